@@ -1,0 +1,1 @@
+//! Composition root: the only file that names a concrete backend.

@@ -1,0 +1,1 @@
+//! Bus over the embedded store's own queue.

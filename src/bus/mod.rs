@@ -1,0 +1,171 @@
+//! Seam 2, `Bus`: what makes the store's truth prompt. A lost message only costs time: the sweep
+//! finds what is due.
+
+pub mod embedded;
+pub mod nats;
+pub mod subject;
+
+use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::time::Millis;
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Header with the producer's event id; `Nats-Msg-Id` is taken when it is absent.
+pub const ID_HEADER: &str = "Trellis-Id";
+
+/// What an inbound message is, the last token of its subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum InKind {
+    /// Body: [`crate::domain::event::Submission`].
+    Task,
+    /// Body: [`crate::domain::event::Submission`].
+    Message,
+    /// Body: [`crate::domain::event::ResultBody`].
+    Result,
+    /// Body: `{"job": …}`.
+    Cancel,
+    /// Body: `{"session": …}`: look at that session now. No event of its own.
+    Wake,
+}
+
+/// Where a message goes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Address {
+    /// `trellis.in.<tenant>.<user>.<agent>.<kind>`: to a worker.
+    In {
+        /// Whose.
+        owner: Owner,
+        /// To whom.
+        agent: AgentId,
+        /// What.
+        kind: InKind,
+    },
+    /// `trellis.out.<tenant>.<user>.<agent>.<job>`: a completion, for anybody who listens.
+    Out {
+        /// Whose.
+        owner: Owner,
+        /// Who did it.
+        agent: AgentId,
+        /// The job, or the event id of a refused submission.
+        job: String,
+    },
+    /// A subject that a submission named; core NATS, not stored.
+    Reply(String),
+}
+
+/// A message to publish.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Where to.
+    pub to: Address,
+    /// Deduplication id ([`ID_HEADER`] and `Nats-Msg-Id`); wakes have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The JSON body.
+    pub body: Value,
+}
+
+/// A message taken from the queue. Unsettled ones are delivered again after the ack wait.
+pub struct Delivery {
+    /// Whose.
+    pub owner: Owner,
+    /// To whom.
+    pub agent: AgentId,
+    /// What.
+    pub kind: InKind,
+    /// The producer's id, when it gave one.
+    pub id: Option<String>,
+    /// The body as it came.
+    pub body: Bytes,
+    /// Stream sequence.
+    pub sequence: u64,
+    /// How often it has been delivered, 1 = the first time.
+    pub delivered: u64,
+    /// When it was published.
+    pub published: Millis,
+    /// Its acknowledgement.
+    pub settle: Box<dyn Settle>,
+}
+
+/// Acknowledgement of one delivery. Errors are logged by the bus: a lost one means redelivery.
+#[async_trait]
+pub trait Settle: Send + Sync {
+    /// Done with it; never delivered again.
+    async fn ack(&self);
+    /// Deliver it again after `delay`.
+    async fn nak(&self, delay: Duration);
+    /// Still working: the ack wait starts again.
+    async fn progress(&self);
+}
+
+/// A subject without storage, for what may be lost: tokens, progress, cancel signals.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Live {
+    /// `trellis.live.<job>`: tokens and progress.
+    Job(JobId),
+    /// `trellis.ctl.<tenant>.<user>`: jobs cancelled now.
+    Control(Owner),
+    /// `trellis.ctl.>`: the same, of every owner.
+    AllControl,
+}
+
+/// Why a bus call failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum BusError {
+    /// Not reachable or timed out. A publish may have happened: repeat it under the same id.
+    #[error("bus `{bus}` is unavailable: {reason}")]
+    Unavailable {
+        /// Where, without credentials.
+        bus: String,
+        /// The driver's words.
+        reason: String,
+    },
+    /// Surely not published.
+    #[error("bus `{bus}` refused the message: {reason}")]
+    Refused {
+        /// Where.
+        bus: String,
+        /// The server's words.
+        reason: String,
+    },
+}
+
+/// The queue.
+#[async_trait]
+pub trait Bus: Send + Sync + 'static {
+    /// Up to `max` messages, waiting up to a few seconds for the first; empty when none came.
+    /// A crash after it: they are delivered again after the ack wait.
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError>;
+
+    /// Publishes; after it the message survives a kill of any process. `Reply` goes to whoever
+    /// listens now.
+    async fn publish(&self, message: &Message) -> Result<(), BusError>;
+
+    /// Publishes to whoever listens now.
+    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError>;
+
+    /// Listens to `from`.
+    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError>;
+
+    /// Producer ids of messages accepted and not acknowledged, for the audit.
+    async fn in_transit(&self) -> Result<Vec<String>, BusError>;
+
+    /// The settings on which the guarantees rest.
+    async fn settings(&self) -> Result<Vec<crate::store::Setting>, BusError>;
+}
+
+/// Headers of a published message.
+pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
+    let mut headers = BTreeMap::new();
+    if let Some(id) = &message.id {
+        headers.insert(ID_HEADER, id.clone());
+        headers.insert("Nats-Msg-Id", id.clone());
+    }
+    headers
+}

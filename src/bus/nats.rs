@@ -1,0 +1,1 @@
+//! Bus over NATS JetStream.

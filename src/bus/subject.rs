@@ -1,0 +1,1 @@
+//! Subjects: how an address becomes a NATS subject, and back.

@@ -1,0 +1,1 @@
+//! The clock: a struct with a function.

@@ -1,0 +1,1 @@
+//! Agent records and their configuration.

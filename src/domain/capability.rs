@@ -1,0 +1,1 @@
+//! Capabilities: one question, `permits`.

@@ -1,0 +1,119 @@
+//! What goes to a model and what comes back, independent of any provider.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Which model, and how.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ModelSettings {
+    /// `scripted`, `openai`, `anthropic`, `ollama`, `gemini`, …
+    pub provider: String,
+    /// The provider's name of the model.
+    pub name: String,
+    /// Another endpoint of the same protocol.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_url: Option<String>,
+    /// 0–2; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Longest reply in tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+}
+
+/// One model call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelRequest {
+    /// Which model.
+    pub model: ModelSettings,
+    /// The system prompt.
+    pub system: String,
+    /// The rest of the prompt, oldest first.
+    pub messages: Vec<ChatMessage>,
+    /// What it may call.
+    pub tools: Vec<ToolSpec>,
+    /// Which turn asks, `owner/agent/session/turn`: for logs and for the scripted model.
+    pub turn: String,
+}
+
+/// One message of a conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "role", rename_all = "lowercase")]
+pub enum ChatMessage {
+    /// From the caller, or context.
+    User {
+        /// Its text.
+        text: String,
+    },
+    /// From the model.
+    Assistant {
+        /// Its text; may be empty when it only calls tools.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        text: String,
+        /// The calls it asked for.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        calls: Vec<ToolCall>,
+    },
+    /// The result of one call.
+    Tool {
+        /// [`ToolCall::id`] of the call.
+        call: String,
+        /// Name of the tool.
+        name: String,
+        /// What the model sees of it.
+        text: String,
+    },
+}
+
+/// A tool as a model sees it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    /// `[A-Za-z0-9_-]{1,64}`.
+    pub name: String,
+    /// What it does.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub schema: Value,
+}
+
+/// A call that a model asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The provider's id of the call, or one made from its place.
+    pub id: String,
+    /// Name of the tool.
+    pub name: String,
+    /// Its arguments; text when the model wrote malformed JSON.
+    pub arguments: Arguments,
+}
+
+/// Arguments of a call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arguments {
+    /// As JSON.
+    Json(Value),
+    /// Not JSON: the text as it came.
+    Malformed(String),
+}
+
+/// What a model answered.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Reply {
+    /// Its text.
+    pub text: String,
+    /// The calls it asks for, in order.
+    pub calls: Vec<ToolCall>,
+    /// What it cost.
+    pub usage: Usage,
+}
+
+/// Tokens of one call; absent numbers are 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Usage {
+    /// Prompt tokens.
+    pub input: u64,
+    /// Reply tokens.
+    pub output: u64,
+}

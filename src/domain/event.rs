@@ -1,0 +1,170 @@
+//! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
+
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
+use crate::domain::job::JobResult;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Default session of messages that name none.
+pub const DEFAULT_SESSION: &str = "main";
+
+/// One event of a mailbox.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Event {
+    /// The producer's id.
+    pub id: EventId,
+    /// Who sent it: an owner, or `agent:<id>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// When it was published, or received over HTTP.
+    pub received: Millis,
+    /// Where else the completion goes: a NATS subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// The turn that started it, when an agent did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+    /// What it says.
+    #[serde(flatten)]
+    pub payload: Payload,
+}
+
+/// What an event says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+pub enum Payload {
+    /// A persistent request.
+    Task {
+        /// The job it opened.
+        job: JobId,
+        /// Its input.
+        input: Value,
+    },
+    /// An ephemeral notification.
+    Message {
+        /// Its content.
+        input: Value,
+    },
+    /// The completion of an outbound job.
+    Result {
+        /// The completed job.
+        job: JobId,
+        /// How it ended.
+        result: JobResult,
+    },
+}
+
+/// The turn of an agent that started a child job; its result returns there.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Parent {
+    /// The session that waits for the result.
+    #[serde(flatten)]
+    pub session: SessionKey,
+    /// The task in whose service it was started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// How deep the chain of jobs is; a request of a person is 0.
+    pub depth: u32,
+    /// The agents above, outermost first: a cycle is refused.
+    #[serde(default)]
+    pub chain: Vec<AgentId>,
+}
+
+/// Body of a submission over NATS, and of `submit` and `message` over HTTP.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Submission {
+    /// Task input or message content.
+    #[serde(default)]
+    pub input: Value,
+    /// Conversation to use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<SessionId>,
+    /// Where else to publish the completion.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
+    /// Who sent it, when an agent did. Trusted only on the venue's own outbox.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// The waiting turn, when an agent did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<Parent>,
+}
+
+/// Body of a result on its way to the session that waits for it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ResultBody {
+    /// The waiting session.
+    pub session_id: SessionId,
+    /// The completed job.
+    pub job: JobId,
+    /// How it ended.
+    pub result: JobResult,
+}
+
+/// Body of a completion on `trellis.out.…` and on `replyTo`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Completion {
+    /// The producer's id of the submission.
+    pub id: EventId,
+    /// Its job; absent when the submission was refused before one existed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// The agent.
+    pub agent: AgentId,
+    /// The session that served it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub result: JobResult,
+}
+
+/// The session that a task without `sessionId` runs in: its own.
+pub fn fresh_session(job: &JobId) -> SessionId {
+    SessionId::new(format!("s-{}", &job.as_str()[..16])).expect("hex digits are a legal id")
+}
+
+/// Hash by which two submissions with one id are told apart: of the parsed body, so that
+/// whitespace and the caller's own formatting don't matter.
+pub fn body_hash(submission: &Submission) -> String {
+    sha256_hex(&serde_json::to_vec(submission).unwrap_or_default())
+}
+
+/// A `replyTo` that a submission may name: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
+pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
+    let legal = !subject.split('.').any(|token| token.is_empty() || token == "*" || token == ">")
+        && !subject.chars().any(|c| c.is_whitespace() || c.is_control());
+    legal && (subject.starts_with("_INBOX.") || subject.starts_with(&format!("trellis.reply.{tenant}.{user}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reply_to_is_limited_to_inboxes_and_the_owners_reply_subjects() {
+        for (subject, allowed) in [
+            ("_INBOX.abc.1", true),
+            ("trellis.reply.t.u.x", true),
+            ("trellis.reply.t.v.x", false),
+            ("trellis.in.t.u.a.task", false),
+            ("_INBOX.", false),
+            ("_INBOX.>", false),
+            ("_INBOX.a b", false),
+        ] {
+            assert_eq!(reply_to_allowed(subject, "t", "u"), allowed, "{subject}");
+        }
+    }
+
+    #[test]
+    fn unknown_keys_of_a_submission_are_refused_by_name() {
+        let error = serde_json::from_str::<Submission>(r#"{"inptu": 1}"#).unwrap_err();
+        assert!(error.to_string().contains("`inptu`"), "{error}");
+    }
+}

@@ -1,0 +1,172 @@
+//! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
+
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Status of a job, spelled as on the HTTP API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum JobStatus {
+    /// Accepted, no worker has taken it yet.
+    Pending,
+    /// A worker has taken it.
+    Started,
+    /// Done; there is an output.
+    Complete,
+    /// Ended without an output; there is an error.
+    Failed,
+    /// Ended by a caller.
+    Cancelled,
+    /// Not taken.
+    Rejected,
+    /// Held by an operator.
+    Paused,
+    /// Waits for a person.
+    InputRequired,
+    /// Waits for a credential.
+    AuthRequired,
+}
+
+impl JobStatus {
+    /// Every status.
+    pub const ALL: [Self; 9] = [
+        Self::Pending,
+        Self::Started,
+        Self::Complete,
+        Self::Failed,
+        Self::Cancelled,
+        Self::Rejected,
+        Self::Paused,
+        Self::InputRequired,
+        Self::AuthRequired,
+    ];
+
+    /// The spelling in storage and on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "PENDING",
+            Self::Started => "STARTED",
+            Self::Complete => "COMPLETE",
+            Self::Failed => "FAILED",
+            Self::Cancelled => "CANCELLED",
+            Self::Rejected => "REJECTED",
+            Self::Paused => "PAUSED",
+            Self::InputRequired => "INPUT_REQUIRED",
+            Self::AuthRequired => "AUTH_REQUIRED",
+        }
+    }
+
+    /// The inverse of [`JobStatus::as_str`].
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.as_str() == text)
+    }
+
+    /// Nothing changes it any more.
+    pub const fn is_terminal(self) -> bool {
+        match self {
+            Self::Complete | Self::Failed | Self::Cancelled | Self::Rejected => true,
+            Self::Pending | Self::Started | Self::Paused | Self::InputRequired | Self::AuthRequired => false,
+        }
+    }
+}
+
+/// What a job is, written once when it is opened.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobHead {
+    /// Its id.
+    pub id: JobId,
+    /// The producer's id of the event that opened it.
+    pub event: EventId,
+    /// The agent that serves it.
+    pub agent: AgentId,
+    /// The session that serves it.
+    pub session: SessionId,
+    /// Who asked: an owner, or `agent:<id>`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caller: Option<String>,
+    /// The task's input.
+    pub input: Value,
+    /// When it was accepted.
+    pub created: Millis,
+    /// The job whose turn started this one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<JobId>,
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct JobResult {
+    /// A terminal status.
+    pub status: JobStatus,
+    /// Of a complete job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
+    /// Of any other: what went wrong, for the caller.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// Machine-readable reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error_code: Option<ErrorCode>,
+}
+
+/// Machine-readable reason of a job that did not complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum ErrorCode {
+    /// A limit on turns or time was reached.
+    LimitReached,
+    /// Its event killed its workers too often.
+    Dead,
+    /// Text without a completion, in `explicit` mode.
+    NoCompletion,
+    /// The agent said that it failed.
+    TaskFailed,
+    /// The model provider refused for good.
+    ModelError,
+    /// The required context exceeds the budget.
+    ContextOverflow,
+    /// A required context entry is not there.
+    ContextRequiredMissing,
+    /// The caller ended it.
+    Cancelled,
+    /// The submission was refused.
+    Refused,
+    /// The same event id was used with another body.
+    Conflict,
+    /// A fault of the venue itself.
+    Internal,
+}
+
+impl JobResult {
+    /// A complete one.
+    pub const fn complete(output: Value) -> Self {
+        Self { status: JobStatus::Complete, output: Some(output), error: None, error_code: None }
+    }
+
+    /// One that did not complete.
+    pub fn ended(status: JobStatus, code: ErrorCode, error: impl Into<String>) -> Self {
+        Self { status, output: None, error: Some(error.into()), error_code: Some(code) }
+    }
+
+    /// A failed one.
+    pub fn failed(code: ErrorCode, error: impl Into<String>) -> Self {
+        Self::ended(JobStatus::Failed, code, error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spellings_round_trip_and_agree_with_serde() {
+        for status in JobStatus::ALL {
+            assert_eq!(JobStatus::parse(status.as_str()), Some(status));
+            assert_eq!(serde_json::to_value(status).unwrap(), status.as_str());
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Lattice: paths, and the layout of their values in documents.

@@ -1,0 +1,1 @@
+//! Every limit, with its unit.

@@ -1,0 +1,19 @@
+//! The functional core: values in, decisions out. No `async`, I/O, clock, environment or randomness.
+
+pub mod time;
+
+pub mod ids;
+pub mod lattice;
+
+pub mod capability;
+pub mod event;
+pub mod job;
+
+pub mod agent;
+pub mod session;
+
+pub mod chat;
+pub mod context;
+
+pub mod limits;
+pub mod turn;

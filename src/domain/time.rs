@@ -1,0 +1,41 @@
+//! Instants as plain data: the core never reads a clock.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Milliseconds since the Unix epoch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// This instant moved forward; saturates at the end of time.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Self {
+        Self(self.0.saturating_add(u64::try_from(by.as_millis()).unwrap_or(u64::MAX)))
+    }
+
+    /// Time from `earlier` to this instant; zero when it lies in the future.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(self.0.saturating_sub(earlier.0))
+    }
+
+    /// RFC 3339 in UTC with milliseconds, as shown to users.
+    pub fn rfc3339(self) -> String {
+        i64::try_from(self.0)
+            .ok()
+            .and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok())
+            .map_or_else(|| format!("{}ms", self.0), |t| format!("{t:.3}"))
+    }
+
+    /// `YYYY-MM-DD` in UTC.
+    pub fn date(self) -> String {
+        self.rfc3339().chars().take(10).collect()
+    }
+}
+
+impl std::fmt::Display for Millis {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}

@@ -1,0 +1,1 @@
+//! The turn as a state machine.

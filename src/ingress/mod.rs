@@ -1,0 +1,1 @@
+//! Stages 1 and 2: arrive and admit.

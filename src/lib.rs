@@ -1,0 +1,33 @@
+//! Trellis: an event-driven job worker that runs fleets of persistent AI agents from a queue.
+//!
+//! The modules stand in the order an event travels. `domain` decides and never sees a clock, a
+//! socket or a backend; everything else is a thin shell around it.
+//!
+//! | stage | pure part | shell |
+//! |---|---|---|
+//! | 1 arrive, 2 admit | [`domain::event`] | [`ingress`], [`bus`], [`store`] |
+//! | 3 lease | [`domain::turn`] | [`worker`] |
+//! | 4 build context | [`domain::context`] | [`worker`] |
+//! | 5 model call | [`domain::chat`] | [`model`] |
+//! | 6 tool calls | [`domain::capability`], [`domain::lattice`] | [`ops`] |
+//! | 7 commit | [`domain::turn`] | [`worker`], [`store`] |
+//! | 8 outbound | [`domain::turn`] | [`outbox`], [`bus`] |
+
+pub mod domain;
+
+pub mod bus;
+pub mod ingress;
+pub mod model;
+pub mod ops;
+pub mod outbox;
+pub mod store;
+pub mod worker;
+
+pub mod app;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod http;
+pub mod retry;
+pub mod shutdown;
+pub mod telemetry;

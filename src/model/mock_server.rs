@@ -1,0 +1,1 @@
+//! `trellis mock-llm`: a rules file served as an OpenAI-compatible endpoint.

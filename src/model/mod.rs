@@ -1,0 +1,45 @@
+//! Seam 3, `Model`: one request in, one reply out.
+
+pub mod mock_server;
+pub mod provider;
+pub mod registry;
+pub mod scripted;
+
+use crate::domain::chat::{ModelRequest, Reply};
+use async_trait::async_trait;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// A piece of a reply while it is being made; lost ones don't matter.
+pub type LiveText = UnboundedSender<String>;
+
+/// Why there is no reply.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ModelError {
+    /// 429, 5xx, overloaded, timeout, connection: the same request may succeed later.
+    #[error("model `{model}` is unavailable: {reason}")]
+    Transient {
+        /// `provider/name`.
+        model: String,
+        /// The provider's words.
+        reason: String,
+        /// What the provider asked for.
+        retry_after: Option<Duration>,
+    },
+    /// 400, 401, 403, 404, context too long, unknown provider: it never will.
+    #[error("model `{model}` refused the request: {reason}")]
+    Permanent {
+        /// `provider/name`.
+        model: String,
+        /// The provider's words.
+        reason: String,
+    },
+}
+
+/// A language model.
+#[async_trait]
+pub trait Model: Send + Sync + 'static {
+    /// One reply. Dropping the future aborts the call. A crash before it returns: the call is
+    /// made again, for no reply was received.
+    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError>;
+}

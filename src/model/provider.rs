@@ -1,0 +1,1 @@
+//! Real providers through the `genai` crate.

@@ -1,0 +1,1 @@
+//! A model that follows a rules file.

@@ -1,0 +1,1 @@
+//! Seam 4, `Operation`: what agents and callers can do.

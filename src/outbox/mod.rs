@@ -1,0 +1,1 @@
+//! Stage 8: what a commit decided to publish.

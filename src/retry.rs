@@ -1,0 +1,1 @@
+//! Retrying connections and I/O.

@@ -1,0 +1,1 @@
+//! Store over fjall: one writer thread, group commit, fsync.

@@ -1,0 +1,180 @@
+//! Every document key, with its layout and lifetime. Ids are encoded tokens; `/` separates.
+//!
+//! | key | value | written by | lifetime |
+//! |---|---|---|---|
+//! | `w/<collection>` and below | user data, see `domain::lattice` | commits, API writes | until deleted |
+//! | `g/<agent>` | JSON agent record | agent operations | until the agent is removed |
+//! | `g/<agent>/gate` | [`Gate`] line, read by the store itself | agent operations | as the record |
+//! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | retention |
+//! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
+//! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
+//! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
+//! | `j/<job>/r` | JSON job result | store | as the head |
+//! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
+//!
+//! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
+
+use crate::domain::ids::{AgentId, JobId, SessionKey};
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+
+/// Document of an agent's record.
+pub fn agent(agent: &AgentId) -> String {
+    format!("g/{}", agent.token())
+}
+
+/// Document of an agent's gate.
+pub fn agent_gate(agent: &AgentId) -> String {
+    format!("g/{}/gate", agent.token())
+}
+
+/// Prefix of a session's turn records.
+pub fn turns(session: &SessionKey) -> String {
+    format!("g/{}/turn/{}/", session.agent.token(), session.session.token())
+}
+
+/// Document of a turn record.
+pub fn turn(session: &SessionKey, turn: u64) -> String {
+    format!("{}{turn:016}", turns(session))
+}
+
+/// Prefix of an agent's timeline index.
+pub fn timeline(agent: &AgentId) -> String {
+    format!("g/{}/time/", agent.token())
+}
+
+/// Timeline index entry of a turn.
+pub fn timeline_entry(session: &SessionKey, start: Millis, turn: u64) -> String {
+    format!("{}{:016}-{}-{turn:016}", timeline(&session.agent), start.0, session.session.token())
+}
+
+/// Document of a job's head.
+pub fn job_head(job: &JobId) -> String {
+    format!("j/{job}")
+}
+
+/// Document of a job's status.
+pub fn job_status(job: &JobId) -> String {
+    format!("j/{job}/s")
+}
+
+/// Document of a job's result.
+pub fn job_result(job: &JobId) -> String {
+    format!("j/{job}/r")
+}
+
+/// Prefix of the job list.
+pub const JOB_LIST: &str = "l/";
+
+/// Job list entry.
+pub fn job_list_entry(created: Millis, job: &JobId) -> String {
+    format!("{JOB_LIST}{:016}-{job}", created.0)
+}
+
+/// Bytes of a status document.
+pub fn encode_status(status: JobStatus, updated: Millis) -> String {
+    format!("{} {}", status.as_str(), updated.0)
+}
+
+/// The inverse of [`encode_status`].
+pub fn decode_status(bytes: &[u8]) -> Option<(JobStatus, Millis)> {
+    let (status, updated) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
+    Some((JobStatus::parse(status)?, Millis(updated.parse().ok()?)))
+}
+
+/// The part of an agent that admission and leasing need, as one line of text:
+/// `STATUS CONCURRENCY MAILBOX BUSY`, e.g. `ACTIVE 8 1000 queue`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gate {
+    /// Whether it takes and runs work.
+    pub status: GateStatus,
+    /// Sessions that run at once.
+    pub concurrency: u32,
+    /// Pending events per session.
+    pub mailbox: u32,
+    /// What a task does that arrives at a session with an unfinished one.
+    pub busy: BusyPolicy,
+}
+
+/// Whether an agent takes and runs work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GateStatus {
+    /// `ACTIVE`: takes and runs.
+    Active,
+    /// `SUSPENDED`: takes, doesn't run.
+    Suspended,
+    /// `TERMINATED`: refuses.
+    Terminated,
+}
+
+/// What a task does that arrives at a busy session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum BusyPolicy {
+    /// Waits its turn.
+    #[default]
+    Queue,
+    /// Is refused.
+    Reject,
+}
+
+impl Gate {
+    /// The stored line.
+    pub fn encode(&self) -> String {
+        let status = match self.status {
+            GateStatus::Active => "ACTIVE",
+            GateStatus::Suspended => "SUSPENDED",
+            GateStatus::Terminated => "TERMINATED",
+        };
+        let busy = match self.busy {
+            BusyPolicy::Queue => "queue",
+            BusyPolicy::Reject => "reject",
+        };
+        format!("{status} {} {} {busy}", self.concurrency, self.mailbox)
+    }
+
+    /// The inverse of [`Gate::encode`].
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        let status = match words.next()? {
+            "ACTIVE" => GateStatus::Active,
+            "SUSPENDED" => GateStatus::Suspended,
+            "TERMINATED" => GateStatus::Terminated,
+            _ => return None,
+        };
+        let concurrency = words.next()?.parse().ok()?;
+        let mailbox = words.next()?.parse().ok()?;
+        let busy = match words.next()? {
+            "queue" => BusyPolicy::Queue,
+            "reject" => BusyPolicy::Reject,
+            _ => return None,
+        };
+        Some(Self { status, concurrency, mailbox, busy })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_lines_are_pinned_and_round_trip() {
+        let gate = Gate { status: GateStatus::Active, concurrency: 8, mailbox: 1000, busy: BusyPolicy::Queue };
+        assert_eq!(gate.encode(), "ACTIVE 8 1000 queue");
+        assert_eq!(Gate::decode(b"ACTIVE 8 1000 queue"), Some(gate));
+        assert_eq!(Gate::decode(b"ACTIVE 8"), None);
+        assert_eq!(encode_status(JobStatus::Complete, Millis(7)), "COMPLETE 7");
+        assert_eq!(decode_status(b"COMPLETE 7"), Some((JobStatus::Complete, Millis(7))));
+    }
+
+    #[test]
+    fn keys_are_pinned() {
+        let key = SessionKey { agent: "a.b".parse().unwrap(), session: "main".parse().unwrap() };
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        assert_eq!(turn(&key, 7), "g/a%2Eb/turn/main/0000000000000007");
+        assert_eq!(timeline_entry(&key, Millis(5), 7), "g/a%2Eb/time/0000000000000005-main-0000000000000007");
+        assert_eq!(agent_gate(&key.agent), "g/a%2Eb/gate");
+        assert_eq!(job_status(&job), format!("j/{job}/s"));
+        assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));
+    }
+}

@@ -1,0 +1,1 @@
+//! Store over Redis Functions: one function per method.

@@ -1,0 +1,1 @@
+//! Stages 3 to 7: the loop that performs what the core decides.
