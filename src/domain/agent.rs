@@ -1,1 +1,319 @@
 //! Agent records and their configuration.
+
+use crate::domain::capability::{Authority, Capability};
+use crate::domain::chat::ModelSettings;
+use crate::domain::context::entry::ContextEntry;
+use crate::domain::ids::AgentId;
+use crate::domain::limits;
+use crate::domain::nearest::nearest;
+use crate::domain::time::Millis;
+use crate::store::keys::{BusyPolicy, Gate, GateStatus};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A durable agent under an owner.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentRecord {
+    /// Its name.
+    pub id: AgentId,
+    /// Whether it takes and runs work.
+    pub status: AgentStatus,
+    /// What it is.
+    pub config: AgentConfig,
+    /// Grows with every change of `config`.
+    pub config_version: u64,
+    /// Why it is suspended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// When it was created.
+    pub created: Millis,
+    /// When it was last changed.
+    pub updated: Millis,
+}
+
+/// Whether an agent takes and runs work. `SLEEPING` and `RUNNING` are `Active` as seen through
+/// its leases.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum AgentStatus {
+    /// Takes and runs work.
+    Active,
+    /// Takes work and doesn't run it.
+    Suspended,
+    /// Refuses work; the name is kept.
+    Terminated,
+}
+
+/// Configuration of an agent: the content of an agent file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AgentConfig {
+    /// What it is for, in one line.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Who it is and what it shall do.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub system_prompt: String,
+    /// The model that it thinks with.
+    pub model: ModelSettings,
+    /// Operations offered to the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolEntry>,
+    /// Whether the default tools are offered too.
+    #[serde(default = "yes")]
+    pub default_tools: bool,
+    /// What it sees in every turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextEntry>,
+    /// What it may do; absent = no limit of its own, empty = nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caps: Option<Vec<Capability>>,
+    /// Sessions that run at once.
+    #[serde(default = "default_concurrency")]
+    pub concurrency: u32,
+    /// Pending events per session.
+    #[serde(default = "default_mailbox")]
+    pub mailbox: u32,
+    /// What a task does that arrives at a busy session.
+    #[serde(default)]
+    pub busy: BusyPolicy,
+    /// What completes a task.
+    #[serde(default)]
+    pub completion: Completion,
+    /// How much a task may use.
+    #[serde(default)]
+    pub limits: AgentLimits,
+}
+
+/// What completes a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Completion {
+    /// Text without a tool call.
+    #[default]
+    Implicit,
+    /// Only the tool `complete_task`.
+    Explicit,
+}
+
+/// How much a task may use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AgentLimits {
+    /// Turns per task.
+    #[serde(default = "default_turns")]
+    pub turns: u32,
+}
+
+impl Default for AgentLimits {
+    fn default() -> Self {
+        Self { turns: default_turns() }
+    }
+}
+
+/// One entry of `tools`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged, try_from = "Value")]
+pub enum ToolEntry {
+    /// A catalog path.
+    Path(String),
+    /// A catalog path under another name or description.
+    Named(NamedTool),
+}
+
+/// A catalog path under another name or description.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NamedTool {
+    /// The catalog path.
+    pub operation: String,
+    /// The name that the model sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The description that the model sees.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+impl TryFrom<Value> for ToolEntry {
+    type Error = String;
+
+    fn try_from(value: Value) -> Result<Self, String> {
+        match value {
+            Value::String(path) => Ok(Self::Path(path)),
+            other => serde_json::from_value(other).map(Self::Named).map_err(|e| format!("in `tools`: {e}")),
+        }
+    }
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn default_concurrency() -> u32 {
+    limits::AGENT_CONCURRENCY
+}
+
+const fn default_mailbox() -> u32 {
+    limits::MAILBOX_EVENTS
+}
+
+const fn default_turns() -> u32 {
+    limits::TURNS_PER_TASK
+}
+
+/// Keys of an agent file.
+const KEYS: [&str; 12] = [
+    "description",
+    "systemPrompt",
+    "model",
+    "tools",
+    "defaultTools",
+    "context",
+    "caps",
+    "concurrency",
+    "mailbox",
+    "busy",
+    "completion",
+    "limits",
+];
+
+/// Keys of the specification that this version doesn't act on: refused rather than ignored,
+/// because an ignored limit is a promise that isn't kept.
+const LATER: [&str; 12] = [
+    "llmOperation",
+    "contextBudget",
+    "delegable",
+    "resources",
+    "contextMapping",
+    "toolArgInjection",
+    "entityIdsRequired",
+    "entityIdsKey",
+    "outputs",
+    "loop",
+    "retry",
+    "visibility",
+];
+
+/// What is wrong with an agent's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentConfigError {
+    /// Not a map.
+    #[error("expected an agent configuration as a map, got {0}")]
+    NotAMap(&'static str),
+    /// No such key.
+    #[error("unknown key `{key}`{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default())]
+    UnknownKey {
+        /// As given.
+        key: String,
+        /// The nearest known one.
+        nearest: Option<&'static str>,
+    },
+    /// A key of the specification that isn't supported.
+    #[error("key `{0}` is not supported by this version")]
+    Unsupported(String),
+    /// A value of the wrong type, or a missing key.
+    #[error("{0}")]
+    Value(String),
+}
+
+impl AgentConfig {
+    /// Reads a configuration from JSON (or TOML turned into JSON).
+    pub fn parse(value: &Value) -> Result<Self, AgentConfigError> {
+        let Value::Object(map) = value else {
+            return Err(AgentConfigError::NotAMap(crate::domain::lattice::value::type_name(value)));
+        };
+        for key in map.keys() {
+            if LATER.contains(&key.as_str()) {
+                return Err(AgentConfigError::Unsupported(key.clone()));
+            }
+            if !KEYS.contains(&key.as_str()) {
+                return Err(AgentConfigError::UnknownKey { key: key.clone(), nearest: nearest(key, &KEYS) });
+            }
+        }
+        let mut config: Self =
+            serde_json::from_value(value.clone()).map_err(|e| AgentConfigError::Value(e.to_string()))?;
+        config.check()?;
+        if config.model.provider == "scripted" && config.model.name.is_empty() {
+            "echo".clone_into(&mut config.model.name);
+        }
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), AgentConfigError> {
+        let bad = |text: String| Err(AgentConfigError::Value(text));
+        if self.concurrency == 0 {
+            return bad("`concurrency`: expected at least 1, got 0".into());
+        }
+        if self.mailbox == 0 {
+            return bad("`mailbox`: expected at least 1, got 0".into());
+        }
+        if self.limits.turns == 0 {
+            return bad("`limits.turns`: expected at least 1, got 0".into());
+        }
+        for (index, entry) in self.context.iter().enumerate() {
+            if let Err(error) = entry.check() {
+                return bad(format!("`context[{index}]`: {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the agent's own list permits.
+    pub fn authority(&self) -> Authority {
+        Authority::new(self.caps.clone())
+    }
+}
+
+impl AgentRecord {
+    /// The line that the store reads.
+    pub fn gate(&self) -> Gate {
+        let status = match self.status {
+            AgentStatus::Active => GateStatus::Active,
+            AgentStatus::Suspended => GateStatus::Suspended,
+            AgentStatus::Terminated => GateStatus::Terminated,
+        };
+        Gate {
+            status,
+            concurrency: self.config.concurrency,
+            mailbox: self.config.mailbox,
+            busy: self.config.busy,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn error(value: Value) -> String {
+        AgentConfig::parse(&value).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_smallest_configuration_gets_the_defaults() {
+        let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}})).unwrap();
+        assert!(config.default_tools);
+        assert_eq!((config.concurrency, config.mailbox, config.limits.turns), (8, 1000, 50));
+        assert_eq!(config.caps, None);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        for (value, expected) in [
+            (json!([]), "expected an agent configuration as a map, got array"),
+            (json!({"systemPromt": "x", "model": model}), "unknown key `systemPromt`, did you mean `systemPrompt`"),
+            (json!({"zzz": 1, "model": model}), "unknown key `zzz`"),
+            (json!({"outputs": {}, "model": model}), "key `outputs` is not supported by this version"),
+            (json!({}), "missing field `model`"),
+            (json!({"model": model, "concurrency": 0}), "`concurrency`: expected at least 1, got 0"),
+        ] {
+            assert_eq!(error(value), expected);
+        }
+        assert!(error(json!({"model": model, "busy": "drop"})).contains("unknown variant `drop`"));
+        assert!(error(json!({"model": model, "context": [{"rfe": "w/x"}]})).contains("unknown field `rfe`"));
+    }
+}

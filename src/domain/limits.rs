@@ -1,1 +1,46 @@
-//! Every limit, with its unit.
+//! Every limit, with its unit and the reason for its number. What operators may change is in
+//! `config/default.toml`; these are the bounds of the design itself.
+
+use std::time::Duration;
+
+/// Sessions of one agent that run at once.
+pub const AGENT_CONCURRENCY: u32 = 8;
+
+/// Pending events of one session: a backlog that no agent works off in a day.
+pub const MAILBOX_EVENTS: u32 = 1_000;
+
+/// Turns of one task: far more than a working agent needs, few enough that a loop stays cheap.
+pub const TURNS_PER_TASK: u32 = 50;
+
+/// Mailbox entries that come with a grant: what one turn can show.
+pub const GRANT_EVENTS: u32 = 64;
+
+/// Bytes of a submission's body: NATS' default `max_payload` less room for headers.
+pub const SUBMISSION_BYTES: usize = 900_000;
+
+/// Document conflicts after which a commit backs off.
+pub const COMMIT_CONFLICTS: u32 = 8;
+
+/// Bytes of a tool result in a prompt.
+pub const TOOL_RESULT_BYTES: usize = 32 * 1024;
+
+/// Bytes of a prompt, about 45,000 tokens.
+pub const CONTEXT_BYTES: usize = 180_000;
+
+/// Depth of a chain of jobs.
+pub const JOB_DEPTH: u32 = 5;
+
+/// Children that one session may wait for.
+pub const SESSION_CHILDREN: usize = 8;
+
+/// How long a fast child may answer inside the turn that started it.
+pub const CHILD_WAIT: Duration = Duration::from_secs(5);
+
+/// How long one operation may run.
+pub const OPERATION_TIME: Duration = Duration::from_secs(300);
+
+/// Bytes of a value that `lattice/read` returns in full.
+pub const READ_BYTES: usize = 1_000_000;
+
+/// Documents that one read may gather.
+pub const READ_DOCUMENTS: usize = 10_000;

@@ -1,5 +1,6 @@
 //! The functional core: values in, decisions out. No `async`, I/O, clock, environment or randomness.
 
+pub mod nearest;
 pub mod time;
 
 pub mod ids;

@@ -1,1 +1,7 @@
-//! Lattice: paths, and the layout of their values in documents.
+//! Lattice: paths, the values under them, and how they are laid out in documents.
+
+pub mod layout;
+pub mod path;
+pub mod value;
+
+pub use path::{Namespace, Path, PathError};

@@ -1,0 +1,257 @@
+//! Lattice paths: a validated type; a raw string never reaches a store.
+
+use serde_json::Value;
+use std::fmt;
+use unicode_normalization::is_nfc;
+
+/// Longest segment in bytes.
+pub const MAX_SEGMENT_BYTES: usize = 256;
+/// Most segments of a path.
+pub const MAX_SEGMENTS: usize = 32;
+/// Longest path in bytes.
+pub const MAX_PATH_BYTES: usize = 2048;
+
+/// The first segment of a path: what kind of data lies under it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Namespace {
+    /// `w`: workspace, shared by the owner's agents.
+    Workspace,
+    /// `o`: operation pins.
+    Pins,
+    /// `n`: agent-private notes.
+    Notes,
+    /// `c`: session scratch.
+    Session,
+    /// `t`: job scratch.
+    Job,
+    /// `g`: agent records.
+    Agents,
+    /// `j`: jobs.
+    Jobs,
+    /// `s`: secrets.
+    Secrets,
+    /// `a`: assets.
+    Assets,
+    /// `v`: venue.
+    Venue,
+}
+
+impl Namespace {
+    /// Every namespace, in the order of the documentation.
+    pub const ALL: [Self; 10] = [
+        Self::Workspace,
+        Self::Pins,
+        Self::Notes,
+        Self::Session,
+        Self::Job,
+        Self::Agents,
+        Self::Jobs,
+        Self::Secrets,
+        Self::Assets,
+        Self::Venue,
+    ];
+
+    /// The prefix without its slash.
+    pub const fn prefix(self) -> &'static str {
+        match self {
+            Self::Workspace => "w",
+            Self::Pins => "o",
+            Self::Notes => "n",
+            Self::Session => "c",
+            Self::Job => "t",
+            Self::Agents => "g",
+            Self::Jobs => "j",
+            Self::Secrets => "s",
+            Self::Assets => "a",
+            Self::Venue => "v",
+        }
+    }
+
+    /// What a prompt says of it.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::Workspace => "workspace shared by your owner's agents",
+            Self::Pins => "named operations kept for reuse",
+            Self::Notes => "your private notes, kept across sessions",
+            Self::Session => "scratch space of this session",
+            Self::Job => "scratch space of the current job, gone when it ends",
+            Self::Agents => "agent records: status, config, timeline (read-only)",
+            Self::Jobs => "jobs: status, input, output (read-only)",
+            Self::Secrets => "secrets: names only",
+            Self::Assets => "immutable assets, named by the SHA-256 of their content",
+            Self::Venue => "venue: v/ops is the operations catalog (read-only)",
+        }
+    }
+
+    /// An agent's tools may write it.
+    pub const fn is_writable(self) -> bool {
+        match self {
+            Self::Workspace | Self::Pins | Self::Notes | Self::Session | Self::Job => true,
+            Self::Agents | Self::Jobs | Self::Secrets | Self::Assets | Self::Venue => false,
+        }
+    }
+}
+
+/// Why a path was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("illegal path `{path}`: {rule}")]
+pub struct PathError {
+    /// The refused path, cut to a readable length.
+    pub path: String,
+    /// The rule that it breaks.
+    pub rule: String,
+}
+
+/// A legal lattice path: a namespace and the segments below it.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Path {
+    namespace: Namespace,
+    segments: Vec<String>,
+}
+
+impl Path {
+    /// Parses `w/records/123`; one leading and one trailing slash are dropped.
+    pub fn parse(text: &str) -> Result<Self, PathError> {
+        let fail = |rule: String| PathError { path: text.chars().take(120).collect(), rule };
+        if text.len() > MAX_PATH_BYTES {
+            return Err(fail(format!("expected at most {MAX_PATH_BYTES} bytes, got {}", text.len())));
+        }
+        let inner = text.strip_prefix('/').unwrap_or(text);
+        let inner = inner.strip_suffix('/').unwrap_or(inner);
+        if inner.is_empty() {
+            return Err(fail("the path is empty".into()));
+        }
+        Self::from_segments(inner.split('/').map(str::to_owned).collect()).map_err(|e| fail(e.rule))
+    }
+
+    /// Builds a path from its segments, the namespace prefix first; a key may contain `/`.
+    pub fn from_segments(mut segments: Vec<String>) -> Result<Self, PathError> {
+        let shown: String = segments.join("/").chars().take(120).collect();
+        let fail = |rule: String| PathError { path: shown.clone(), rule };
+        if segments.len() > MAX_SEGMENTS {
+            return Err(fail(format!("expected at most {MAX_SEGMENTS} segments, got {}", segments.len())));
+        }
+        for segment in &segments {
+            check_segment(segment).map_err(fail)?;
+        }
+        if segments.is_empty() {
+            return Err(fail("the path is empty".into()));
+        }
+        let first = segments.remove(0);
+        let namespace = Namespace::ALL.into_iter().find(|n| n.prefix() == first).ok_or_else(|| {
+            let known: Vec<_> = Namespace::ALL.iter().map(|n| format!("{}/", n.prefix())).collect();
+            fail(format!("unknown namespace `{first}`, expected one of {}", known.join(" ")))
+        })?;
+        Ok(Self { namespace, segments })
+    }
+
+    /// Accepts a string or a JSON array of keys.
+    pub fn from_json(value: &Value) -> Result<Self, PathError> {
+        match value {
+            Value::String(text) => Self::parse(text),
+            Value::Array(keys) => {
+                let segments = keys.iter().map(|key| match key {
+                    Value::String(text) => Some(text.clone()),
+                    Value::Number(number) => Some(number.to_string()),
+                    Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+                });
+                segments.collect::<Option<Vec<_>>>().map_or_else(
+                    || Err(not_a_path(value)),
+                    Self::from_segments,
+                )
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Err(not_a_path(value)),
+        }
+    }
+
+    /// What kind of data it names.
+    pub const fn namespace(&self) -> Namespace {
+        self.namespace
+    }
+
+    /// Segments below the namespace prefix.
+    pub fn segments(&self) -> &[String] {
+        &self.segments
+    }
+}
+
+fn not_a_path(value: &Value) -> PathError {
+    PathError {
+        path: value.to_string().chars().take(120).collect(),
+        rule: "expected a string or an array of strings".into(),
+    }
+}
+
+fn check_segment(segment: &str) -> Result<(), String> {
+    if segment.is_empty() {
+        Err("empty segment".into())
+    } else if segment == "." || segment == ".." {
+        Err(format!("segment `{segment}` is not allowed"))
+    } else if segment.chars().any(char::is_control) {
+        Err("control characters are not allowed".into())
+    } else if segment.len() > MAX_SEGMENT_BYTES {
+        Err(format!("a segment has {} bytes, expected at most {MAX_SEGMENT_BYTES}", segment.len()))
+    } else if !is_nfc(segment) {
+        Err("expected Unicode normalisation form C".into())
+    } else {
+        Ok(())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.namespace.prefix())?;
+        for segment in &self.segments {
+            write!(f, "/{segment}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn legal_paths_parse_to_their_normal_form() {
+        for (text, normal) in [
+            ("w/a/b", "w/a/b"),
+            ("/w/a/", "w/a"),
+            ("w", "w"),
+            ("g/agent/timeline/0/end", "g/agent/timeline/0/end"),
+            ("w/%2e%2e/x", "w/%2e%2e/x"),
+        ] {
+            assert_eq!(Path::parse(text).unwrap().to_string(), normal, "{text}");
+        }
+    }
+
+    #[test]
+    fn illegal_paths_are_refused_with_their_rule() {
+        for (text, rule) in [
+            ("", "the path is empty"),
+            ("/", "the path is empty"),
+            ("w//a", "empty segment"),
+            ("//w", "empty segment"),
+            ("w/../s", "segment `..` is not allowed"),
+            ("w/./s", "segment `.` is not allowed"),
+            ("w/a\u{0}", "control characters are not allowed"),
+            ("w/e\u{301}", "expected Unicode normalisation form C"),
+            ("x/a", "unknown namespace `x`, expected one of w/ o/ n/ c/ t/ g/ j/ s/ a/ v/"),
+        ] {
+            assert_eq!(Path::parse(text).unwrap_err().rule, rule, "{text:?}");
+        }
+        let long = format!("w/{}", "x".repeat(257));
+        assert!(Path::parse(&long).unwrap_err().rule.contains("expected at most 256"));
+        assert!(Path::parse(&["w"; 33].join("/")).unwrap_err().rule.contains("32 segments"));
+        assert!(Path::parse(&format!("w/{}", "x/".repeat(1100))).unwrap_err().rule.contains("2048 bytes"));
+    }
+
+    #[test]
+    fn an_array_of_keys_may_hold_slashes() {
+        let path = Path::from_json(&json!(["w", "urls", "https://x/y", 0])).unwrap();
+        assert_eq!(path.segments(), ["urls", "https://x/y", "0"]);
+        assert!(Path::from_json(&json!(["w", ".."])).is_err());
+        assert!(Path::from_json(&json!({"w": 1})).is_err());
+    }
+}
