@@ -1,1 +1,147 @@
-//! Retrying connections and I/O.
+//! Waiting for servers: the only file that uses the `backoff` crate.
+//!
+//! `backoff` is unmaintained (RUSTSEC-2025-0012; its `instant` dependency is flagged as well). The
+//! project's owner chose it. Only its arithmetic is used, so that leaving it means this file.
+
+use backoff::{ExponentialBackoff, ExponentialBackoffBuilder, backoff::Backoff};
+use std::{
+    fmt::Display,
+    future::Future,
+    time::{Duration, Instant},
+};
+
+/// While something is unreachable, one line is logged this often.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// How long to wait between tries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policy {
+    /// The first wait.
+    pub first: Duration,
+    /// The longest, before jitter. Each is twice the one before; jitter makes it half to one and a half.
+    pub max: Duration,
+    /// All tries together; `None` = until the caller gives up.
+    pub total: Option<Duration>,
+}
+
+impl Policy {
+    /// For a server that restarts: soon again at first, and a fleet doesn't return at once.
+    pub const CONNECT: Self = Self { first: Duration::from_millis(100), max: Duration::from_secs(5), total: None };
+
+    /// The waits of one operation, in order.
+    pub fn waits(self) -> Waits {
+        Waits(
+            ExponentialBackoffBuilder::new()
+                .with_initial_interval(self.first)
+                .with_multiplier(2.0)
+                .with_max_interval(self.max)
+                .with_max_elapsed_time(self.total)
+                .build(),
+        )
+    }
+}
+
+/// The waits of one operation, with jitter.
+#[derive(Debug)]
+pub struct Waits(ExponentialBackoff);
+
+impl Waits {
+    /// The next wait; `None` when the total time is used up.
+    pub fn next_wait(&mut self) -> Option<Duration> {
+        self.0.next_backoff()
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Debug)]
+pub enum Failure<E> {
+    /// Trying again can help.
+    Transient(E),
+    /// It can't.
+    Permanent(E),
+}
+
+/// Calls `op` until it succeeds, fails for good, or the policy's time is used up; then its last
+/// error. Logs the first failure and one line every ten seconds: ``waiting for `what`: …``.
+pub async fn retry<T, E, F>(policy: Policy, what: &str, mut op: impl FnMut() -> F) -> Result<T, E>
+where
+    E: Display,
+    F: Future<Output = Result<T, Failure<E>>>,
+{
+    let mut waits = policy.waits();
+    let start = Instant::now();
+    let mut logged: Option<Instant> = None;
+    loop {
+        let error = match op().await {
+            Ok(value) => {
+                if logged.is_some() {
+                    tracing::info!("reached {what} after {:.1} s", start.elapsed().as_secs_f32());
+                }
+                return Ok(value);
+            }
+            Err(Failure::Permanent(error)) => return Err(error),
+            Err(Failure::Transient(error)) => error,
+        };
+        if logged.is_none_or(|at| at.elapsed() >= LOG_EVERY) {
+            tracing::warn!("waiting for {what}: {error}");
+            logged = Some(Instant::now());
+        }
+        match waits.next_wait() {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FAST: Policy = Policy {
+        first: Duration::from_millis(1),
+        max: Duration::from_millis(4),
+        total: Some(Duration::from_millis(200)),
+    };
+
+    #[tokio::test]
+    async fn transient_failures_are_tried_again_and_permanent_ones_are_not() {
+        for (fail, last, expected, calls_expected) in
+            [(0, "ok", Ok(7), 1), (3, "ok", Ok(7), 4), (2, "permanent", Err("no"), 3)]
+        {
+            let mut calls = 0;
+            let result = retry(FAST, "a test", || {
+                calls += 1;
+                let answer = match (calls <= fail, last) {
+                    (true, _) => Err(Failure::Transient("later")),
+                    (false, "ok") => Ok(7),
+                    (false, _) => Err(Failure::Permanent("no")),
+                };
+                async move { answer }
+            })
+            .await;
+            assert_eq!((result, calls), (expected, calls_expected));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_last_error_comes_back_when_the_time_is_used_up() {
+        let start = Instant::now();
+        let result = retry(FAST, "a test", || async { Err::<(), _>(Failure::Transient("still down")) }).await;
+        assert_eq!(result, Err("still down"));
+        assert!(start.elapsed() < Duration::from_secs(2));
+    }
+
+    #[test]
+    fn waits_grow_to_the_maximum_and_differ_by_chance() {
+        let policy = Policy { first: Duration::from_millis(100), max: Duration::from_secs(1), total: None };
+        let waits = || {
+            let mut waits = policy.waits();
+            (0..12).filter_map(|_| waits.next_wait()).collect::<Vec<_>>()
+        };
+        let (one, other) = (waits(), waits());
+        assert_eq!(one.len(), 12);
+        assert_ne!(one, other);
+        assert!(one[0] >= Duration::from_millis(50) && one[0] <= Duration::from_millis(151));
+        assert!(one.iter().all(|wait| *wait <= Duration::from_millis(1501)));
+    }
+}

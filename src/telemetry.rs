@@ -1,1 +1,164 @@
-//! Logs and metrics.
+//! Logs on stderr and the metrics of `/metrics`.
+
+use crate::config::{LogConfig, LogFormat};
+use prometheus_client::{
+    encoding::text::encode,
+    metrics::{
+        counter::Counter,
+        family::Family,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+use std::io::IsTerminal;
+use tracing_subscriber::EnvFilter;
+
+/// Sends log lines to stderr, once per process; an error when the filter is illegal or a
+/// subscriber exists.
+pub fn init(log: &LogConfig) -> Result<(), String> {
+    // Connection events are logged by `bus::nats` with their server; the driver's own lines repeat them.
+    let filter = EnvFilter::builder()
+        .parse(format!("async_nats=error,{}", log.level))
+        .map_err(|error| format!("illegal `log.level`: {error}"))?;
+    let base = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let done = match log.format {
+        LogFormat::Text => {
+            let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+            base.with_ansi(colours).try_init()
+        }
+        LogFormat::Json => base.json().flatten_event(true).try_init(),
+    };
+    done.map_err(|error| error.to_string())
+}
+
+/// One label with its value.
+pub type Label = (&'static str, &'static str);
+
+/// Everything that is counted. Counters are shared: clone an `Arc` of it.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Events by `kind` and `outcome`; see [`Metrics::admitted`].
+    pub events_admitted: Family<[Label; 2], Counter>,
+    /// Turns committed.
+    pub turns_committed: Counter,
+    /// Model calls by `outcome`.
+    pub model_calls: Family<[Label; 1], Counter>,
+    /// Tool calls by `outcome`.
+    pub tool_calls: Family<[Label; 1], Counter>,
+    /// Leases that another worker took.
+    pub leases_lost: Counter,
+    /// Commits that met a changed document.
+    pub commit_conflicts: Counter,
+    /// Outbox messages published.
+    pub outbox_published: Counter,
+    /// Looks at an owner's due work.
+    pub sweeps: Counter,
+    /// Messages whose subject names no owner, agent and kind.
+    pub messages_unreadable: Counter,
+    /// Tasks that panicked.
+    pub task_panics: Counter,
+    /// Seconds from grant to commit.
+    pub turn_seconds: Histogram,
+    /// Seconds of the commit call.
+    pub commit_seconds: Histogram,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("trellis"),
+            events_admitted: Family::default(),
+            turns_committed: Counter::default(),
+            model_calls: Family::default(),
+            tool_calls: Family::default(),
+            leases_lost: Counter::default(),
+            commit_conflicts: Counter::default(),
+            outbox_published: Counter::default(),
+            sweeps: Counter::default(),
+            messages_unreadable: Counter::default(),
+            task_panics: Counter::default(),
+            // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
+            turn_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 17)),
+            commit_seconds: Histogram::new(exponential_buckets(0.001, 2.0, 13)),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let r = &mut self.registry;
+        r.register("events_admitted", "events by kind and outcome", self.events_admitted.clone());
+        r.register("turns_committed", "turns committed", self.turns_committed.clone());
+        r.register("model_calls", "model calls by outcome", self.model_calls.clone());
+        r.register("tool_calls", "tool calls by outcome", self.tool_calls.clone());
+        r.register("leases_lost", "leases that another worker took", self.leases_lost.clone());
+        r.register("commit_conflicts", "commits that met a changed document", self.commit_conflicts.clone());
+        r.register("outbox_published", "outbox messages published", self.outbox_published.clone());
+        r.register("sweeps", "looks at an owner's due work", self.sweeps.clone());
+        r.register(
+            "messages_unreadable",
+            "messages whose subject names no owner, agent and kind",
+            self.messages_unreadable.clone(),
+        );
+        r.register("task_panics", "tasks that panicked", self.task_panics.clone());
+        r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
+        r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());
+    }
+
+    /// Counts an event: `kind` task, message, result, cancel or wake; `outcome` new, duplicate,
+    /// conflict, refused or error.
+    pub fn admitted(&self, kind: &'static str, outcome: &'static str) {
+        self.events_admitted.get_or_create(&[("kind", kind), ("outcome", outcome)]).inc();
+    }
+
+    /// Counts a model call: `outcome` ok, transient, permanent or cancelled.
+    pub fn model_call(&self, outcome: &'static str) {
+        self.model_calls.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// Counts a tool call: `outcome` ok, error, denied, started or unknown.
+    pub fn tool_call(&self, outcome: &'static str) {
+        self.tool_calls.get_or_create(&[("outcome", outcome)]).inc();
+    }
+
+    /// The body of `/metrics`, in the `OpenMetrics` text format.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string can't fail");
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_counted_is_in_the_text() {
+        let metrics = Metrics::new();
+        metrics.admitted("task", "new");
+        metrics.admitted("task", "new");
+        metrics.tool_call("error");
+        metrics.sweeps.inc();
+        metrics.commit_seconds.observe(0.003);
+        let text = metrics.encode();
+        for line in [
+            "trellis_events_admitted_total{kind=\"task\",outcome=\"new\"} 2",
+            "trellis_tool_calls_total{outcome=\"error\"} 1",
+            "trellis_sweeps_total 1",
+            "trellis_turns_committed_total 0",
+            "trellis_commit_seconds_bucket{le=\"0.004\"} 1",
+            "# EOF",
+        ] {
+            assert!(text.lines().any(|got| got == line), "no `{line}` in\n{text}");
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! From merged text and numbers to typed, checked values.
+
+use super::layers::{ConfigErrors, Entry, Layers};
+use super::{
+    AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpConfig, LogConfig, LogFormat,
+    ModelsConfig, RetryConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
+};
+use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+const DAY: Duration = Duration::from_hours(24);
+
+/// Below it renewals and clock differences between machines eat the lease up.
+const SHORTEST_LEASE: Duration = Duration::from_millis(200);
+
+/// Reads every key. An illegal value is recorded and replaced by a placeholder, which never
+/// leaves this function: any error refuses the whole.
+pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
+    let l = &mut layers;
+    let config = Config {
+        store: StoreConfig {
+            url: parse(l, "store.url", "`embedded:DIR` or `redis://host:port`", |text| store_url(text).map(Some))
+                .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
+            prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
+            connections: number(l, "store.connections", 1..=64),
+        },
+        bus: BusConfig {
+            url: parse(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
+            prefix: parse(l, "bus.prefix", PREFIX_RULE, prefix),
+            replicas: number(l, "bus.replicas", 1..=5),
+            out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
+            max_bytes: number(l, "bus.max_bytes", 1 << 20..=1 << 50),
+        },
+        http: HttpConfig {
+            listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
+                .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
+            body_limit: number(l, "http.body_limit", 1024..=983_040),
+        },
+        worker: worker(l),
+        auth: AuthConfig {
+            mode: parse(l, "auth.mode", "`none` (this version has no other)", |text| {
+                (text == "none").then_some(AuthMode::None)
+            }),
+        },
+        models: models(l),
+        catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
+        venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
+        log: LogConfig {
+            format: parse(l, "log.format", "`text` or `json`", |text| match text {
+                "text" => Some(LogFormat::Text),
+                "json" => Some(LogFormat::Json),
+                _ => None,
+            }),
+            level: parse(l, "log.level", "a level (`info`) or filter (`info,trellis::worker=debug`)", |text| {
+                let filter = tracing_subscriber::EnvFilter::builder().parse(text);
+                (!text.is_empty() && filter.is_ok()).then(|| text.to_owned())
+            }),
+        },
+        retry: RetryConfig {
+            first: duration(l, "retry.first", Duration::from_millis(1)..=HOUR),
+            max: duration(l, "retry.max", Duration::from_millis(1)..=HOUR),
+            total: duration(l, "retry.total", Duration::ZERO..=DAY),
+        },
+    };
+    combinations(l, &config);
+    if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
+}
+
+fn worker(l: &mut Layers) -> WorkerConfig {
+    WorkerConfig {
+        name: text(l, "worker.name"),
+        slots: number(l, "worker.slots", 1..=4096),
+        lease: duration(l, "worker.lease", SHORTEST_LEASE..=HOUR),
+        poll: duration(l, "worker.poll", Duration::from_millis(50)..=SECOND * 30),
+        sweep: duration(l, "worker.sweep", Duration::from_millis(10)..=HOUR),
+        crash_limit: number(l, "worker.crash_limit", 1..=1000),
+        grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
+    }
+}
+
+fn models(l: &mut Layers) -> ModelsConfig {
+    let timeout = duration(l, "models.timeout", Duration::from_millis(10)..=HOUR);
+    let mut errors = Vec::new();
+    let mut endpoints = BTreeMap::new();
+    for (name, leaves) in l.endpoints() {
+        let leaf = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str()).unwrap_or_default().to_owned();
+        let endpoint = Endpoint {
+            base_url: leaf("base_url"),
+            api_key_env: Some(leaf("api_key_env")).filter(|name| !name.is_empty()),
+        };
+        if !(endpoint.base_url.starts_with("http://") || endpoint.base_url.starts_with("https://")) {
+            let origin = leaves.get("base_url").or(leaves.get("api_key_env")).map(|entry| entry.origin.clone());
+            let key = format!("models.endpoints.{name}.base_url");
+            let problem =
+                format!("expected a URL with `http://` or `https://`, got `{}`", mask_value(&key, &endpoint.base_url));
+            errors.push((key, origin, problem));
+        }
+        endpoints.insert(name, endpoint);
+    }
+    for (key, origin, problem) in errors {
+        l.fail(&key, origin.unwrap_or(super::Origin::Default), problem);
+    }
+    ModelsConfig { scripted: path(l, "models.scripted"), calls_log: path(l, "models.calls_log"), timeout, endpoints }
+}
+
+/// Values that are legal alone and not together; only checked between values that are legal.
+fn combinations(l: &mut Layers, config: &Config) {
+    let bad: Vec<String> = l.errors.iter().map(|error| error.key.clone()).collect();
+    let mut clash = |keys: [&str; 2], wrong: bool, problem: String| {
+        if wrong && !keys.iter().any(|key| bad.iter().any(|other| other == key)) {
+            // The error belongs to the key that somebody set, when only one of them was.
+            let key = if l.entry(keys[0]).origin == super::Origin::Default { keys[1] } else { keys[0] };
+            let origin = l.entry(key).origin.clone();
+            l.fail(key, origin, problem);
+        }
+    };
+    let (embedded_store, embedded_bus) =
+        (matches!(config.store.url, StoreUrl::Embedded(_)), config.bus.url == BusUrl::Embedded);
+    clash(
+        ["bus.url", "store.url"],
+        embedded_store != embedded_bus,
+        if embedded_bus {
+            "the embedded bus lives in the embedded store; expected `bus.url = \"nats://…\"` with `store.url = \"redis://…\"`"
+        } else {
+            "the embedded store serves one process and brings its own bus; expected `store.url = \"redis://…\"` with `bus.url = \"nats://…\"`"
+        }
+        .to_owned(),
+    );
+    clash(
+        ["http.listen", "auth.mode"],
+        config.auth.mode == AuthMode::None && !config.http.listen.ip().is_loopback(),
+        format!(
+            "with `auth.mode = \"none\"` everybody who can connect may do everything; expected a loopback address such as `127.0.0.1:8420`, got `{}`",
+            config.http.listen
+        ),
+    );
+    clash(
+        ["retry.max", "retry.first"],
+        config.retry.max < config.retry.first,
+        format!(
+            "expected `retry.max` of at least `retry.first`, got `{}` and `{}`",
+            humantime::format_duration(config.retry.max),
+            humantime::format_duration(config.retry.first)
+        ),
+    );
+}
+
+const PREFIX_RULE: &str = "1 to 32 lower-case letters, digits, `-` or `_`, starting with a letter";
+
+/// Legal as a Redis key part, a subject token and, in capitals, a stream name.
+fn prefix(text: &str) -> Option<String> {
+    let legal = text.len() <= 32
+        && text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_');
+    legal.then(|| text.to_owned())
+}
+
+fn non_empty(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
+
+fn store_url(text: &str) -> Option<StoreUrl> {
+    if let Some(dir) = text.strip_prefix("embedded:") {
+        return (!dir.is_empty()).then(|| StoreUrl::Embedded(PathBuf::from(dir)));
+    }
+    has_host(text, &["redis://"]).then(|| StoreUrl::Redis(text.to_owned()))
+}
+
+fn bus_url(text: &str) -> Option<BusUrl> {
+    if text == "embedded" {
+        return Some(BusUrl::Embedded);
+    }
+    text.split(',').all(|url| has_host(url, &["nats://", "tls://"])).then(|| BusUrl::Nats(text.to_owned()))
+}
+
+fn has_host(url: &str, schemes: &[&str]) -> bool {
+    schemes.iter().filter_map(|scheme| url.strip_prefix(scheme)).any(|rest| !rest.is_empty() && !rest.starts_with('/'))
+}
+
+fn text(l: &Layers, key: &str) -> String {
+    l.entry(key).value.as_str().unwrap_or_default().to_owned()
+}
+
+fn path(l: &Layers, key: &str) -> Option<PathBuf> {
+    Some(text(l, key)).filter(|text| !text.is_empty()).map(PathBuf::from)
+}
+
+fn parse<T: Default>(l: &mut Layers, key: &str, expected: &str, read: impl Fn(&str) -> Option<T>) -> T {
+    let Entry { value, origin } = l.entry(key).clone();
+    let text = value.as_str().unwrap_or_default();
+    read(text).unwrap_or_else(|| {
+        l.fail(key, origin, format!("expected {expected}, got `{}`", mask_value(key, text)));
+        T::default()
+    })
+}
+
+fn number<T: TryFrom<i64> + Default>(l: &mut Layers, key: &str, range: RangeInclusive<i64>) -> T {
+    let Entry { value, origin } = l.entry(key).clone();
+    let given = value.as_integer().unwrap_or_default();
+    let number = if range.contains(&given) { T::try_from(given).ok() } else { None };
+    number.unwrap_or_else(|| {
+        l.fail(key, origin, format!("expected {} to {}, got `{given}`", range.start(), range.end()));
+        T::default()
+    })
+}
+
+fn duration(l: &mut Layers, key: &str, range: RangeInclusive<Duration>) -> Duration {
+    let (from, to) = (humantime::format_duration(*range.start()), humantime::format_duration(*range.end()));
+    parse(l, key, &format!("a duration from {from} to {to} such as `30s` or `5m`"), |text| {
+        humantime::parse_duration(text).ok().filter(|given| range.contains(given))
+    })
+}

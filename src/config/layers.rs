@@ -1,0 +1,260 @@
+//! The layers of configuration, merged key by key with the origin of each value.
+
+use super::{Shown, mask_value};
+use std::{collections::BTreeMap, fmt, path::Path};
+use toml::{Table, Value};
+
+/// `config/default.toml`, built in.
+pub const DEFAULTS: &str = include_str!("../../config/default.toml");
+
+/// Prefix of the environment variables that are read.
+const ENV_PREFIX: &str = "TRELLIS__";
+
+/// The one table whose keys are free: `models.endpoints.<name>.<leaf>`.
+const ENDPOINTS: &str = "models.endpoints.";
+const ENDPOINT_LEAVES: [&str; 2] = ["base_url", "api_key_env"];
+
+/// Which layer set a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// `config/default.toml`, built in.
+    Default,
+    /// A file given with `--config`.
+    File(String),
+    /// An environment variable.
+    Env(String),
+    /// A flag on the command line.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => write!(f, "file {path}"),
+            Self::Env(name) => write!(f, "env {name}"),
+            Self::Flag => f.write_str("flag"),
+        }
+    }
+}
+
+/// One thing wrong with the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The key, or empty when a whole file can't be read.
+    pub key: String,
+    /// Who set it.
+    pub origin: Origin,
+    /// What is wrong and what was expected.
+    pub problem: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.key.is_empty() {
+            write!(f, "{}: {}", self.origin, self.problem)
+        } else {
+            write!(f, "`{}` ({}): {}", self.key, self.origin, self.problem)
+        }
+    }
+}
+
+/// Everything wrong with the configuration, never empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigErrors(pub Vec<ConfigError>);
+
+impl fmt::Display for ConfigErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.0.len();
+        write!(f, "the configuration has {n} error{}", if n == 1 { "" } else { "s" })?;
+        self.0.iter().try_for_each(|error| write!(f, "\n  {error}"))
+    }
+}
+
+impl std::error::Error for ConfigErrors {}
+
+/// A value and who set it.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub value: Value,
+    pub origin: Origin,
+}
+
+/// All keys after merging, and what went wrong on the way.
+#[derive(Debug)]
+pub(super) struct Layers {
+    /// In the order of the defaults, endpoints last.
+    keys: Vec<String>,
+    entries: BTreeMap<String, Entry>,
+    pub errors: Vec<ConfigError>,
+}
+
+impl Layers {
+    pub fn read(file: Option<&Path>, env: &BTreeMap<String, String>, overrides: &[(String, String)]) -> Self {
+        let defaults: Table = DEFAULTS.parse().expect("built in and parsed by a test");
+        let mut layers = Self { keys: Vec::new(), entries: BTreeMap::new(), errors: Vec::new() };
+        for (key, value) in leaves(&defaults) {
+            layers.keys.push(key.clone());
+            layers.entries.insert(key, Entry { value, origin: Origin::Default });
+        }
+        if let Some(path) = file {
+            layers.add_file(path);
+        }
+        for (name, text) in env.iter().filter(|(name, _)| name.starts_with(ENV_PREFIX)) {
+            let key = name[ENV_PREFIX.len()..].to_lowercase().replace("__", ".");
+            layers.set_text(&key, text, Origin::Env(name.clone()));
+        }
+        for (key, text) in overrides {
+            layers.set_text(key, text, Origin::Flag);
+        }
+        layers
+    }
+
+    fn add_file(&mut self, path: &Path) {
+        let origin = Origin::File(path.display().to_string());
+        let parsed = std::fs::read_to_string(path)
+            .map_err(|error| format!("can't be read: {error}"))
+            .and_then(|text| text.parse::<Table>().map_err(|error| format!("is not TOML: {}", one_line(&error))));
+        match parsed {
+            Ok(table) => {
+                for (key, value) in leaves(&table) {
+                    self.set(&key, value, origin.clone());
+                }
+            }
+            Err(problem) => self.fail("", origin, problem),
+        }
+    }
+
+    /// Sets a value whose type the key decides, for environment and flags.
+    fn set_text(&mut self, key: &str, text: &str, origin: Origin) {
+        let value = match self.entries.get(key).map(|entry| &entry.value) {
+            Some(Value::Integer(_)) => text.trim().parse().ok().map(Value::Integer),
+            Some(Value::Boolean(_)) => text.trim().parse().ok().map(Value::Boolean),
+            _ => Some(Value::String(text.to_owned())),
+        };
+        self.set(key, value.unwrap_or_else(|| Value::String(text.to_owned())), origin);
+    }
+
+    fn set(&mut self, key: &str, value: Value, origin: Origin) {
+        if let Some(entry) = self.entries.get_mut(key) {
+            if entry.value.same_type(&value) {
+                *entry = Entry { value, origin };
+            } else {
+                let problem = format!("expected {}, got {}", kind(&entry.value), shown(key, &value));
+                self.fail(key, origin, problem);
+            }
+        } else if is_endpoint(key) && value.is_str() {
+            self.keys.push(key.to_owned());
+            self.entries.insert(key.to_owned(), Entry { value, origin });
+        } else {
+            let problem = if is_endpoint(key) {
+                format!("expected text, got {}", shown(key, &value))
+            } else if self.is_section(key) {
+                format!("expected a section with keys, got {}", shown(key, &value))
+            } else {
+                format!("is not a setting; did you mean `{}`?", self.nearest(key))
+            };
+            self.fail(key, origin, problem);
+        }
+    }
+
+    fn is_section(&self, key: &str) -> bool {
+        let prefix = format!("{key}.");
+        ENDPOINTS.starts_with(&prefix) || self.keys.iter().any(|known| known.starts_with(&prefix))
+    }
+
+    /// The known key that is the most similar to an unknown one.
+    fn nearest(&self, key: &str) -> String {
+        let endpoint = key.strip_prefix(ENDPOINTS).map(|rest| rest.split('.').next().unwrap_or(rest));
+        let endpoint_keys = endpoint
+            .into_iter()
+            .flat_map(|name| ENDPOINT_LEAVES.iter().map(move |leaf| format!("{ENDPOINTS}{name}.{leaf}")));
+        self.keys
+            .iter()
+            .cloned()
+            .chain(endpoint_keys)
+            .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)))
+            .unwrap_or_default()
+    }
+
+    pub fn fail(&mut self, key: &str, origin: Origin, problem: String) {
+        self.errors.push(ConfigError { key: key.to_owned(), origin, problem });
+    }
+
+    pub fn entry(&self, key: &str) -> &Entry {
+        self.entries.get(key).expect("every key that is read has a default")
+    }
+
+    /// Names of `models.endpoints` and the entries of each.
+    pub fn endpoints(&self) -> BTreeMap<String, BTreeMap<&str, &Entry>> {
+        let mut endpoints: BTreeMap<String, BTreeMap<&str, &Entry>> = BTreeMap::new();
+        for (key, entry) in self.entries.range(ENDPOINTS.to_owned()..) {
+            let Some((name, leaf)) = key.strip_prefix(ENDPOINTS).and_then(|rest| rest.split_once('.')) else {
+                break;
+            };
+            endpoints.entry(name.to_owned()).or_default().insert(leaf, entry);
+        }
+        endpoints
+    }
+
+    pub fn shown(&self) -> Vec<Shown> {
+        self.keys
+            .iter()
+            .map(|key| {
+                let entry = &self.entries[key];
+                let value = match &entry.value {
+                    Value::String(text) => Value::String(mask_value(key, text)).to_string(),
+                    other => other.to_string(),
+                };
+                Shown { key: key.clone(), value, origin: entry.origin.clone() }
+            })
+            .collect()
+    }
+}
+
+fn is_endpoint(key: &str) -> bool {
+    key.strip_prefix(ENDPOINTS)
+        .and_then(|rest| rest.split_once('.'))
+        .is_some_and(|(name, leaf)| !name.is_empty() && ENDPOINT_LEAVES.contains(&leaf))
+}
+
+/// Leaves of a table with dotted keys, in order. Empty tables of the defaults have no leaves.
+fn leaves(table: &Table) -> Vec<(String, Value)> {
+    let mut out = Vec::new();
+    for (key, value) in table {
+        match value {
+            Value::Table(inner) => {
+                out.extend(leaves(inner).into_iter().map(|(rest, value)| (format!("{key}.{rest}"), value)));
+            }
+            other => out.push((key.clone(), other.clone())),
+        }
+    }
+    out
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::String(_) => "text",
+        Value::Integer(_) => "a whole number",
+        Value::Boolean(_) => "`true` or `false`",
+        Value::Float(_) => "a number",
+        Value::Datetime(_) => "a time",
+        Value::Array(_) => "a list",
+        Value::Table(_) => "a section",
+    }
+}
+
+/// A value inside an error message.
+fn shown(key: &str, value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("`{}`", mask_value(key, text)),
+        other => format!("`{other}`"),
+    }
+}
+
+/// Place and reason. Not the offending line itself, which may hold a credential.
+fn one_line(error: &toml::de::Error) -> String {
+    let text = error.to_string();
+    let place = text.lines().next().unwrap_or_default().trim_start_matches("TOML parse error at ");
+    format!("{place}: {}", error.message().replace('\n', "; "))
+}

@@ -1,0 +1,29 @@
+//! Hiding credentials where configuration is shown.
+
+const HIDDEN: &str = "***";
+
+/// `url` without its user and password; comma-separated URLs are masked one by one.
+pub fn mask_url(url: &str) -> String {
+    let one = |url: &str| match url.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+            // A password may hold an unescaped `/`, so the last `@` counts when the authority has none.
+            match rest[..end].rfind('@').or_else(|| rest.rfind('@')) {
+                Some(at) => format!("{scheme}://{HIDDEN}{}", &rest[at..]),
+                None => url.to_owned(),
+            }
+        }
+        None => url.to_owned(),
+    };
+    url.split(',').map(one).collect::<Vec<_>>().join(",")
+}
+
+/// The value of `key` as it may be shown: keys named `…key`, `…secret`, `…token` and `…password`
+/// are hidden, URLs lose their credentials.
+pub fn mask_value(key: &str, value: &str) -> String {
+    let secret = ["key", "secret", "token", "password"].iter().any(|end| key.ends_with(end));
+    if secret && !value.is_empty() {
+        return HIDDEN.to_owned();
+    }
+    if value.contains("://") { mask_url(value) } else { value.to_owned() }
+}

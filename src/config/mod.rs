@@ -1,0 +1,231 @@
+//! Configuration: defaults, file, environment and flags become one validated value, once.
+
+mod check;
+mod layers;
+mod mask;
+
+pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Origin};
+pub use mask::{mask_url, mask_value};
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Everything that can be set; `config/default.toml` documents each key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// `store.*`.
+    pub store: StoreConfig,
+    /// `bus.*`.
+    pub bus: BusConfig,
+    /// `http.*`.
+    pub http: HttpConfig,
+    /// `worker.*`.
+    pub worker: WorkerConfig,
+    /// `auth.*`.
+    pub auth: AuthConfig,
+    /// `models.*`.
+    pub models: ModelsConfig,
+    /// `catalog.*`.
+    pub catalog: CatalogConfig,
+    /// `venue.*`.
+    pub venue: VenueConfig,
+    /// `log.*`.
+    pub log: LogConfig,
+    /// `retry.*`, for model providers.
+    pub retry: RetryConfig,
+}
+
+/// Where state is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Which backend.
+    pub url: StoreUrl,
+    /// First part of every Redis key.
+    pub prefix: String,
+    /// Connections to Redis, 1 to 64.
+    pub connections: usize,
+}
+
+/// `store.url`, parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StoreUrl {
+    /// `embedded:DIR`.
+    Embedded(PathBuf),
+    /// `redis://…`, credentials included.
+    Redis(String),
+}
+
+/// The queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BusConfig {
+    /// Which backend.
+    pub url: BusUrl,
+    /// First token of every subject.
+    pub prefix: String,
+    /// Copies of every stream, 1 to 5.
+    pub replicas: usize,
+    /// How long completions stay readable.
+    pub out_max_age: Duration,
+    /// Size limit of each stream, in bytes.
+    pub max_bytes: u64,
+}
+
+/// `bus.url`, parsed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum BusUrl {
+    /// The queue in the embedded store.
+    #[default]
+    Embedded,
+    /// `nats://…`, credentials included, several separated by commas.
+    Nats(String),
+}
+
+/// The HTTP API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// Its address.
+    pub listen: SocketAddr,
+    /// Longest request body, in bytes.
+    pub body_limit: usize,
+}
+
+/// Running turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerConfig {
+    /// Name in leases and logs; empty = host name and process id.
+    pub name: String,
+    /// Turns at the same time.
+    pub slots: usize,
+    /// Lease of a session, and ack wait.
+    pub lease: Duration,
+    /// Wait of one request for work.
+    pub poll: Duration,
+    /// Time between two sweeps.
+    pub sweep: Duration,
+    /// Crashes after which an event is dead.
+    pub crash_limit: u32,
+    /// Deadline of a shutdown.
+    pub grace: Duration,
+}
+
+/// Who may use the HTTP API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthConfig {
+    /// How callers are recognised.
+    pub mode: AuthMode,
+}
+
+/// `auth.mode`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AuthMode {
+    /// Everybody who can reach it; loopback only.
+    #[default]
+    None,
+}
+
+/// Model providers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelsConfig {
+    /// Rules file of the scripted model.
+    pub scripted: Option<PathBuf>,
+    /// File with one JSON line for each call.
+    pub calls_log: Option<PathBuf>,
+    /// Longest wait for one reply.
+    pub timeout: Duration,
+    /// Own servers by name.
+    pub endpoints: BTreeMap<String, Endpoint>,
+}
+
+/// `models.endpoints.<name>`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Endpoint {
+    /// Of an OpenAI-compatible API.
+    pub base_url: String,
+    /// Environment variable with the key; `None` = no key.
+    pub api_key_env: Option<String>,
+}
+
+/// The operations that agents can call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CatalogConfig {
+    /// `test:*` among them.
+    pub test: bool,
+}
+
+/// This installation.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct VenueConfig {
+    /// Its name.
+    pub name: String,
+}
+
+/// Log lines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Their form.
+    pub format: LogFormat,
+    /// A level or a filter of `tracing-subscriber`.
+    pub level: String,
+}
+
+/// `log.format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One object a line.
+    Json,
+}
+
+/// Waits between tries of a provider.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryConfig {
+    /// The first.
+    pub first: Duration,
+    /// The longest.
+    pub max: Duration,
+    /// All together.
+    pub total: Duration,
+}
+
+/// A configuration and where each of its values came from.
+#[derive(Debug, Clone)]
+pub struct Loaded {
+    /// The validated values.
+    pub config: Config,
+    /// Every key in the order of `config/default.toml`, for `config show`.
+    pub entries: Vec<Shown>,
+}
+
+/// One key as `config show --origin` prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// E.g. `worker.slots`.
+    pub key: String,
+    /// In TOML syntax, credentials masked.
+    pub value: String,
+    /// Which layer set it.
+    pub origin: Origin,
+}
+
+impl Config {
+    /// Reads all layers: built-in defaults, `file`, `env` (variables `TRELLIS__SECTION__KEY`; others
+    /// are ignored), `overrides` (`key`, `value`), later ones winning. Reports all errors together.
+    pub fn load(
+        file: Option<&Path>,
+        env: &BTreeMap<String, String>,
+        overrides: &[(String, String)],
+    ) -> Result<Loaded, ConfigErrors> {
+        let layers = layers::Layers::read(file, env, overrides);
+        let entries = layers.shown();
+        check::config(layers).map(|config| Loaded { config, entries })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,184 @@
+//! Tables: what is set, and the values or errors that come out.
+
+use super::{BusUrl, Config, ConfigErrors, DEFAULTS, Loaded, LogFormat, Origin, StoreUrl, mask_url};
+use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
+
+fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
+    let pair = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
+    let env: BTreeMap<String, String> = env.iter().map(pair).collect();
+    let flags: Vec<(String, String)> = flags.iter().map(pair).collect();
+    if file.is_empty() {
+        return Config::load(None, &env, &flags);
+    }
+    let mut temp = tempfile::Builder::new().prefix("trellis").suffix(".toml").tempfile().unwrap();
+    temp.write_all(file.as_bytes()).unwrap();
+    Config::load(Some(temp.path()), &env, &flags)
+}
+
+/// Loads and expects exactly these lines of errors; `FILE` stands for the file's path.
+fn check_errors(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)], expected: &[&str]) {
+    let errors = load(file, env, flags).map(|loaded| loaded.config).unwrap_err();
+    let lines: Vec<String> = errors
+        .0
+        .iter()
+        .map(|error| match &error.origin {
+            Origin::File(path) => error.to_string().replace(path.as_str(), "FILE"),
+            _ => error.to_string(),
+        })
+        .collect();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn the_defaults_are_valid_and_every_key_has_a_comment() {
+    let config = load("", &[], &[]).unwrap().config;
+    assert_eq!(config.store.url, StoreUrl::Embedded(PathBuf::from("./trellis-data")));
+    assert_eq!(config.bus.url, BusUrl::Embedded);
+    assert_eq!(config.bus.out_max_age, Duration::from_hours(7 * 24));
+    assert_eq!(config.http.listen.to_string(), "127.0.0.1:8420");
+    assert_eq!((config.worker.slots, config.worker.lease), (16, Duration::from_secs(30)));
+    assert_eq!(config.models.scripted, None);
+    let mut previous = "";
+    for line in DEFAULTS.lines() {
+        if line.contains(" = ") && !line.starts_with('#') {
+            assert!(previous.starts_with('#'), "no comment above `{line}`");
+        }
+        previous = line;
+    }
+}
+
+#[test]
+fn later_layers_win_key_by_key_and_origins_are_kept() {
+    let loaded = load(
+        "[worker]\nslots = 2\nlease = \"10s\"\ncrash_limit = 7\n[log]\nformat = \"json\"\n",
+        &[("TRELLIS__WORKER__SLOTS", "3"), ("TRELLIS__WORKER__LEASE", "20s"), ("PATH", "/bin"), ("TRELLIS_URL", "x")],
+        &[("worker.slots", "4"), ("catalog.test", "true")],
+    )
+    .unwrap();
+    let worker = &loaded.config.worker;
+    assert_eq!((worker.slots, worker.lease, worker.crash_limit), (4, Duration::from_secs(20), 7));
+    assert_eq!(loaded.config.log.format, LogFormat::Json);
+    assert!(loaded.config.catalog.test);
+    let origin = |key: &str| loaded.entries.iter().find(|entry| entry.key == key).unwrap().origin.to_string();
+    assert_eq!(origin("worker.slots"), "flag");
+    assert_eq!(origin("worker.lease"), "env TRELLIS__WORKER__LEASE");
+    assert!(origin("worker.crash_limit").starts_with("file /"));
+    assert_eq!(origin("worker.sweep"), "default");
+}
+
+#[test]
+fn all_errors_are_reported_together_with_key_origin_and_expectation() {
+    check_errors(
+        "[worker]\nslots = \"many\"\nslotz = 3\n[retry]\nfirst = \"2 parsecs\"\n",
+        &[("TRELLIS__WORKER__CRASH_LIMIT", "0"), ("TRELLIS__STOR__URL", "x")],
+        &[("log.format", "yaml"), ("models.timeout", "0s")],
+        &[
+            "`worker.slots` (file FILE): expected a whole number, got `many`",
+            "`worker.slotz` (file FILE): is not a setting; did you mean `worker.slots`?",
+            "`stor.url` (env TRELLIS__STOR__URL): is not a setting; did you mean `store.url`?",
+            "`worker.crash_limit` (env TRELLIS__WORKER__CRASH_LIMIT): expected 1 to 1000, got `0`",
+            "`models.timeout` (flag): expected a duration from 10ms to 1h such as `30s` or `5m`, got `0s`",
+            "`log.format` (flag): expected `text` or `json`, got `yaml`",
+            "`retry.first` (file FILE): expected a duration from 1ms to 1h such as `30s` or `5m`, got `2 parsecs`",
+        ],
+    );
+}
+
+#[test]
+fn single_wrong_values_say_what_was_expected() {
+    for (key, value, expected) in [
+        ("store.url", "redis:", "expected `embedded:DIR` or `redis://host:port`, got `redis:`"),
+        ("store.url", "embedded:", "expected `embedded:DIR` or `redis://host:port`, got `embedded:`"),
+        ("bus.url", "http://h", "expected `embedded` or `nats://host:port`, got `http://h`"),
+        ("bus.replicas", "two", "expected a whole number, got `two`"),
+        ("http.body_limit", "99999999", "expected 1024 to 983040, got `99999999`"),
+        ("http.listen", "8420", "expected an address such as `127.0.0.1:8420`, got `8420`"),
+        ("catalog.test", "maybe", "expected `true` or `false`, got `maybe`"),
+        ("auth.mode", "jwt", "expected `none` (this version has no other), got `jwt`"),
+        ("worker", "3", "expected a section with keys, got `3`"),
+        ("models.endpoints.x.base_url", "ftp://x", "expected a URL with `http://` or `https://`, got `ftp://x`"),
+        ("models.endpoints.x.url", "http://x", "is not a setting; did you mean `models.endpoints.x.base_url`?"),
+        ("log.level", "a=b=c", "expected a level (`info`) or filter (`info,trellis::worker=debug`), got `a=b=c`"),
+    ] {
+        check_errors("", &[], &[(key, value)], &[&format!("`{key}` (flag): {expected}")]);
+    }
+}
+
+#[test]
+fn bad_combinations_are_refused_at_the_key_that_was_set() {
+    check_errors(
+        "",
+        &[("TRELLIS__STORE__URL", "redis://u:p@h:1")],
+        &[],
+        &[
+            "`store.url` (env TRELLIS__STORE__URL): the embedded bus lives in the embedded store; expected `bus.url = \"nats://…\"` with `store.url = \"redis://…\"`",
+        ],
+    );
+    check_errors(
+        "[bus]\nurl = \"nats://h\"\n",
+        &[],
+        &[],
+        &[
+            "`bus.url` (file FILE): the embedded store serves one process and brings its own bus; expected `store.url = \"redis://…\"` with `bus.url = \"nats://…\"`",
+        ],
+    );
+    check_errors(
+        "",
+        &[],
+        &[("http.listen", "0.0.0.0:80")],
+        &[
+            "`http.listen` (flag): with `auth.mode = \"none\"` everybody who can connect may do everything; expected a loopback address such as `127.0.0.1:8420`, got `0.0.0.0:80`",
+        ],
+    );
+    check_errors(
+        "",
+        &[],
+        &[("retry.max", "1ms")],
+        &["`retry.max` (flag): expected `retry.max` of at least `retry.first`, got `1ms` and `1s`"],
+    );
+    load("", &[], &[("store.url", "redis://h"), ("bus.url", "nats://a,nats://b:1"), ("http.listen", "[::1]:80")])
+        .unwrap();
+}
+
+#[test]
+fn a_file_that_is_missing_or_no_toml_is_one_error() {
+    check_errors("[worker\n", &[], &[], &["file FILE: is not TOML: line 1, column 8: unclosed table, expected `]`"]);
+    let missing = Config::load(Some("/nowhere/t.toml".as_ref()), &BTreeMap::new(), &[]).map(|_| ()).unwrap_err();
+    assert!(missing.to_string().contains("file /nowhere/t.toml: can't be read:"), "{missing}");
+}
+
+#[test]
+fn endpoints_are_read_from_every_layer() {
+    let config = load(
+        "[models.endpoints.local]\nbase_url = \"http://h/v1/\"\n",
+        &[("TRELLIS__MODELS__ENDPOINTS__OTHER__BASE_URL", "https://o/")],
+        &[("models.endpoints.local.api_key_env", "K")],
+    )
+    .unwrap()
+    .config;
+    let endpoints: Vec<_> = config
+        .models
+        .endpoints
+        .iter()
+        .map(|(name, e)| (name.as_str(), e.base_url.as_str(), e.api_key_env.as_deref()))
+        .collect();
+    assert_eq!(endpoints, [("local", "http://h/v1/", Some("K")), ("other", "https://o/", None)]);
+}
+
+#[test]
+fn credentials_are_masked_where_configuration_is_shown() {
+    for (url, shown) in [
+        ("redis://u:p@h:1/0", "redis://***@h:1/0"),
+        ("nats://token@a,nats://b", "nats://***@a,nats://b"),
+        ("redis://u:p/q@h", "redis://***@h"),
+        ("embedded:./x@y", "embedded:./x@y"),
+        ("http://h/a", "http://h/a"),
+    ] {
+        assert_eq!(mask_url(url), shown);
+    }
+    let loaded = load("", &[], &[("store.url", "redis://u:p@h"), ("bus.url", "nats://t@h")]).unwrap();
+    let shown = loaded.entries.iter().map(|e| format!("{}={}", e.key, e.value)).collect::<Vec<_>>().join("\n");
+    assert!(shown.contains("store.url=\"redis://***@h\"") && !shown.contains("u:p"), "{shown}");
+    let errors = load("", &[], &[("bus.url", "http://user:pass@h")]).map(|_| ()).unwrap_err().to_string();
+    assert!(!errors.contains("pass"), "{errors}");
+}
