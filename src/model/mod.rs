@@ -1,9 +1,16 @@
 //! Seam 3, `Model`: one request in, one reply out.
 
-pub mod mock_server;
-pub mod provider;
 pub mod registry;
+
+pub mod provider;
 pub mod scripted;
+
+pub mod facts;
+pub mod json5;
+pub mod rules;
+pub mod template;
+
+pub mod mock_server;
 
 use crate::domain::chat::{ModelRequest, Reply};
 use async_trait::async_trait;

@@ -1,0 +1,196 @@
+//! Reads the JSON5 that a prompt shows back into a value, for models that are made of rules.
+
+use serde_json::{Map, Number, Value};
+
+/// Deepest nesting read; a deeper text is not a value.
+const DEPTH_MAX: usize = 128;
+
+/// The value at the start of `text` and what follows it, or nothing when it does not start with
+/// one. Takes JSON and the JSON5 of the renderer: unquoted keys, either quote, comments, trailing
+/// commas. `NaN` and infinities become `null`, for JSON has no word for them.
+pub fn read_prefix(text: &str) -> Option<(Value, &str)> {
+    let mut reader = Reader { rest: text };
+    let value = reader.value(0)?;
+    Some((value, reader.rest))
+}
+
+/// The value that `text` is, when it is one and nothing else.
+pub fn read(text: &str) -> Option<Value> {
+    let (value, rest) = read_prefix(text)?;
+    let mut reader = Reader { rest };
+    reader.skip_blank()?;
+    reader.rest.is_empty().then_some(value)
+}
+
+struct Reader<'t> {
+    rest: &'t str,
+}
+
+impl<'t> Reader<'t> {
+    fn value(&mut self, depth: usize) -> Option<Value> {
+        if depth > DEPTH_MAX {
+            return None;
+        }
+        self.skip_blank()?;
+        match self.rest.chars().next()? {
+            '{' => self.map(depth),
+            '[' => self.list(depth),
+            '"' | '\'' => self.string().map(Value::String),
+            _ => self.word(),
+        }
+    }
+
+    fn map(&mut self, depth: usize) -> Option<Value> {
+        self.take("{").then_some(())?;
+        let mut map = Map::new();
+        loop {
+            self.skip_blank()?;
+            if self.take("}") {
+                return Some(Value::Object(map));
+            }
+            let key = match self.rest.chars().next()? {
+                '"' | '\'' => self.string()?,
+                _ => self.bare()?.to_owned(),
+            };
+            self.skip_blank()?;
+            self.take(":").then_some(())?;
+            map.insert(key, self.value(depth + 1)?);
+            self.separator('}')?;
+        }
+    }
+
+    fn list(&mut self, depth: usize) -> Option<Value> {
+        self.take("[").then_some(())?;
+        let mut list = Vec::new();
+        loop {
+            self.skip_blank()?;
+            if self.take("]") {
+                return Some(Value::Array(list));
+            }
+            list.push(self.value(depth + 1)?);
+            self.separator(']')?;
+        }
+    }
+
+    /// A comma, or the closing bracket, which is left for the caller.
+    fn separator(&mut self, close: char) -> Option<()> {
+        self.skip_blank()?;
+        (self.take(",") || self.rest.starts_with(close)).then_some(())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        let quote = self.rest.chars().next()?;
+        let mut end = None;
+        let mut escaped = false;
+        for (at, c) in self.rest.char_indices().skip(1) {
+            match c {
+                _ if escaped => escaped = false,
+                '\\' => escaped = true,
+                c if c == quote => {
+                    end = Some(at);
+                    break;
+                }
+                _ => {}
+            }
+        }
+        let (quoted, rest) = self.rest.split_at(end? + 1);
+        self.rest = rest;
+        if quote == '"' {
+            return serde_json::from_str(quoted).ok();
+        }
+        let inner = &quoted[1..quoted.len() - 1];
+        serde_json::from_str(&format!(
+            "\"{}\"",
+            inner.replace("\\'", "'").replace('"', "\\\"")
+        ))
+        .ok()
+    }
+
+    fn word(&mut self) -> Option<Value> {
+        match self.bare()? {
+            "true" => Some(Value::Bool(true)),
+            "false" => Some(Value::Bool(false)),
+            "null" | "NaN" | "Infinity" | "-Infinity" => Some(Value::Null),
+            number => number.parse::<Number>().ok().map(Value::Number),
+        }
+    }
+
+    fn bare(&mut self) -> Option<&'t str> {
+        let end = self
+            .rest
+            .find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | '+' | '.')))
+            .unwrap_or(self.rest.len());
+        let (word, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        (!word.is_empty()).then_some(word)
+    }
+
+    fn take(&mut self, token: &str) -> bool {
+        self.rest
+            .strip_prefix(token)
+            .map(|rest| self.rest = rest)
+            .is_some()
+    }
+
+    /// Past white space and comments; nothing when a comment has no end.
+    fn skip_blank(&mut self) -> Option<()> {
+        loop {
+            self.rest = self.rest.trim_start();
+            if let Some(comment) = self.rest.strip_prefix("/*") {
+                self.rest = comment.split_once("*/")?.1;
+            } else if let Some(comment) = self.rest.strip_prefix("//") {
+                self.rest = comment.split_once('\n').map_or("", |(_, rest)| rest);
+            } else {
+                return Some(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_and_the_renderers_json5_are_read() {
+        let table = [
+            (
+                r#"{"a": [1, 2.5, "x\n\"y\""], "b": null}"#,
+                Some(json!({"a": [1, 2.5, "x\n\"y\""], "b": null})),
+            ),
+            (
+                r"{a: 1, $b_2: 'it\'s \u0041', }",
+                Some(json!({"a": 1, "$b_2": "it's A"})),
+            ),
+            (
+                r#"{a: "long" /* String, 2.0KB */, /* +3 more, 1.0MB */}"#,
+                Some(json!({"a": "long"})),
+            ),
+            ("[1, // one\n 2]", Some(json!([1, 2]))),
+            ("{/* Map, 3 keys, 1.0KB */}", Some(json!({}))),
+            ("[NaN, -Infinity, true]", Some(json!([null, null, true]))),
+            ("-3e2", Some(json!(-300.0))),
+            ("hello", None),
+            ("{a: 1", None),
+            ("{a 1}", None),
+            ("[1 2]", None),
+            ("\"open", None),
+            ("/* open", None),
+            ("{} tail", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(read(text), expected, "{text}");
+        }
+        assert_eq!(
+            read_prefix("{a: 1}\nrest"),
+            Some((json!({"a": 1}), "\nrest"))
+        );
+    }
+
+    #[test]
+    fn a_hostile_depth_is_refused() {
+        assert_eq!(read(&"[".repeat(100_000)), None);
+    }
+}

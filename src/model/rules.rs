@@ -1,0 +1,477 @@
+//! The rules file of a scripted model: its format, which rule answers, and what it answers.
+//!
+//! ```toml
+//! # Optional. One JSON line per call is appended here: {turn, rule, call, pid, event}.
+//! calls_log = "calls.jsonl"
+//!
+//! # The first rule whose conditions all hold answers. No condition: it always holds.
+//! [[rule]]
+//! [rule.when]
+//! model = "small"          # name of the model that was asked for
+//! agent = "clerk"          # who asks
+//! turn = 2                 # model calls of this task, this one included
+//! last_role = "tool"       # user | assistant | tool: role of the last message
+//! text = "invoice"         # is in the last user text or in the last message
+//! tool = "get_invoice"     # name of the last tool result of this task
+//! tool_result = "overdue"  # is in its text
+//! [rule.then]
+//! text = "Invoice {{input.id}} over {{tool_result.total}} is overdue."
+//! delay_ms = 50            # before the first piece
+//! stream_chunk_ms = 5      # between pieces of the text
+//! usage = { input = 900, output = 20 } # tokens; about characters / 4 when absent
+//! fault = "rate_limit"     # overloaded | bad_request | cut_stream | bad_json | hang
+//! retry_after_ms = 20      # of rate_limit and overloaded
+//! times = 1                # fault only the first n calls of this rule in this process
+//! calls = [{ tool = "pay", arguments = { id = "{{input.id}}" } }]
+//! ```
+//!
+//! Templates are `{{input}}` (the task's input), `{{tool_result}}`, both with a path into them,
+//! `{{call}}` (number of the call in this process) and `{{turn}}`.
+
+use crate::domain::chat::{Arguments, Reply, ToolCall, Usage};
+use crate::domain::nearest::nearest;
+use crate::model::facts::{Facts, tokens};
+use crate::model::template::{TemplateError, check_text, check_value, fill_text, fill_value};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Most rules of one file.
+const RULES_MAX: usize = 10_000;
+
+const TOP_KEYS: [&str; 2] = ["calls_log", "rule"];
+const RULE_KEYS: [&str; 2] = ["when", "then"];
+const WHEN_KEYS: [&str; 7] = [
+    "model",
+    "turn",
+    "last_role",
+    "text",
+    "tool",
+    "tool_result",
+    "agent",
+];
+const THEN_KEYS: [&str; 8] = [
+    "text",
+    "calls",
+    "delay_ms",
+    "stream_chunk_ms",
+    "usage",
+    "fault",
+    "retry_after_ms",
+    "times",
+];
+const CALL_KEYS: [&str; 2] = ["tool", "arguments"];
+const USAGE_KEYS: [&str; 2] = ["input", "output"];
+
+/// A rules file.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rules {
+    /// Where calls are logged, as written.
+    pub calls_log: Option<PathBuf>,
+    /// The rules, first match wins.
+    pub rules: Vec<Rule>,
+}
+
+/// One rule.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Rule {
+    /// When it answers.
+    pub when: When,
+    /// What it answers.
+    pub then: Then,
+}
+
+/// Conditions; absent ones hold.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct When {
+    /// Name of the model.
+    pub model: Option<String>,
+    /// Model calls of this task, this one included.
+    pub turn: Option<usize>,
+    /// Role of the last message.
+    pub last_role: Option<LastRole>,
+    /// Part of the last user text or of the last message.
+    pub text: Option<String>,
+    /// Name of the last tool result of this task.
+    pub tool: Option<String>,
+    /// Part of its text.
+    pub tool_result: Option<String>,
+    /// Who asks.
+    pub agent: Option<String>,
+}
+
+/// Role of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LastRole {
+    /// The caller, or context.
+    User,
+    /// The model.
+    Assistant,
+    /// A tool's result.
+    Tool,
+}
+
+/// An answer, before its templates are filled.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+pub struct Then {
+    /// Text of the reply.
+    #[serde(default)]
+    pub text: String,
+    /// Calls of the reply.
+    #[serde(default)]
+    pub calls: Vec<CallRule>,
+    /// Milliseconds before the first piece.
+    #[serde(default)]
+    pub delay_ms: u64,
+    /// Milliseconds between pieces of the text.
+    #[serde(default)]
+    pub stream_chunk_ms: u64,
+    /// Tokens.
+    pub usage: Option<UsageRule>,
+    /// What goes wrong instead.
+    pub fault: Option<Fault>,
+    /// Of `rate_limit` and `overloaded`.
+    pub retry_after_ms: Option<u64>,
+    /// Fault only the first n calls of this rule in this process.
+    pub times: Option<u64>,
+}
+
+/// A call of a reply.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub struct CallRule {
+    /// Name of the tool.
+    pub tool: String,
+    /// Its arguments.
+    #[serde(default = "empty_map")]
+    pub arguments: Value,
+}
+
+/// Tokens of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct UsageRule {
+    /// Prompt tokens.
+    #[serde(default)]
+    pub input: u64,
+    /// Reply tokens.
+    #[serde(default)]
+    pub output: u64,
+}
+
+/// What can go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fault {
+    /// 429.
+    RateLimit,
+    /// 503.
+    Overloaded,
+    /// 400.
+    BadRequest,
+    /// The connection ends in the middle of the reply.
+    CutStream,
+    /// The arguments of the first call are cut JSON.
+    BadJson,
+    /// Nothing comes, ever.
+    Hang,
+}
+
+/// What a call gets.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// Before the first piece.
+    pub delay: Duration,
+    /// Between pieces of the text.
+    pub chunk_delay: Duration,
+    /// The reply; with `cut_stream` the one that is cut.
+    pub reply: Reply,
+    /// What goes wrong instead; `bad_json` is already in the reply.
+    pub fault: Option<Fault>,
+    /// What a 429 or 503 asks for.
+    pub retry_after: Option<Duration>,
+}
+
+/// Why a rules file can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RulesError {
+    /// Neither TOML nor JSON.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key that means nothing.
+    #[error("unknown key `{key}` in {place}{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default())]
+    UnknownKey {
+        /// As written.
+        key: String,
+        /// `rule 3` and the like, counted from 1.
+        place: String,
+        /// The nearest known one.
+        nearest: Option<&'static str>,
+    },
+    /// A value of the wrong kind, or a combination without meaning.
+    #[error("{place}: {reason}")]
+    Invalid {
+        /// `rule 3` and the like, counted from 1.
+        place: String,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+impl Rules {
+    /// Reads TOML, or JSON when the text begins with `{`.
+    pub fn parse(text: &str) -> Result<Rules, RulesError> {
+        let syntax = |error: &dyn std::fmt::Display| {
+            RulesError::Syntax(error.to_string().trim_end().replace('\n', "; "))
+        };
+        let file: Map<String, Value> = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).map_err(|error| syntax(&error))?
+        } else {
+            toml::from_str(text).map_err(|error| syntax(&error))?
+        };
+        check_keys(&file, "the file", &TOP_KEYS)?;
+        let calls_log = file
+            .get("calls_log")
+            .map(|path| read("`calls_log`", path))
+            .transpose()?;
+        let rules: Vec<Map<String, Value>> = file
+            .get("rule")
+            .map(|rules| read("`rule`", rules))
+            .transpose()?
+            .unwrap_or_default();
+        if rules.len() > RULES_MAX {
+            return Err(invalid(
+                "the file",
+                format!("expected at most {RULES_MAX} rules, got {}", rules.len()),
+            ));
+        }
+        let rules = rules
+            .iter()
+            .enumerate()
+            .map(|(at, rule)| Rule::read(at + 1, rule))
+            .collect::<Result<_, _>>()?;
+        Ok(Rules { calls_log, rules })
+    }
+
+    /// The first rule that answers, and its place.
+    pub fn find(&self, facts: &Facts) -> Option<(usize, &Rule)> {
+        self.rules
+            .iter()
+            .enumerate()
+            .find(|(_, rule)| rule.when.holds(facts))
+    }
+}
+
+impl Rule {
+    fn read(number: usize, rule: &Map<String, Value>) -> Result<Rule, RulesError> {
+        let place = format!("rule {number}");
+        check_keys(rule, &place, &RULE_KEYS)?;
+        let none = Value::Object(Map::new());
+        let when = rule.get("when").unwrap_or(&none);
+        check_table(when, &format!("{place} `when`"), &WHEN_KEYS)?;
+        let then = rule
+            .get("then")
+            .ok_or_else(|| invalid(&place, "expected a `then`, got none"))?;
+        check_table(then, &format!("{place} `then`"), &THEN_KEYS)?;
+        if let Some(calls) = then.get("calls").and_then(Value::as_array) {
+            for call in calls {
+                check_table(call, &format!("{place} `calls`"), &CALL_KEYS)?;
+            }
+        }
+        if let Some(usage) = then.get("usage") {
+            check_table(usage, &format!("{place} `usage`"), &USAGE_KEYS)?;
+        }
+        let rule = Rule {
+            when: read(&format!("{place} `when`"), when)?,
+            then: read(&format!("{place} `then`"), then)?,
+        };
+        rule.then
+            .check()
+            .map_err(|reason| invalid(&place, reason))?;
+        Ok(rule)
+    }
+
+    /// What a call gets. `call` numbers the calls of the process, `hit` those of this rule; both
+    /// from 1.
+    pub fn answer(&self, facts: &Facts, call: u64, hit: u64) -> Result<Answer, TemplateError> {
+        let then = &self.then;
+        let fault = then
+            .fault
+            .filter(|_| then.times.is_none_or(|times| hit <= times));
+        let needs_reply = matches!(fault, None | Some(Fault::CutStream | Fault::BadJson));
+        let reply = if needs_reply {
+            then.reply(facts, call, fault)?
+        } else {
+            Reply::default()
+        };
+        Ok(Answer {
+            delay: Duration::from_millis(then.delay_ms),
+            chunk_delay: Duration::from_millis(then.stream_chunk_ms),
+            reply,
+            fault,
+            retry_after: fault.and(then.retry_after_ms).map(Duration::from_millis),
+        })
+    }
+}
+
+impl When {
+    fn holds(&self, facts: &Facts) -> bool {
+        let is = |wanted: &Option<String>, given: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == given)
+        };
+        let has = |wanted: &Option<String>, given: &[&str]| {
+            wanted
+                .as_deref()
+                .is_none_or(|wanted| given.iter().any(|text| text.contains(wanted)))
+        };
+        let (tool, result) = facts.tool.as_ref().map_or((None, None), |(tool, text)| {
+            (Some(tool), Some(text.as_str()))
+        });
+        is(&self.model, &facts.model)
+            && is(&self.agent, &facts.agent)
+            && self.turn.is_none_or(|turn| turn == facts.turn)
+            && self
+                .last_role
+                .is_none_or(|role| role.name() == facts.last_role)
+            && has(&self.text, &[&facts.user_text, &facts.last_text])
+            && (self.tool.is_none() || self.tool.as_ref() == tool)
+            && (self.tool_result.is_none() || has(&self.tool_result, result.as_slice()))
+    }
+}
+
+impl LastRole {
+    fn name(self) -> &'static str {
+        match self {
+            LastRole::User => "user",
+            LastRole::Assistant => "assistant",
+            LastRole::Tool => "tool",
+        }
+    }
+}
+
+impl Then {
+    fn check(&self) -> Result<(), String> {
+        if self.text.is_empty() && self.calls.is_empty() && self.fault.is_none() {
+            return Err("expected `text`, `calls` or `fault`, got none of them".into());
+        }
+        if self.fault == Some(Fault::BadJson) && self.calls.is_empty() {
+            return Err("`fault = \"bad_json\"` needs `calls`".into());
+        }
+        if self.times.is_some() && self.fault.is_none() {
+            return Err("`times` needs a `fault`".into());
+        }
+        if self.retry_after_ms.is_some()
+            && !matches!(self.fault, Some(Fault::RateLimit | Fault::Overloaded))
+        {
+            return Err(
+                "`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`".into(),
+            );
+        }
+        check_text(&self.text).map_err(|error| error.to_string())?;
+        for call in &self.calls {
+            if !call.arguments.is_object() {
+                return Err(format!("`arguments` of `{}`: expected a table", call.tool));
+            }
+            check_value(&call.arguments).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    fn reply(
+        &self,
+        facts: &Facts,
+        call: u64,
+        fault: Option<Fault>,
+    ) -> Result<Reply, TemplateError> {
+        let text = fill_text(&self.text, facts, call)?;
+        // Ids are a function of the turn: workers number their calls independently.
+        let turn = facts
+            .turn_name
+            .rsplit('/')
+            .next()
+            .filter(|turn| !turn.is_empty());
+        let prefix = turn.map_or_else(|| format!("n{call}"), |turn| format!("t{turn}"));
+        let mut calls = Vec::with_capacity(self.calls.len());
+        for (at, rule) in self.calls.iter().enumerate() {
+            let arguments = fill_value(&rule.arguments, facts, call)?;
+            let arguments = match fault {
+                Some(Fault::BadJson) if at == 0 => Arguments::Malformed(cut_json(&arguments)),
+                _ => Arguments::Json(arguments),
+            };
+            calls.push(ToolCall {
+                id: format!("call_{prefix}_{at}"),
+                name: rule.tool.clone(),
+                arguments,
+            });
+        }
+        let usage = self.usage.map_or_else(
+            || Usage {
+                input: facts.prompt_tokens,
+                output: reply_tokens(&text, &calls),
+            },
+            |usage| Usage {
+                input: usage.input,
+                output: usage.output,
+            },
+        );
+        Ok(Reply { text, calls, usage })
+    }
+}
+
+/// About how many tokens a reply is.
+pub fn reply_tokens(text: &str, calls: &[ToolCall]) -> u64 {
+    let call_tokens = |call: &ToolCall| match &call.arguments {
+        Arguments::Json(value) => tokens(&call.name) + tokens(&value.to_string()),
+        Arguments::Malformed(text) => tokens(&call.name) + tokens(text),
+    };
+    tokens(text) + calls.iter().map(call_tokens).sum::<u64>()
+}
+
+/// JSON without its last character: what a reply cut by a token limit looks like.
+fn cut_json(value: &Value) -> String {
+    let mut text = value.to_string();
+    text.pop();
+    text
+}
+
+fn empty_map() -> Value {
+    Value::Object(Map::new())
+}
+
+fn check_table(value: &Value, place: &str, known: &[&'static str]) -> Result<(), RulesError> {
+    let table = value
+        .as_object()
+        .ok_or_else(|| invalid(place, "expected a table"))?;
+    check_keys(table, place, known)
+}
+
+fn check_keys(
+    table: &Map<String, Value>,
+    place: &str,
+    known: &[&'static str],
+) -> Result<(), RulesError> {
+    match table.keys().find(|key| !known.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(RulesError::UnknownKey {
+            key: key.clone(),
+            place: place.to_owned(),
+            nearest: nearest(key, known),
+        }),
+    }
+}
+
+fn read<T: DeserializeOwned>(place: &str, value: &Value) -> Result<T, RulesError> {
+    T::deserialize(value).map_err(|error| invalid(place, error.to_string()))
+}
+
+fn invalid(place: &str, reason: impl Into<String>) -> RulesError {
+    RulesError::Invalid {
+        place: place.to_owned(),
+        reason: reason.into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "rules_tests.rs"]
+mod tests;

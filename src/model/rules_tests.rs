@@ -1,0 +1,203 @@
+//! Which rule answers which request, and which files are refused.
+
+use super::*;
+use serde_json::json;
+
+fn facts() -> Facts {
+    Facts {
+        model: "small".into(),
+        agent: "clerk".into(),
+        turn_name: "o/clerk/s/3".into(),
+        turn: 2,
+        last_role: "tool",
+        user_text: "pay invoice 7".into(),
+        last_text: "status: overdue".into(),
+        tool: Some(("get_invoice".into(), "status: overdue".into())),
+        input: json!({"id": 7}),
+        prompt_tokens: 11,
+    }
+}
+
+#[test]
+fn a_rule_answers_when_all_its_conditions_hold() {
+    let table = [
+        ("", true),
+        ("model = 'small'", true),
+        ("model = 'smal'", false),
+        ("agent = 'clerk'", true),
+        ("agent = 'ann'", false),
+        ("turn = 2", true),
+        ("turn = 1", false),
+        ("last_role = 'tool'", true),
+        ("last_role = 'user'", false),
+        ("text = 'invoice'", true),
+        ("text = 'overdue'", true),
+        ("text = 'paid'", false),
+        ("tool = 'get_invoice'", true),
+        ("tool = 'get'", false),
+        ("tool_result = 'overdue'", true),
+        ("tool_result = 'invoice'", false),
+        ("turn = 2, tool = 'get_invoice', text = 'pay'", true),
+        ("turn = 2, tool = 'get_invoice', text = 'no'", false),
+    ];
+    for (when, expected) in table {
+        let rules = Rules::parse(&format!(
+            "[[rule]]\nwhen = {{ {when} }}\nthen = {{ text = 'x' }}"
+        ))
+        .unwrap();
+        assert_eq!(rules.find(&facts()).is_some(), expected, "{when}");
+    }
+    let without_tool = Facts {
+        tool: None,
+        ..facts()
+    };
+    let rules =
+        Rules::parse("[[rule]]\nwhen = { tool_result = '' }\nthen = { text = 'x' }").unwrap();
+    assert_eq!(rules.find(&without_tool), None);
+}
+
+#[test]
+fn the_first_match_answers_and_its_templates_are_filled() {
+    let rules = Rules::parse(
+        r#"
+        [[rule]]
+        when = { turn = 9 }
+        then = { text = "no" }
+        [[rule]]
+        [rule.then]
+        text = "call {{call}}"
+        delay_ms = 5
+        calls = [{ tool = "pay", arguments = { id = "{{input.id}}" } }, { tool = "log" }]
+        [[rule]]
+        then = { text = "never" }
+        "#,
+    )
+    .unwrap();
+    let (at, rule) = rules.find(&facts()).unwrap();
+    let answer = rule.answer(&facts(), 4, 1).unwrap();
+    assert_eq!((at, answer.delay), (1, Duration::from_millis(5)));
+    let call = |id: &str, name: &str, arguments| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments,
+    };
+    assert_eq!(
+        answer.reply,
+        Reply {
+            text: "call 4".into(),
+            calls: vec![
+                call("call_t3_0", "pay", Arguments::Json(json!({"id": 7}))),
+                call("call_t3_1", "log", Arguments::Json(json!({}))),
+            ],
+            usage: Usage {
+                input: 11,
+                output: 2 + 1 + 2 + 1 + 1
+            },
+        }
+    );
+}
+
+#[test]
+fn a_fault_ends_after_its_times() {
+    let rules = Rules::parse(
+        "[[rule]]\nthen = { text = 'ok', fault = 'rate_limit', retry_after_ms = 20, times = 2, usage = { input = 1 } }",
+    )
+    .unwrap();
+    let faults = |hit| {
+        let answer = rules.rules[0].answer(&facts(), hit, hit).unwrap();
+        (answer.fault, answer.retry_after, answer.reply.text)
+    };
+    let after = Some(Duration::from_millis(20));
+    assert_eq!(faults(1), (Some(Fault::RateLimit), after, String::new()));
+    assert_eq!(faults(2), (Some(Fault::RateLimit), after, String::new()));
+    assert_eq!(faults(3), (None, None, "ok".into()));
+}
+
+#[test]
+fn bad_json_spoils_the_first_call_only() {
+    let rules = Rules::parse(
+        "[[rule]]\nthen = { calls = [{ tool = 'a' }, { tool = 'b' }], fault = 'bad_json' }",
+    )
+    .unwrap();
+    let reply = rules.rules[0].answer(&facts(), 1, 1).unwrap().reply;
+    assert_eq!(reply.calls[0].arguments, Arguments::Malformed("{".into()));
+    assert_eq!(reply.calls[1].arguments, Arguments::Json(json!({})));
+}
+
+#[test]
+fn a_wrong_file_is_refused_with_its_place() {
+    let table = [
+        (
+            "rules = []",
+            "unknown key `rules` in the file, did you mean `rule`",
+        ),
+        (
+            "[[rule]]\nwen = {}",
+            "unknown key `wen` in rule 1, did you mean `when`",
+        ),
+        (
+            "[[rule]]\nwhen = { tols = 'x' }\nthen = { text = 'x' }",
+            "unknown key `tols` in rule 1 `when`, did you mean `tool`",
+        ),
+        (
+            "[[rule]]\nthen = { txt = 'x' }",
+            "unknown key `txt` in rule 1 `then`, did you mean `text`",
+        ),
+        (
+            "[[rule]]\nthen = { calls = [{ tool = 'x', args = {} }] }",
+            "unknown key `args` in rule 1 `calls`",
+        ),
+        (
+            "[[rule]]\nthen = { text = 'x', usage = { inputs = 1 } }",
+            "unknown key `inputs` in rule 1 `usage`, did you mean `input`",
+        ),
+        (
+            "[[rule]]\nthen = { text = 'x' }\n[[rule]]",
+            "rule 2: expected a `then`, got none",
+        ),
+        (
+            "[[rule]]\nthen = {}",
+            "rule 1: expected `text`, `calls` or `fault`, got none of them",
+        ),
+        (
+            "[[rule]]\nthen = { text = 'x', times = 1 }",
+            "rule 1: `times` needs a `fault`",
+        ),
+        (
+            "[[rule]]\nthen = { text = 'x', retry_after_ms = 1 }",
+            "rule 1: `retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`",
+        ),
+        (
+            "[[rule]]\nthen = { text = 'x', fault = 'bad_json' }",
+            "rule 1: `fault = \"bad_json\"` needs `calls`",
+        ),
+        (
+            "[[rule]]\nthen = { text = '{{inptu}}' }",
+            "rule 1: unknown template `{{inptu}}`, expected `input`, `tool_result`, `call` or `turn`",
+        ),
+        (
+            "[[rule]]\nthen = { text = 'a {{b' }",
+            "rule 1: template without `}}` in `a {{b`",
+        ),
+    ];
+    for (text, expected) in table {
+        let error = Rules::parse(text).unwrap_err().to_string();
+        assert!(error.starts_with(expected), "{text}: {error}");
+    }
+    assert!(Rules::parse("[[rule]]\nthen = { fault = 'boom' }").is_err());
+    assert!(Rules::parse("[[rule]\n").is_err());
+    assert!(Rules::parse("{\"rule\": 1}").is_err());
+}
+
+#[test]
+fn json_says_the_same() {
+    let json = r#"{"rule": [{"when": {"turn": 2}, "then": {"text": "x"}}]}"#;
+    let toml = "[[rule]]\nwhen = { turn = 2 }\nthen = { text = 'x' }";
+    assert_eq!(Rules::parse(json), Rules::parse(toml));
+}
+
+#[test]
+fn the_example_is_a_rules_file() {
+    let rules = Rules::parse(include_str!("../../config/examples/scripted.toml")).unwrap();
+    assert!(rules.rules.len() >= 4);
+}
