@@ -1,1 +1,418 @@
 //! Store over Redis Functions: one function per method.
+//!
+//! # Layout
+//!
+//! All keys of an owner start with `O` = `<prefix>:{<tenant>/<user>}`, one hash tag, so that a
+//! function may touch all of them. `S` is `agent/session`, all ids are encoded tokens, times are
+//! milliseconds since the epoch, a zset without a score named has score 0 (it is a sorted index).
+//!
+//! | key | type | layout | lifetime |
+//! |---|---|---|---|
+//! | `<prefix>:owners` | zset | owner tokens | for good |
+//! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
+//! | `O:keys` | zset | keys of present documents | as the document |
+//! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
+//! | `O:seen` | hash | event id → body hash | as the job records |
+//! | `O:sessions` | zset | every `S` that ever had an event | as the agent |
+//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until worker served job limit`; `reply` until the commit; `backoff` until the next grant | as the agent |
+//! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
+//! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
+//! | `O:crash:S` | hash | the same → crashes | until the next commit |
+//! | `O:call:S` | hash | call index → record of an intent or outcome | until the next commit |
+//! | `O:due` | zset | `S` → when it must be looked at | while due |
+//! | `O:running:<agent>` | zset | `S` → lease expiry | while leased |
+//! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue | while it waits |
+//! | `O:waiting` | set | agents with a queue | while one waits |
+//! | `O:outbox` | hash | outbox id → message | until published |
+//! | `O:relay` | zset | outbox id → when a sweep publishes it | until published |
+//! | `O:count` | hash | `waiting`, `wake`: numbers given out | for good |
+//!
+//! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
+//! side by side don't replace each other's. They persist; the ones of old builds are small.
+//!
+//! Methods that finish work may run at the server's memory limit (`allow-oom`); those that take
+//! new work, [`Store::admit`] with an event and [`Store::write`], are refused there.
+
+mod codec;
+mod connection;
+mod keyspace;
+mod settings;
+
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::time::Millis;
+use crate::store::{
+    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Grant, Held, Intake,
+    JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Refusal, Released, SessionFacts, Setting, Store,
+    StoreError, Swept, Written,
+};
+use async_trait::async_trait;
+use codec::{Answer, Args};
+use connection::Pool;
+use keyspace::{Keyspace, lex_range};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Owners remembered as registered, per process; above it they are registered again.
+const REMEMBERED_OWNERS: usize = 100_000;
+
+/// Which clock counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServerOrInjected {
+    /// The server's own, for leases of a fleet whose clocks differ.
+    Server,
+    /// The `now` of each call, for tests.
+    Injected,
+}
+
+/// How to open a [`RedisStore`].
+#[derive(Debug, Clone)]
+pub struct RedisOptions {
+    /// `redis://[user:password@]host:port/db`.
+    pub url: String,
+    /// All keys start with it.
+    pub prefix: String,
+    /// Connections: with several, one fsync of the server covers the commits of all of them.
+    pub connections: usize,
+    /// Which clock counts.
+    pub clock: ServerOrInjected,
+}
+
+impl RedisOptions {
+    /// Prefix `trellis`, 8 connections, the server's clock.
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { url: url.into(), prefix: "trellis".to_owned(), connections: 8, clock: ServerOrInjected::Server }
+    }
+}
+
+/// The store over Redis.
+pub struct RedisStore {
+    pool: Pool,
+    keys: Keyspace,
+    clock: ServerOrInjected,
+    registered: Mutex<HashSet<String>>,
+}
+
+impl RedisStore {
+    /// Connects and loads the functions. Doesn't retry past the driver's own attempts (about two
+    /// seconds): the caller does.
+    pub async fn open(options: RedisOptions) -> Result<Arc<Self>, StoreError> {
+        let pool = Pool::new(&options.url, options.connections)?;
+        pool.load().await?;
+        let keys = Keyspace::new(options.prefix);
+        Ok(Arc::new(Self { pool, keys, clock: options.clock, registered: Mutex::default() }))
+    }
+
+    fn args(&self, method: &str, owner: &Owner) -> Args {
+        Args::new(method, &self.keys.owner(owner))
+    }
+
+    /// Arguments of a method with a clock.
+    fn timed(&self, method: &str, owner: &Owner, now: Millis) -> Args {
+        let mut args = self.args(method, owner);
+        match self.clock {
+            ServerOrInjected::Server => args.bytes(""),
+            ServerOrInjected::Injected => args.number(now.0),
+        };
+        args
+    }
+
+    fn fenced(&self, method: &str, lease: &Lease, now: Millis) -> Args {
+        let mut args = self.timed(method, &lease.owner, now);
+        args.bytes(lease.session.token()).number(lease.epoch);
+        args
+    }
+
+    async fn call(&self, args: &Args) -> Result<Answer, StoreError> {
+        Answer::new(self.pool.store(), self.pool.run(args.cmd()).await?)
+    }
+
+    /// Puts the owner into the registry, in a write of its own before the first one to its keys.
+    async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
+        let token = owner.token();
+        if self.registered.lock().unwrap_or_else(PoisonError::into_inner).contains(&token) {
+            return Ok(());
+        }
+        let mut cmd = redis::cmd("ZADD");
+        cmd.arg(self.keys.owners()).arg(0).arg(&token);
+        self.pool.run(&cmd).await?;
+        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        if registered.len() >= REMEMBERED_OWNERS {
+            registered.clear();
+        }
+        registered.insert(token);
+        Ok(())
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn lease_args(args: &mut Args, request: Option<&LeaseRequest>) {
+    let Some(request) = request else {
+        args.flag(false);
+        return;
+    };
+    let error = format!("its worker crashed {} times while serving it", request.crash_limit);
+    let dead = serde_json::to_vec(&JobResult::failed(ErrorCode::Dead, error)).unwrap_or_default();
+    args.flag(true)
+        .bytes(&request.worker)
+        .number(millis(request.ttl))
+        .number(u64::from(request.mailbox_limit.max(1)))
+        .number(u64::from(request.crash_limit))
+        .bytes(dead);
+}
+
+fn intake(part: &mut Answer) -> Result<Intake, StoreError> {
+    Ok(match part.text()?.as_str() {
+        "nothing" => Intake::Nothing,
+        "new" => Intake::New,
+        "duplicate" => Intake::Duplicate,
+        "conflict" => Intake::Conflict,
+        "unknown" => Intake::Refused(Refusal::UnknownAgent),
+        "terminated" => Intake::Refused(Refusal::Terminated),
+        "busy" => Intake::Refused(Refusal::Busy),
+        "full" => {
+            let limit = u32::try_from(part.number()?).unwrap_or(u32::MAX);
+            Intake::Refused(Refusal::MailboxFull { limit })
+        }
+        other => return Err(part.unexpected("an intake", other)),
+    })
+}
+
+fn outcome(part: &mut Answer, request: &Admit) -> Result<LeaseOutcome, StoreError> {
+    Ok(match part.text()?.as_str() {
+        "none" => LeaseOutcome::NotAsked,
+        "lease" => LeaseOutcome::Busy(part.millis()?),
+        "empty" => LeaseOutcome::Empty,
+        "waiting" => LeaseOutcome::Waiting,
+        "suspended" => LeaseOutcome::Suspended,
+        "backoff" => LeaseOutcome::Backoff(part.millis()?),
+        "run" => LeaseOutcome::Run(Box::new(grant(part, request)?)),
+        other => return Err(part.unexpected("a lease outcome", other)),
+    })
+}
+
+fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
+    let epoch = part.number()?;
+    let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
+    let (until, version) = (part.millis()?, part.number()?);
+    let (state, checkpoint) = (part.optional()?, part.optional()?);
+    let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
+    calls.sort_by_key(|(index, _): &(u32, _)| *index);
+    Ok(Grant {
+        lease,
+        until,
+        version,
+        state,
+        checkpoint,
+        calls,
+        mailbox: part.mailbox()?,
+        arrivals: part.number()?,
+    })
+}
+
+fn held(answer: &mut Answer) -> Result<Held, StoreError> {
+    match answer.text()?.as_str() {
+        "yes" => Ok(Held::Yes { cancelled: answer.number()? == 1 }),
+        "fenced" => Ok(Held::Fenced),
+        other => Err(answer.unexpected("`yes` or `fenced`", other)),
+    }
+}
+
+#[async_trait]
+impl Store for RedisStore {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+        // A wake brings nothing new: it gets through at the memory limit.
+        let method = if request.event.is_some() { "admit" } else { "grant" };
+        let mut args = self.timed(method, &request.owner, now);
+        args.bytes(request.session.token()).flag(request.event.is_some());
+        if let Some(event) = &request.event {
+            args.event(event);
+        }
+        lease_args(&mut args, request.lease.as_ref());
+        let mut answer = self.call(&args).await?;
+        let intake = intake(&mut answer.nested()?)?;
+        Ok(Admitted { intake, lease: outcome(&mut answer.nested()?, request)? })
+    }
+
+    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
+        let mut args = self.fenced("renew", lease, now);
+        args.number(millis(ttl));
+        held(&mut self.call(&args).await?)
+    }
+
+    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
+        let mut args = self.fenced("checkpoint", lease, now);
+        args.number(write.turn)
+            .option(write.reply.as_ref())
+            .calls(&write.calls)
+            .jobs(&write.open)
+            .outbox(&write.outbox);
+        held(&mut self.call(&args).await?)
+    }
+
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+        let mut args = self.fenced("commit", lease, now);
+        args.number(commit.turn)
+            .texts(&commit.consume)
+            .writes(&commit.writes)
+            .finishes(&commit.finish)
+            .outbox(&commit.outbox)
+            .bytes(&commit.state)
+            .option(commit.unless_cancelled.as_ref().map(|job| job.as_str()))
+            .after(commit.then, &lease.owner, &lease.session);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Committed::Done(answer.after()?)),
+            "fenced" => Ok(Committed::Fenced),
+            "cancelled" => Ok(Committed::Cancelled),
+            "conflict" => Ok(Committed::Conflict(answer.conflicts()?)),
+            other => Err(answer.unexpected("an outcome of a commit", other)),
+        }
+    }
+
+    async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError> {
+        let mut args = self.fenced("release", lease, now);
+        args.after(then, &lease.owner, &lease.session);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Released::Done(answer.after()?)),
+            "fenced" => Ok(Released::Fenced),
+            other => Err(answer.unexpected("`done` or `fenced`", other)),
+        }
+    }
+
+    async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError> {
+        let mut args = self.args("published", owner);
+        for id in ids {
+            args.bytes(id);
+        }
+        self.pool.run(args.cmd()).await.map(drop)
+    }
+
+    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+        let mut args = self.args("read", owner);
+        for key in keys {
+            args.bytes(key);
+        }
+        self.call(&args).await?.each(Answer::doc)
+    }
+
+    async fn scan(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        after: Option<&str>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
+        let (from, to) = lex_range(prefix, after, reverse);
+        let mut args = self.args("scan", owner);
+        args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
+        self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+        self.register(owner).await?;
+        let mut args = self.timed("write", owner, now);
+        args.writes(writes);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Written::Done),
+            "conflict" => Ok(Written::Conflict(answer.conflicts()?)),
+            other => Err(answer.unexpected("`done` or `conflict`", other)),
+        }
+    }
+
+    async fn finish(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        finish: &JobFinish,
+        open: Option<&NewJob>,
+        outbox: &[OutboxEntry],
+    ) -> Result<Finished, StoreError> {
+        if open.is_some() {
+            self.register(owner).await?;
+        }
+        let mut args = self.timed("finish", owner, now);
+        args.bytes(session.token())
+            .finish(finish)
+            .jobs(open.map_or(&[], std::slice::from_ref))
+            .outbox(outbox);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Finished::Done),
+            "unknown" => Ok(Finished::Unknown),
+            "already" => Ok(Finished::Already(answer.status()?)),
+            other => Err(answer.unexpected("an outcome of `finish`", other)),
+        }
+    }
+
+    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
+        let mut args = self.timed("sweep", owner, now);
+        args.number(millis(grace)).number(u64::from(limit));
+        let mut answer = self.call(&args).await?;
+        let mut sessions = answer.nested()?;
+        let mut due = Vec::new();
+        while !sessions.is_empty() {
+            due.push(sessions.session()?);
+        }
+        let outbox = answer.nested()?.each(Answer::outbox_entry)?;
+        Ok(Swept { due, outbox, more: answer.number()? == 1 })
+    }
+
+    async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
+        let after = after.map(Owner::token);
+        let (from, to) = lex_range("", after.as_deref(), false);
+        let mut cmd = redis::cmd("ZRANGEBYLEX");
+        cmd.arg(self.keys.owners()).arg(from).arg(to).arg("LIMIT").arg(0).arg(i64::try_from(limit).unwrap_or(i64::MAX));
+        let mut answer = Answer::new(self.pool.store(), self.pool.run(&cmd).await?)?;
+        let mut owners = Vec::new();
+        while !answer.is_empty() {
+            let token = answer.text()?;
+            owners.push(Owner::from_token(&token).map_err(|error| answer.unexpected("an owner", &error.to_string()))?);
+        }
+        Ok(owners)
+    }
+
+    async fn sessions(
+        &self,
+        owner: &Owner,
+        agent: Option<&AgentId>,
+        after: Option<&SessionKey>,
+        limit: usize,
+    ) -> Result<Vec<SessionFacts>, StoreError> {
+        let prefix = agent.map_or_else(String::new, |agent| format!("{}/", agent.token()));
+        let after = after.map(SessionKey::token);
+        let (from, to) = lex_range(&prefix, after.as_deref(), false);
+        let mut args = self.args("sessions", owner);
+        args.bytes(from).bytes(to).number(limit as u64);
+        self.call(&args).await?.each(|part| {
+            Ok(SessionFacts {
+                key: part.session()?,
+                version: part.number()?,
+                epoch: part.number()?,
+                lease_until: part.optional_millis()?,
+                due: part.optional_millis()?,
+                arrivals: part.number()?,
+                consumed: part.number()?,
+                mailbox: part.mailbox()?,
+            })
+        })
+    }
+
+    async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
+        let mut entries = self.call(&self.args("outbox", owner)).await?.pairs(Answer::outbox_entry)?;
+        entries.sort_by(|a, b| a.id.cmp(&b.id));
+        Ok(entries)
+    }
+
+    async fn settings(&self) -> Result<Vec<Setting>, StoreError> {
+        settings::read(&self.pool).await
+    }
+}

@@ -1,0 +1,366 @@
+//! Arguments and answers of the functions. Everything is binary safe: Lua sees user bytes as one
+//! opaque string, never as a format of its own.
+//!
+//! A list is its count and then its items; an option is `0`, or `1` and the value.
+
+use super::keyspace::LIBRARY;
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use crate::store::{
+    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, JobFinish, MailboxEntry, NewEvent, NewJob, Next,
+    OutboxEntry, StoreError,
+};
+use bytes::Bytes;
+use redis::{Cmd, Value};
+
+/// Largest whole number that a Lua number holds exactly.
+const LARGEST: u64 = 1 << 53;
+
+/// Arguments of one call.
+pub struct Args(Cmd);
+
+impl Args {
+    /// A call of the function of `method` on the keys that start with `base`.
+    pub fn new(method: &str, base: &str) -> Self {
+        let mut cmd = redis::cmd("FCALL");
+        cmd.arg(LIBRARY.function(method)).arg(1).arg(base);
+        Self(cmd)
+    }
+
+    /// The command.
+    pub const fn cmd(&self) -> &Cmd {
+        &self.0
+    }
+
+    /// Bytes as they are.
+    pub fn bytes(&mut self, bytes: impl AsRef<[u8]>) -> &mut Self {
+        self.0.arg(bytes.as_ref());
+        self
+    }
+
+    /// A whole number; beyond what Lua holds exactly it is cut to that.
+    pub fn number(&mut self, number: u64) -> &mut Self {
+        self.0.arg(number.min(LARGEST));
+        self
+    }
+
+    /// A flag.
+    pub fn flag(&mut self, flag: bool) -> &mut Self {
+        self.number(u64::from(flag))
+    }
+
+    /// An optional value.
+    pub fn option(&mut self, value: Option<impl AsRef<[u8]>>) -> &mut Self {
+        match value {
+            Some(value) => self.flag(true).bytes(value),
+            None => self.flag(false),
+        }
+    }
+
+    fn list<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T)) -> &mut Self {
+        self.number(items.len() as u64);
+        items.iter().for_each(|one| item(self, one));
+        self
+    }
+
+    /// Texts.
+    pub fn texts(&mut self, texts: &[String]) -> &mut Self {
+        self.list(texts, |args, text| {
+            args.bytes(text);
+        })
+    }
+
+    /// Records by index.
+    pub fn calls(&mut self, calls: &[(u32, Bytes)]) -> &mut Self {
+        self.list(calls, |args, (index, bytes)| {
+            args.number(u64::from(*index)).bytes(bytes);
+        })
+    }
+
+    /// Document writes.
+    pub fn writes(&mut self, writes: &[DocWrite]) -> &mut Self {
+        self.list(writes, |args, write| {
+            args.bytes(&write.key);
+            match write.expect {
+                Expect::Any => args.bytes(""),
+                Expect::Version(version) => args.number(version),
+            };
+            match &write.change {
+                Change::Put(bytes) => args.bytes("p").bytes(bytes),
+                Change::Delete => args.bytes("d"),
+                Change::Check => args.bytes("c"),
+            };
+        })
+    }
+
+    /// Opened jobs.
+    pub fn jobs(&mut self, jobs: &[NewJob]) -> &mut Self {
+        self.list(jobs, |args, job| {
+            args.bytes(job.job.as_str()).bytes(&job.head);
+        })
+    }
+
+    /// One finished job.
+    pub fn finish(&mut self, finish: &JobFinish) -> &mut Self {
+        self.bytes(finish.job.as_str()).bytes(finish.status.as_str()).bytes(&finish.result)
+    }
+
+    /// Finished jobs.
+    pub fn finishes(&mut self, finishes: &[JobFinish]) -> &mut Self {
+        self.list(finishes, |args, finish| {
+            args.finish(finish);
+        })
+    }
+
+    /// Outbox entries.
+    pub fn outbox(&mut self, entries: &[OutboxEntry]) -> &mut Self {
+        self.list(entries, |args, entry| {
+            args.bytes(&entry.id).bytes(&entry.message);
+        })
+    }
+
+    /// An event.
+    pub fn event(&mut self, event: &NewEvent) -> &mut Self {
+        self.bytes(event.id.as_str())
+            .bytes(&event.body_hash)
+            .bytes(event.kind.letter().to_string())
+            .option(event.job.as_ref().map(JobId::as_str))
+            .bytes(&event.order)
+            .bytes(&event.body)
+            .jobs(event.open.as_slice())
+            .finishes(event.finish.as_slice())
+            .outbox(&event.outbox)
+    }
+
+    /// What happens to the lease, and the wake of the next session of its agent.
+    pub fn after(&mut self, after: After, owner: &Owner, session: &SessionKey) -> &mut Self {
+        match after {
+            After::Keep => self.bytes("keep"),
+            After::Release { arrivals, due, backoff } => {
+                let due = due.map(|due| due.0.min(LARGEST).to_string());
+                self.bytes("release").number(arrivals).option(due).flag(backoff).bytes(wake_up_to_session(owner, &session.agent))
+            }
+        }
+    }
+}
+
+/// JSON of a wake as [`crate::bus::Message`], up to the name of the session.
+fn wake_up_to_session(owner: &Owner, agent: &AgentId) -> String {
+    let to = serde_json::json!({"in": {"owner": owner, "agent": agent, "kind": "wake"}});
+    format!(r#"{{"to":{to},"body":{{"session":"#)
+}
+
+/// Parts of an answer, one after the other.
+pub struct Answer {
+    store: String,
+    parts: std::vec::IntoIter<Value>,
+}
+
+impl Answer {
+    /// The parts of `value`, which must be an array.
+    pub fn new(store: &str, value: Value) -> Result<Self, StoreError> {
+        match value {
+            Value::Array(parts) => Ok(Self { store: store.to_owned(), parts: parts.into_iter() }),
+            other => Err(nonsense(store, &format!("expected an array, got {}", kind(&other)))),
+        }
+    }
+
+    /// Error for an answer that no function gives.
+    pub fn unexpected(&self, what: &str, got: &str) -> StoreError {
+        nonsense(&self.store, &format!("expected {what}, got `{got}`"))
+    }
+
+    fn next(&mut self, what: &str) -> Result<Value, StoreError> {
+        self.parts.next().ok_or_else(|| nonsense(&self.store, &format!("expected {what}, got nothing more")))
+    }
+
+    /// Bytes, or nothing.
+    pub fn optional(&mut self) -> Result<Option<Bytes>, StoreError> {
+        match self.next("bytes or nil")? {
+            Value::Nil | Value::Boolean(false) => Ok(None),
+            Value::BulkString(bytes) => Ok(Some(bytes.into())),
+            Value::SimpleString(text) => Ok(Some(text.into())),
+            other => Err(nonsense(&self.store, &format!("expected bytes or nil, got {}", kind(&other)))),
+        }
+    }
+
+    /// Bytes.
+    pub fn bytes(&mut self) -> Result<Bytes, StoreError> {
+        self.optional()?.ok_or_else(|| nonsense(&self.store, "expected bytes, got nil"))
+    }
+
+    /// Text.
+    pub fn text(&mut self) -> Result<String, StoreError> {
+        let bytes = self.bytes()?;
+        String::from_utf8(bytes.into()).map_err(|error| nonsense(&self.store, &error.to_string()))
+    }
+
+    /// A whole number.
+    pub fn number(&mut self) -> Result<u64, StoreError> {
+        match self.next("a number")? {
+            Value::Int(number) => {
+                u64::try_from(number).map_err(|_| nonsense(&self.store, &format!("a negative number: {number}")))
+            }
+            other => Err(nonsense(&self.store, &format!("expected a number, got {}", kind(&other)))),
+        }
+    }
+
+    /// An instant.
+    pub fn millis(&mut self) -> Result<Millis, StoreError> {
+        self.number().map(Millis)
+    }
+
+    /// A stored instant, or nothing.
+    pub fn optional_millis(&mut self) -> Result<Option<Millis>, StoreError> {
+        let Some(bytes) = self.optional()? else { return Ok(None) };
+        self.parse(&bytes).map(|number| Some(Millis(number)))
+    }
+
+    fn parse<T: std::str::FromStr>(&self, bytes: &[u8]) -> Result<T, StoreError> {
+        let text = String::from_utf8_lossy(bytes);
+        text.parse().map_err(|_| self.unexpected("a legal value", &text))
+    }
+
+    /// Anything that [`std::str::FromStr`] reads.
+    pub fn parsed<T: std::str::FromStr>(&mut self) -> Result<T, StoreError> {
+        let bytes = self.bytes()?;
+        self.parse(&bytes)
+    }
+
+    /// The parts of the next part.
+    pub fn nested(&mut self) -> Result<Self, StoreError> {
+        let store = self.store.clone();
+        Self::new(&store, self.next("an array")?)
+    }
+
+    /// All remaining parts, each an array.
+    pub fn each<T>(mut self, mut read: impl FnMut(&mut Self) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+        let mut all = Vec::with_capacity(self.parts.len());
+        while !self.is_empty() {
+            all.push(read(&mut self.nested()?)?);
+        }
+        Ok(all)
+    }
+
+    /// All remaining parts, in pairs, as `HGETALL` gives them.
+    pub fn pairs<T>(mut self, mut read: impl FnMut(&mut Self) -> Result<T, StoreError>) -> Result<Vec<T>, StoreError> {
+        let mut all = Vec::with_capacity(self.parts.len() / 2);
+        while !self.is_empty() {
+            all.push(read(&mut self)?);
+        }
+        Ok(all)
+    }
+
+    /// No part is left.
+    pub fn is_empty(&self) -> bool {
+        self.parts.len() == 0
+    }
+
+    /// A session's token.
+    pub fn session(&mut self) -> Result<SessionKey, StoreError> {
+        let token = self.text()?;
+        SessionKey::from_token(&token).map_err(|error| nonsense(&self.store, &error.to_string()))
+    }
+
+    /// A job's status.
+    pub fn status(&mut self) -> Result<JobStatus, StoreError> {
+        let text = self.text()?;
+        JobStatus::parse(&text).ok_or_else(|| self.unexpected("a job status", &text))
+    }
+
+    /// A document: version, value.
+    pub fn doc(&mut self) -> Result<Doc, StoreError> {
+        Ok(Doc { version: self.number()?, value: self.optional()? })
+    }
+
+    /// Conflicts of documents.
+    pub fn conflicts(&mut self) -> Result<Vec<DocConflict>, StoreError> {
+        self.nested()?.each(|part| Ok(DocConflict { key: part.text()?, actual: part.number()? }))
+    }
+
+    /// Outbox entry: id, message.
+    pub fn outbox_entry(&mut self) -> Result<OutboxEntry, StoreError> {
+        Ok(OutboxEntry { id: self.text()?, message: self.bytes()? })
+    }
+
+    /// Pending events.
+    pub fn mailbox(&mut self) -> Result<Vec<MailboxEntry>, StoreError> {
+        self.nested()?.each(|part| {
+            let key = part.text()?;
+            let letter = part.text()?;
+            let kind = letter.chars().next().and_then(EventKind::from_letter);
+            let kind = kind.ok_or_else(|| part.unexpected("an event kind", &letter))?;
+            let job = part.optional()?.map(|job| part.parse(&job)).transpose()?;
+            let status = part.optional()?;
+            let job_status = match &status {
+                None => None,
+                Some(text) => {
+                    let text = String::from_utf8_lossy(text);
+                    Some(JobStatus::parse(&text).ok_or_else(|| part.unexpected("a job status", &text))?)
+                }
+            };
+            let crashes = u32::try_from(part.number()?).unwrap_or(u32::MAX);
+            Ok(MailboxEntry { key, kind, job, job_status, crashes, body: part.bytes()? })
+        })
+    }
+
+    /// How a holder goes on.
+    pub fn after(&mut self) -> Result<Next, StoreError> {
+        let mut part = self.nested()?;
+        match part.text()?.as_str() {
+            "released" => Ok(Next::Released),
+            "held" => Ok(Next::Held { mailbox: part.mailbox()?, arrivals: part.number()? }),
+            other => Err(part.unexpected("`held` or `released`", other)),
+        }
+    }
+}
+
+fn nonsense(store: &str, reason: &str) -> StoreError {
+    StoreError::Corrupt { store: store.to_owned(), reason: reason.to_owned() }
+}
+
+const fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Nil => "nil",
+        Value::Int(_) => "a number",
+        Value::BulkString(_) | Value::SimpleString(_) => "text",
+        Value::Array(_) => "an array",
+        _ => "something else",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::{Address, InKind, Message};
+
+    #[test]
+    fn a_wake_reads_as_a_message_of_the_bus() {
+        let (owner, agent): (Owner, AgentId) = ("t/ü\"x".parse().unwrap(), "a\\b".parse().unwrap());
+        let wake = format!(r#"{}"main"}}}}"#, wake_up_to_session(&owner, &agent));
+        let expected = Message {
+            to: Address::In { owner, agent, kind: InKind::Wake },
+            id: None,
+            body: serde_json::json!({"session": "main"}),
+        };
+        assert_eq!(serde_json::from_str::<Message>(&wake).unwrap(), expected);
+        assert_eq!(serde_json::to_string(&expected).unwrap(), wake);
+    }
+
+    #[test]
+    fn numbers_beyond_lua_are_cut() {
+        let mut args = Args::new("admit", "x");
+        args.number(u64::MAX);
+        let packed = String::from_utf8(args.cmd().get_packed_command()).unwrap();
+        assert!(packed.ends_with("\r\n9007199254740992\r\n"), "{packed}");
+    }
+
+    #[test]
+    fn an_answer_of_another_shape_is_corrupt_and_says_what_was_expected() {
+        let mut answer = Answer::new("redis", Value::Array(vec![Value::Int(-1), Value::Nil])).unwrap();
+        assert!(answer.number().unwrap_err().to_string().contains("negative"));
+        assert!(answer.bytes().unwrap_err().to_string().contains("expected bytes, got nil"));
+        assert!(answer.text().unwrap_err().to_string().contains("got nothing more"));
+    }
+}

@@ -1,0 +1,157 @@
+-- Dedupe, checks, append, lease. `grant` is the same for a wake, which may run at the memory limit.
+
+local function take_event(take)
+  return {
+    id = take(), hash = take(), kind = take(), job = optional(take), order = take(), body = take(),
+    open = list(take, take_job), finish = list(take, take_finish), outbox = list(take, take_entry),
+  }
+end
+
+local function is_busy(o, s)
+  for _, entry in ipairs(pending(o, s, 0)) do
+    if entry[2] == 't' and not (entry[4] and TERMINAL[entry[4]]) then
+      return true
+    end
+  end
+  return false
+end
+
+-- Why the event is not appended, or nothing.
+local function refusal(o, s, event)
+  local seen = call('HGET', o .. ':seen', event.id)
+  if seen then
+    return { seen == event.hash and 'duplicate' or 'conflict' }
+  end
+  for _, finish in ipairs(event.finish) do
+    if TERMINAL[job_status(o, finish[1])] then
+      return { 'duplicate' }
+    end
+  end
+  local status, _, limit, busy = gate(o, agent_of(s))
+  if not status then
+    return { 'unknown' }
+  elseif status == 'TERMINATED' then
+    return { 'terminated' }
+  elseif event.kind == 't' and busy == 'reject' and is_busy(o, s) then
+    return { 'busy' }
+  elseif event.kind ~= 'r' and call('ZCARD', mailbox_key(o, s)) >= limit then
+    return { 'full', limit }
+  end
+end
+
+local function append(o, now, s, event)
+  local member = event.order .. '\0' .. event.id
+  call('HSET', o .. ':seen', event.id, event.hash)
+  call('ZADD', o .. ':sessions', 0, s)
+  call('ZADD', mailbox_key(o, s), 0, member)
+  call('HSET', event_key(o, s), member, event.kind .. ' ' .. (event.job or '-') .. ' ' .. event.body)
+  call('HINCRBY', session_key(o, s), 'arrivals', 1)
+  for _, job in ipairs(event.open) do
+    open_job(o, now, job)
+  end
+  for _, finish in ipairs(event.finish) do
+    finish_job(o, now, finish)
+  end
+  send(o, now + HOLDER_PUBLISHES_MS, event.outbox)
+end
+
+-- A lease that lapsed unreleased: its holder crashed while serving these.
+local function count_crash(o, s, served)
+  for member in string.gmatch(served, '[^\n]+') do
+    if call('ZSCORE', mailbox_key(o, s), member) then
+      call('HINCRBY', crash_key(o, s), member, 1)
+    end
+  end
+end
+
+local function bury(o, now, entries, limit, dead)
+  for _, entry in ipairs(entries) do
+    if entry[2] == 't' then
+      if entry[5] >= limit and entry[3] and not TERMINAL[entry[4]] then
+        finish_job(o, now, { entry[3], 'FAILED', dead })
+        entry[4] = 'FAILED'
+      end
+      return
+    end
+  end
+end
+
+local function grant(o, now, s, lease, crashed)
+  local key = session_key(o, s)
+  if crashed then
+    count_crash(o, s, crashed)
+  end
+  local entries = pending(o, s, lease.mailbox_limit)
+  bury(o, now, entries, lease.crash_limit, lease.dead)
+  serve(o, now, s, entries)
+  local ends = now + lease.ttl
+  local epoch = call('HINCRBY', key, 'epoch', 1)
+  call('HSET', key, 'until', text(ends), 'worker', lease.worker, 'limit', lease.mailbox_limit)
+  call('HDEL', key, 'backoff')
+  call('ZADD', o .. ':running:' .. agent_of(s), ends, s)
+  set_due(o, s, ends)
+  wait_no_more(o, s)
+  local f = call('HMGET', key, 'version', 'state', 'reply', 'arrivals')
+  local calls = call('HGETALL', call_key(o, s))
+  return { 'run', epoch, ends, tonumber(f[1] or 0), f[2], f[3], calls, answer(entries), tonumber(f[4] or 0) }
+end
+
+local function take_lease(take)
+  if take() == '0' then
+    return nil
+  end
+  return {
+    worker = take(), ttl = tonumber(take()), mailbox_limit = tonumber(take()),
+    crash_limit = tonumber(take()), dead = take(),
+  }
+end
+
+local function try(o, now, s, lease)
+  local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff')
+  if f[1] and tonumber(f[1]) > now then
+    return { 'lease', tonumber(f[1]) }
+  end
+  local agent = agent_of(s)
+  local status, concurrency = gate(o, agent)
+  if not status or status == 'TERMINATED' or call('ZCARD', mailbox_key(o, s)) == 0 then
+    set_due(o, s, nil)
+    wait_no_more(o, s)
+    return { 'empty' }
+  elseif status == 'SUSPENDED' then
+    wait(o, s)
+    return { 'suspended' }
+  elseif f[3] and tonumber(f[3]) > now then
+    set_due(o, s, f[3])
+    return { 'backoff', tonumber(f[3]) }
+  elseif running(o, now, agent) >= concurrency then
+    wait(o, s)
+    return { 'waiting' }
+  end
+  call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
+  return grant(o, now, s, lease, f[1] and (f[2] or ''))
+end
+
+local function admit(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s = clock(take()), take()
+  local event = take() == '1' and take_event(take)
+  local lease = take_lease(take)
+  local intake = { 'nothing' }
+  if event then
+    intake = refusal(o, s, event)
+    if intake and intake[1] ~= 'duplicate' then
+      return { intake, { 'none' } }
+    elseif not intake then
+      intake = { 'new' }
+      append(o, now, s, event)
+      local f = call('HMGET', session_key(o, s), 'until', 'backoff')
+      if not (f[1] and tonumber(f[1]) > now) and not (f[2] and tonumber(f[2]) > now) then
+        call('ZADD', o .. ':due', 'LT', now + LOOK_AGAIN_MS, s)
+      end
+    end
+  end
+  return { intake, lease and try(o, now, s, lease) or { 'none' } }
+end
+
+register('admit', admit, {})
+register('grant', admit, { 'allow-oom' })

@@ -1,0 +1,45 @@
+-- The one atomic write of a turn.
+
+local function take_commit(take)
+  return {
+    turn = take(),
+    consume = list(take, function(t)
+      return place(t())
+    end),
+    writes = list(take, take_write), finish = list(take, take_finish), outbox = list(take, take_entry),
+    state = take(), unless_cancelled = optional(take), after = take_after(take),
+  }
+end
+
+local function record(o, now, s, epoch, c)
+  drop(o, s, c.consume)
+  apply(o, now, c.writes)
+  for _, finish in ipairs(c.finish) do
+    finish_job(o, now, finish)
+  end
+  send(o, now + HOLDER_PUBLISHES_MS, c.outbox)
+  call('HSET', session_key(o, s), 'version', c.turn, 'state', c.state, 'done', epoch .. ' ' .. c.turn)
+  call('HDEL', session_key(o, s), 'reply')
+  call('DEL', call_key(o, s), crash_key(o, s))
+end
+
+register('commit', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s, epoch = clock(take()), take(), take()
+  local c = take_commit(take)
+  local f = call('HMGET', session_key(o, s), 'done', 'version')
+  local held = holds(o, s, epoch)
+  if f[1] == epoch .. ' ' .. c.turn then
+    return { 'done', held and after(o, now, s, c.after) or { 'released' } }
+  elseif not held or tonumber(c.turn) ~= tonumber(f[2] or 0) + 1 then
+    return { 'fenced' }
+  elseif is_cancelled(o, c.unless_cancelled) then
+    return { 'cancelled' }
+  end
+  local found = conflicts(o, c.writes)
+  if #found > 0 then
+    return { 'conflict', found }
+  end
+  record(o, now, s, epoch, c)
+  return { 'done', after(o, now, s, c.after) }
+end, { 'allow-oom' })

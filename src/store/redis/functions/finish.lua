@@ -1,0 +1,37 @@
+-- Ends a job from outside its turn.
+
+local function entries_of(o, s, job)
+  local members = {}
+  for _, entry in ipairs(pending(o, s, 0)) do
+    if entry[2] == 't' and entry[3] == job then
+      members[#members + 1] = entry[1]
+    end
+  end
+  return members
+end
+
+register('finish', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s = clock(take()), take()
+  local finish, open, outbox = take_finish(take), list(take, take_job), list(take, take_entry)
+  if not job_status(o, finish[1]) and #open == 0 then
+    return { 'unknown' }
+  end
+  for _, job in ipairs(open) do
+    describe_job(o, now, job)
+  end
+  local already = finish_job(o, now, finish)
+  if already then
+    return { 'already', already }
+  end
+  send(o, now + HOLDER_PUBLISHES_MS, outbox)
+  if call('ZSCORE', o .. ':sessions', s) then
+    local ends = call('HGET', session_key(o, s), 'until')
+    if not ends or tonumber(ends) <= now then
+      drop(o, s, entries_of(o, s, finish[1]))
+    end
+    call('HDEL', session_key(o, s), 'backoff')
+    set_due(o, s, now)
+  end
+  return { 'done' }
+end, { 'allow-oom' })

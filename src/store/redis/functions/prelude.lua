@@ -1,0 +1,394 @@
+-- Helpers of all functions. The layout of every key is in ../mod.rs.
+-- `o` is the base key of an owner, `s` a session token, `now` milliseconds since the epoch.
+
+-- `redis.call` is not there yet while the library loads.
+local function call(...)
+  return redis.call(...)
+end
+
+-- A session with a new event, or one that was woken, is looked at again after this.
+local LOOK_AGAIN_MS = 5000
+-- The holder of a new outbox entry publishes it; a sweep does so after this.
+local HOLDER_PUBLISHES_MS = 5000
+-- Version of a deleted document is kept so long.
+local TOMBSTONE_MS = 86400000
+
+local TERMINAL = { COMPLETE = true, FAILED = true, CANCELLED = true, REJECTED = true }
+
+-- tostring() of large numbers is `1.7e+12`.
+local function text(number)
+  return string.format('%.0f', number)
+end
+
+local function register(name, callback, flags)
+  redis.register_function { function_name = LIBRARY .. '_' .. name, callback = callback, flags = flags }
+end
+
+-- Arguments one after the other.
+local function reader(args)
+  local at = 0
+  return function()
+    at = at + 1
+    return args[at]
+  end
+end
+
+local function optional(take)
+  if take() == '1' then
+    return take()
+  end
+  return false
+end
+
+-- A count, then so many items.
+local function list(take, item)
+  local all = {}
+  for i = 1, tonumber(take()) do
+    all[i] = item(take)
+  end
+  return all
+end
+
+local function clock(given)
+  if given ~= '' then
+    return tonumber(given)
+  end
+  local t = call('TIME')
+  return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
+end
+
+-- Documents -------------------------------------------------------------------------------------
+
+-- Version (0 = never written) and value (false = none).
+local function decode(raw)
+  if not raw then
+    return 0, false
+  end
+  local gap = string.find(raw, ' ', 1, true)
+  if not gap then
+    return tonumber(raw), false
+  end
+  return tonumber(string.sub(raw, 1, gap - 1)), string.sub(raw, gap + 1)
+end
+
+local function doc(o, key)
+  return decode(call('HGET', o .. ':doc', key))
+end
+
+local function put(o, key, value)
+  local version, old = doc(o, key)
+  call('HSET', o .. ':doc', key, text(version + 1) .. ' ' .. value)
+  if not old then
+    call('ZADD', o .. ':keys', 0, key)
+    call('ZREM', o .. ':gone', key)
+  end
+end
+
+local function delete(o, now, key)
+  local version, old = doc(o, key)
+  if old then
+    call('HSET', o .. ':doc', key, text(version + 1))
+    call('ZREM', o .. ':keys', key)
+    call('ZADD', o .. ':gone', now, key)
+  end
+end
+
+-- {key, expected version or '' for any, 'p' | 'd' | 'c', bytes of a 'p'}
+local function take_write(take)
+  local write = { take(), take(), take() }
+  if write[3] == 'p' then
+    write[4] = take()
+  end
+  return write
+end
+
+-- {key, actual version} of every write whose condition does not hold.
+local function conflicts(o, writes)
+  local found = {}
+  for _, write in ipairs(writes) do
+    if write[2] ~= '' then
+      local version = doc(o, write[1])
+      if version ~= tonumber(write[2]) then
+        found[#found + 1] = { write[1], version }
+      end
+    end
+  end
+  return found
+end
+
+local function apply(o, now, writes)
+  for _, write in ipairs(writes) do
+    if write[3] == 'p' then
+      put(o, write[1], write[4])
+    elseif write[3] == 'd' then
+      delete(o, now, write[1])
+    end
+  end
+end
+
+-- Jobs ------------------------------------------------------------------------------------------
+
+-- {id, head}
+local function take_job(take)
+  return { take(), take() }
+end
+
+-- {id, status, result}
+local function take_finish(take)
+  return { take(), take(), take() }
+end
+
+local function job_status(o, job)
+  local _, value = doc(o, 'j/' .. job .. '/s')
+  return value and string.match(value, '^%S+')
+end
+
+local function set_status(o, now, job, status)
+  put(o, 'j/' .. job .. '/s', status .. ' ' .. text(now))
+end
+
+-- Head and place in the list, unless it has them.
+local function describe_job(o, now, job)
+  local _, head = doc(o, 'j/' .. job[1])
+  if not head then
+    put(o, 'j/' .. job[1], job[2])
+    put(o, 'l/' .. string.format('%016.0f', now) .. '-' .. job[1], '')
+  end
+end
+
+local function open_job(o, now, job)
+  describe_job(o, now, job)
+  if not job_status(o, job[1]) then
+    set_status(o, now, job[1], 'PENDING')
+  end
+end
+
+-- The terminal status that it already had, else false.
+local function finish_job(o, now, finish)
+  local status = job_status(o, finish[1])
+  if status and TERMINAL[status] then
+    return status
+  end
+  set_status(o, now, finish[1], finish[2])
+  put(o, 'j/' .. finish[1] .. '/r', finish[3])
+  return false
+end
+
+-- Outbox ----------------------------------------------------------------------------------------
+
+-- {id, message}
+local function take_entry(take)
+  return { take(), take() }
+end
+
+local function send(o, at, entries)
+  for _, entry in ipairs(entries) do
+    call('HSET', o .. ':outbox', entry[1], entry[2])
+    call('ZADD', o .. ':relay', at, entry[1])
+  end
+end
+
+-- Sessions --------------------------------------------------------------------------------------
+
+local function session_key(o, s)
+  return o .. ':session:' .. s
+end
+
+local function mailbox_key(o, s)
+  return o .. ':mailbox:' .. s
+end
+
+local function event_key(o, s)
+  return o .. ':event:' .. s
+end
+
+local function crash_key(o, s)
+  return o .. ':crash:' .. s
+end
+
+local function call_key(o, s)
+  return o .. ':call:' .. s
+end
+
+local function agent_of(s)
+  return string.match(s, '^[^/]+')
+end
+
+-- Outside, `order|id`; inside, NUL sorts below whatever an order contains.
+local function place(key)
+  return (string.gsub(key, '|', '\0', 1))
+end
+
+local function unplace(member)
+  return (string.gsub(member, '%z', '|', 1))
+end
+
+-- Status, concurrency, mailbox limit, busy policy; nothing without a gate.
+local function gate(o, agent)
+  local _, line = doc(o, 'g/' .. agent .. '/gate')
+  if not line then
+    return nil
+  end
+  local status, concurrency, mailbox, busy = string.match(line, '^(%u+) (%d+) (%d+) (%l+)$')
+  if not status then
+    error({ err = 'CORRUPT gate of agent ' .. agent })
+  end
+  return status, tonumber(concurrency), tonumber(mailbox), busy
+end
+
+-- Pending events: {member, kind, job or false, job's status or false, crashes, body}.
+local function pending(o, s, limit)
+  local entries = {}
+  local members = call('ZRANGE', mailbox_key(o, s), 0, limit - 1)
+  for i, member in ipairs(members) do
+    local raw = call('HGET', event_key(o, s), member)
+    local kind, job, rest = string.match(raw, '^(%l) (%S+) ()')
+    job = job ~= '-' and job
+    local crashes = tonumber(call('HGET', crash_key(o, s), member) or 0)
+    entries[i] = { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
+  end
+  return entries
+end
+
+-- What goes out: places as the caller writes them.
+local function answer(entries)
+  for _, entry in ipairs(entries) do
+    entry[1] = unplace(entry[1])
+  end
+  return entries
+end
+
+-- How many of these members were there.
+local function drop(o, s, members)
+  local dropped = 0
+  for _, member in ipairs(members) do
+    if call('ZREM', mailbox_key(o, s), member) == 1 then
+      call('HDEL', event_key(o, s), member)
+      call('HDEL', crash_key(o, s), member)
+      dropped = dropped + 1
+    end
+  end
+  if dropped > 0 then
+    call('HINCRBY', session_key(o, s), 'consumed', dropped)
+  end
+  return dropped
+end
+
+-- The holder serves the first task and all other events: remembers them, for crash counting.
+local function serve(o, now, s, entries)
+  local served, task = {}, nil
+  for _, entry in ipairs(entries) do
+    if entry[2] ~= 't' or not task then
+      served[#served + 1] = entry[1]
+    end
+    if entry[2] == 't' and not task then
+      task = entry
+    end
+  end
+  if task and task[4] == 'PENDING' then
+    set_status(o, now, task[3], 'STARTED')
+    task[4] = 'STARTED'
+  end
+  call('HSET', session_key(o, s), 'served', table.concat(served, '\n'), 'job', task and task[3] or '')
+end
+
+-- The lease of this epoch is there: neither taken by another nor given back.
+local function holds(o, s, epoch)
+  local f = call('HMGET', session_key(o, s), 'epoch', 'until')
+  return f[1] == epoch and f[2] and true
+end
+
+local function is_cancelled(o, job)
+  return job and job ~= '' and job_status(o, job) == 'CANCELLED'
+end
+
+local function set_due(o, s, at)
+  if at then
+    call('ZADD', o .. ':due', at, s)
+  else
+    call('ZREM', o .. ':due', s)
+  end
+end
+
+-- Capacity --------------------------------------------------------------------------------------
+
+local function running(o, now, agent)
+  return call('ZCOUNT', o .. ':running:' .. agent, '(' .. text(now), '+inf')
+end
+
+local function wait(o, s)
+  local agent = agent_of(s)
+  local turn = call('HINCRBY', o .. ':count', 'waiting', 1)
+  call('ZADD', o .. ':waiting:' .. agent, 'NX', turn, s)
+  call('SADD', o .. ':waiting', agent)
+  set_due(o, s, nil)
+end
+
+local function wait_no_more(o, s)
+  local agent = agent_of(s)
+  if call('ZREM', o .. ':waiting:' .. agent, s) == 1 and call('EXISTS', o .. ':waiting:' .. agent) == 0 then
+    call('SREM', o .. ':waiting', agent)
+  end
+end
+
+-- Sessions that leave the agent's queue because there is room for them, at most `limit`.
+local function leave_queue(o, now, agent, limit)
+  local status, concurrency = gate(o, agent)
+  if status ~= 'ACTIVE' then
+    return {}
+  end
+  local free = math.min(limit, concurrency - running(o, now, agent))
+  if free < 1 then
+    return {}
+  end
+  local leaving = call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)
+  for _, s in ipairs(leaving) do
+    wait_no_more(o, s)
+  end
+  return leaving
+end
+
+-- Nobody else publishes this wake, so that the next sweep finds it at once.
+local function wake_next(o, now, agent, wake)
+  for _, s in ipairs(leave_queue(o, now, agent, 1)) do
+    set_due(o, s, now + LOOK_AGAIN_MS)
+    local token = string.match(s, '/(.*)$')
+    local name = string.gsub(token, '%%(%x%x)', function(hex)
+      return string.char(tonumber(hex, 16))
+    end)
+    local quoted = string.gsub(name, '["\\]', '\\%0')
+    local id = 'wake-' .. s .. '-' .. text(call('HINCRBY', o .. ':count', 'wake', 1))
+    send(o, now, { { id, wake .. '"' .. quoted .. '"}}' } })
+  end
+end
+
+-- Giving a lease back ---------------------------------------------------------------------------
+
+-- {'keep'} or {'release', arrivals, due or false, backoff, wake message up to the session's name}
+local function take_after(take)
+  local kind = take()
+  if kind == 'keep' then
+    return { kind }
+  end
+  return { kind, tonumber(take()), optional(take), take() == '1', take() }
+end
+
+-- {'released'} or {'held', mailbox, arrivals}
+local function after(o, now, s, then_)
+  local key = session_key(o, s)
+  local f = call('HMGET', key, 'arrivals', 'limit')
+  local arrivals = tonumber(f[1] or 0)
+  if then_[1] == 'keep' or arrivals > then_[2] then
+    local entries = pending(o, s, tonumber(f[2]))
+    serve(o, now, s, entries)
+    return { 'held', answer(entries), arrivals }
+  end
+  call('HDEL', key, 'until', 'served', 'job', 'backoff')
+  call('ZREM', o .. ':running:' .. agent_of(s), s)
+  set_due(o, s, then_[3])
+  if then_[3] and then_[4] then
+    call('HSET', key, 'backoff', then_[3])
+  end
+  wake_next(o, now, agent_of(s), then_[5])
+  return { 'released' }
+end

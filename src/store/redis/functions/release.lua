@@ -1,0 +1,15 @@
+-- Gives a lease back without a commit.
+
+register('release', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s, epoch = clock(take()), take(), take()
+  local then_ = take_after(take)
+  local f = call('HMGET', session_key(o, s), 'epoch', 'until')
+  if f[1] ~= epoch then
+    return { 'fenced' }
+  elseif not f[2] then
+    -- Nobody has had it since: this very call, once more.
+    return { 'done', { 'released' } }
+  end
+  return { 'done', after(o, now, s, then_) }
+end, { 'allow-oom' })

@@ -1,0 +1,13 @@
+-- Extends a lease.
+
+register('renew', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s, epoch, ttl = clock(take()), take(), take(), tonumber(take())
+  if not holds(o, s, epoch) then
+    return { 'fenced' }
+  end
+  call('HSET', session_key(o, s), 'until', text(now + ttl))
+  call('ZADD', o .. ':running:' .. agent_of(s), now + ttl, s)
+  set_due(o, s, now + ttl)
+  return { 'yes', is_cancelled(o, call('HGET', session_key(o, s), 'job')) and 1 or 0 }
+end, { 'allow-oom' })

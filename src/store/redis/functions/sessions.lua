@@ -1,0 +1,16 @@
+-- Sessions as an operator sees them.
+
+register('sessions', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local from, to, limit = take(), take(), take()
+  local facts = {}
+  for i, s in ipairs(call('ZRANGEBYLEX', o .. ':sessions', from, to, 'LIMIT', 0, limit)) do
+    local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed')
+    local due = call('ZSCORE', o .. ':due', s)
+    facts[i] = {
+      s, tonumber(f[1] or 0), tonumber(f[2] or 0), f[3], due, tonumber(f[4] or 0), tonumber(f[5] or 0),
+      answer(pending(o, s, 0)),
+    }
+  end
+  return facts
+end, { 'no-writes' })

@@ -1,0 +1,128 @@
+//! Names in Redis: the base key of an owner, the owner registry, the library of this build.
+
+use crate::domain::ids::{Owner, sha256_hex};
+use std::sync::LazyLock;
+
+/// One file per method, after the helpers that they share.
+const SOURCES: &[&str] = &[
+    include_str!("functions/prelude.lua"),
+    include_str!("functions/admit.lua"),
+    include_str!("functions/renew.lua"),
+    include_str!("functions/checkpoint.lua"),
+    include_str!("functions/commit.lua"),
+    include_str!("functions/release.lua"),
+    include_str!("functions/published.lua"),
+    include_str!("functions/read.lua"),
+    include_str!("functions/scan.lua"),
+    include_str!("functions/write.lua"),
+    include_str!("functions/finish.lua"),
+    include_str!("functions/sweep.lua"),
+    include_str!("functions/sessions.lua"),
+    include_str!("functions/outbox.lua"),
+];
+
+/// The Lua library of this build. Two builds don't replace each other's: the name has a hash of
+/// the source in it, and so has every function.
+pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
+    let body = SOURCES.join("\n");
+    let name = format!("trellis_{}", &sha256_hex(body.as_bytes())[..12]);
+    let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{}", scoped());
+    Library { name, code }
+});
+
+/// Every method in a block of its own: Lua allows 200 locals in one scope.
+fn scoped() -> String {
+    let (prelude, methods) = SOURCES.split_first().expect("the prelude is there");
+    let mut code = (*prelude).to_owned();
+    for method in methods {
+        code.push_str("\ndo\n");
+        code.push_str(method);
+        code.push_str("end\n");
+    }
+    code
+}
+
+/// A named library of functions.
+pub struct Library {
+    /// `trellis_<hash>`.
+    pub name: String,
+    /// What `FUNCTION LOAD` takes.
+    pub code: String,
+}
+
+impl Library {
+    /// Name of a method's function.
+    pub fn function(&self, method: &str) -> String {
+        format!("{}_{method}", self.name)
+    }
+}
+
+/// The names under one prefix.
+#[derive(Debug, Clone)]
+pub struct Keyspace {
+    prefix: String,
+}
+
+impl Keyspace {
+    /// All keys start with `prefix:`.
+    pub fn new(prefix: impl Into<String>) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// What every key of an owner starts with; the braces make it one hash tag.
+    pub fn owner(&self, owner: &Owner) -> String {
+        format!("{}:{{{}}}", self.prefix, owner.token())
+    }
+
+    /// The registry of owners.
+    pub fn owners(&self) -> String {
+        format!("{}:owners", self.prefix)
+    }
+}
+
+/// Bounds of a lexicographic range: what starts with `prefix`, after (`reverse`: before) `after`.
+pub fn lex_range(prefix: &str, after: Option<&str>, reverse: bool) -> (Vec<u8>, Vec<u8>) {
+    let bound = |mark: u8, text: &str, end: &[u8]| [&[mark], text.as_bytes(), end].concat();
+    // No UTF-8 text contains the byte 255, so that it sorts after all of them.
+    let (mut from, mut to) = (bound(b'[', prefix, b""), bound(b'(', prefix, &[0xff]));
+    match after {
+        Some(after) if reverse && after.as_bytes() < &to[1..] => to = bound(b'(', after, b""),
+        Some(after) if !reverse && after >= prefix => from = bound(b'(', after, b""),
+        _ => {}
+    }
+    (from, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_keys_of_an_owner_have_one_hash_tag() {
+        let keys = Keyspace::new("trellis");
+        assert_eq!(keys.owner(&"acme/x{y}".parse().unwrap()), "trellis:{acme/x%7By%7D}");
+        assert_eq!(keys.owners(), "trellis:owners");
+    }
+
+    #[test]
+    fn functions_carry_the_hash_of_their_source() {
+        assert_eq!(LIBRARY.name.len(), "trellis_".len() + 12);
+        assert!(LIBRARY.code.starts_with(&format!("#!lua name={}\n", LIBRARY.name)));
+        assert_eq!(LIBRARY.function("admit"), format!("{}_admit", LIBRARY.name));
+    }
+
+    #[test]
+    fn ranges_stay_inside_the_prefix() {
+        let check = |after, reverse, from: &[u8], to: &[u8]| {
+            assert_eq!(lex_range("w/", after, reverse), (from.to_vec(), to.to_vec()), "{after:?} {reverse}");
+        };
+        check(None, false, b"[w/", b"(w/\xff");
+        check(Some("a"), false, b"[w/", b"(w/\xff");
+        check(Some("w/b"), false, b"(w/b", b"(w/\xff");
+        check(Some("x"), false, b"(x", b"(w/\xff");
+        check(None, true, b"[w/", b"(w/\xff");
+        check(Some("w/b"), true, b"[w/", b"(w/b");
+        check(Some("x"), true, b"[w/", b"(w/\xff");
+        check(Some("a"), true, b"[w/", b"(a");
+    }
+}

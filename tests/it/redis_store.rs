@@ -1,0 +1,175 @@
+//! What only the Redis backend has: functions that are lost, a memory limit, a server that dies.
+
+use crate::support::redis::{RedisServer, store};
+use bytes::Bytes;
+use std::time::Duration;
+use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
+use trellis::domain::time::Millis;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::{
+    Admit, Admitted, After, Change, Commit, Committed, DocWrite, EventKind, Expect, Grant, Held, Intake, LeaseOutcome,
+    LeaseRequest, NewEvent, Next, Store, StoreError, Written, keys,
+};
+
+const NOW: Millis = Millis(1_700_000_000_000);
+
+fn owner() -> Owner {
+    "acme/ann".parse().unwrap()
+}
+
+fn session(name: &str) -> SessionKey {
+    SessionKey { agent: "clerk".parse().unwrap(), session: name.parse().unwrap() }
+}
+
+fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(value.into()) }
+}
+
+async fn add_agent(store: &RedisStore, gate: &'static str) {
+    let key = keys::agent_gate(&session("x").agent);
+    assert_eq!(store.write(NOW, &owner(), &[put(&key, gate)]).await.unwrap(), Written::Done);
+}
+
+fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
+    Admit {
+        owner: owner(),
+        session: session.clone(),
+        event: Some(NewEvent {
+            id: EventId::new(id).unwrap(),
+            body_hash: sha256_hex(body),
+            kind: EventKind::Message,
+            job: None,
+            order: "0001".to_owned(),
+            body: Bytes::copy_from_slice(body),
+            open: None,
+            finish: None,
+            outbox: Vec::new(),
+        }),
+        lease: Some(LeaseRequest {
+            worker: "w1".to_owned(),
+            ttl: Duration::from_secs(30),
+            mailbox_limit: 100,
+            crash_limit: 5,
+        }),
+    }
+}
+
+fn wake(session: &SessionKey) -> Admit {
+    Admit { event: None, ..message(session, "x", b"") }
+}
+
+fn granted(admitted: Admitted) -> Grant {
+    match admitted.lease {
+        LeaseOutcome::Run(grant) => *grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+fn commit(grant: &Grant, state: impl Into<Bytes>) -> Commit {
+    Commit {
+        turn: grant.version + 1,
+        consume: grant.mailbox.iter().map(|entry| entry.key.clone()).collect(),
+        writes: Vec::new(),
+        finish: Vec::new(),
+        outbox: Vec::new(),
+        state: state.into(),
+        unless_cancelled: None,
+        then: After::Release { arrivals: grant.arrivals, due: None, backoff: false },
+    }
+}
+
+#[tokio::test]
+async fn bytes_survive_as_they_are() {
+    let Some(store) = store().await else { return };
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    let (all, s) = ((0..=255).collect::<Vec<u8>>(), session("main"));
+    store.write(NOW, &owner(), &[put("w/x", all.clone()), put("w/empty", "")]).await.unwrap();
+    let docs = store.read(&owner(), &["w/x".to_owned(), "w/empty".to_owned()]).await.unwrap();
+    assert_eq!(docs[0].value.as_deref(), Some(&all[..]));
+    assert_eq!(docs[1].value.as_deref(), Some(&b""[..]));
+    let grant = granted(store.admit(NOW, &message(&s, "e1|é", &all)).await.unwrap());
+    assert_eq!((&grant.mailbox[0].body[..], &*grant.mailbox[0].key), (&all[..], "0001|e1|é"));
+    let done = store.commit(NOW, &grant.lease, &commit(&grant, all.clone())).await.unwrap();
+    assert_eq!(done, Committed::Done(Next::Released));
+    let grant = granted(store.admit(NOW, &message(&s, "e2", b"")).await.unwrap());
+    assert_eq!((grant.state.as_deref(), grant.mailbox.len()), (Some(&all[..]), 1));
+}
+
+#[tokio::test]
+async fn functions_are_loaded_again_when_the_server_lost_them() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
+    server.command(&["FUNCTION", "FLUSH"]).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+}
+
+#[tokio::test]
+async fn the_servers_clock_counts_unless_injected() {
+    let Some(server) = RedisServer::shared() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let grant = granted(store.admit(Millis(0), &message(&session("main"), "e1", b"")).await.unwrap());
+    let ahead = Duration::from_millis(grant.until.0).saturating_sub(before);
+    assert!((29..=40).contains(&ahead.as_secs()), "{ahead:?}");
+}
+
+#[tokio::test]
+async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
+    let Some(server) = RedisServer::start() else { return };
+    let options = server.options(ServerOrInjected::Injected);
+    let store = RedisStore::open(options.clone()).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    let grant = granted(store.admit(NOW, &message(&session("a"), "e1", b"1")).await.unwrap());
+    let mut append = message(&session("b"), "e2", b"2");
+    append.lease = None;
+    store.admit(NOW, &append).await.unwrap();
+
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    let refused = store.admit(NOW, &message(&session("c"), "e3", b"3")).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    let refused = store.write(NOW, &owner(), &[put("w/x", "1")]).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    let another = RedisStore::open(options).await.unwrap();
+    assert_eq!(another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(), Held::Yes { cancelled: false });
+    let done = store.commit(NOW, &grant.lease, &commit(&grant, "s")).await.unwrap();
+    assert_eq!(done, Committed::Done(Next::Released));
+    assert_eq!(granted(store.admit(NOW, &wake(&session("b"))).await.unwrap()).mailbox.len(), 1);
+}
+
+#[tokio::test]
+async fn a_killed_server_keeps_what_it_acknowledged() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    let s = session("main");
+    let grant = granted(store.admit(NOW, &message(&s, "e1", b"1")).await.unwrap());
+    store.commit(NOW, &grant.lease, &commit(&grant, "after one turn")).await.unwrap();
+    server.kill();
+    let error = store.admit(NOW, &message(&s, "e2", b"2")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
+    assert!(server.start_again());
+
+    let admitted = loop {
+        match store.admit(NOW, &message(&s, "e1", b"1")).await {
+            Err(StoreError::Unavailable { .. }) => tokio::time::sleep(Duration::from_millis(20)).await,
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!((admitted.intake, admitted.lease), (Intake::Duplicate, LeaseOutcome::Empty));
+    let facts = store.sessions(&owner(), None, None, 10).await.unwrap();
+    assert_eq!((facts[0].version, facts[0].arrivals, facts[0].consumed), (1, 1, 1));
+}
+
+#[tokio::test]
+async fn the_settings_of_the_shipped_configuration_have_no_problem() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
+    let settings = store.settings().await.unwrap();
+    assert_eq!(settings.len(), 6);
+    assert!(settings.iter().all(|setting| setting.problem.is_none()), "{settings:?}");
+    server.command(&["CONFIG", "SET", "appendfsync", "everysec"]).await.unwrap();
+    let settings = store.settings().await.unwrap();
+    let wrong: Vec<_> = settings.iter().filter(|setting| setting.problem.is_some()).collect();
+    assert_eq!((wrong.len(), &*wrong[0].name, &*wrong[0].value), (1, "redis appendfsync", "everysec"));
+}

@@ -1,0 +1,135 @@
+//! A real `redis-server` on a free port with `config/redis.conf`, gone when the tests are.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
+
+/// Runs the server as a child and kills it as soon as its own input closes, so also when the test
+/// process is killed. `$1` configuration, `$2` port, `$3` folder, `$4` = `shared` removes the folder.
+const SUPERVISOR: &str = r#"
+redis-server "$1" --port "$2" --dir "$3" --bind 127.0.0.1 --daemonize no >>"$3/log" 2>&1 &
+pid=$!
+cat >/dev/null
+kill -9 $pid
+wait $pid
+if [ "$4" = shared ]; then rm -rf "$3"; fi
+"#;
+
+/// A server; killed with SIGKILL when dropped.
+pub struct RedisServer {
+    port: u16,
+    dir: PathBuf,
+    shared: bool,
+    supervisor: Option<Child>,
+}
+
+impl RedisServer {
+    /// One for this test alone; `None` when there is no `redis-server`.
+    pub fn start() -> Option<Self> {
+        is_installed().then(|| Self::start_on_free_port(false))
+    }
+
+    /// The one of this test process; `None` when there is no `redis-server`.
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<RedisServer>> = OnceLock::new();
+        SHARED.get_or_init(|| is_installed().then(|| Self::start_on_free_port(true))).as_ref()
+    }
+
+    fn start_on_free_port(shared: bool) -> Self {
+        for _ in 0..5 {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let dir = tempfile::tempdir().unwrap().keep();
+            let mut server = Self { port, dir, shared, supervisor: None };
+            if server.start_again() {
+                return server;
+            }
+        }
+        panic!("no `redis-server` came up in five attempts");
+    }
+
+    /// After [`RedisServer::kill`]: the same port and folder. False when it didn't come up.
+    pub fn start_again(&mut self) -> bool {
+        let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redis.conf");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(SUPERVISOR).arg("redis-supervisor").arg(conf);
+        command.arg(self.port.to_string()).arg(&self.dir).arg(if self.shared { "shared" } else { "own" });
+        let output = File::create(self.dir.join("supervisor.log")).unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(output);
+        self.supervisor = Some(command.spawn().unwrap());
+        let end = Instant::now() + Duration::from_secs(10);
+        while Instant::now() < end {
+            if self.answers() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.kill();
+        false
+    }
+
+    /// It is this one that listens on the port, and it has loaded its data.
+    fn answers(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
+        let mut answer = [0; 512];
+        let ask = |stream: &mut TcpStream, answer: &mut [u8]| -> std::io::Result<String> {
+            stream.write_all(b"CONFIG GET dir\r\n")?;
+            let n = stream.read(answer)?;
+            Ok(String::from_utf8_lossy(&answer[..n]).into_owned())
+        };
+        ask(&mut stream, &mut answer).is_ok_and(|text| text.contains(&*self.dir.to_string_lossy()))
+    }
+
+    /// SIGKILL, and waits until it is gone.
+    pub fn kill(&mut self) {
+        if let Some(mut supervisor) = self.supervisor.take() {
+            drop(supervisor.stdin.take());
+            let _ = supervisor.wait();
+        }
+    }
+
+    /// Options for a store of its own on this server.
+    pub fn options(&self, clock: ServerOrInjected) -> RedisOptions {
+        let mut options = RedisOptions::new(format!("redis://127.0.0.1:{}", self.port));
+        options.prefix = format!("t{}", uuid::Uuid::now_v7().simple());
+        options.connections = 2;
+        options.clock = clock;
+        options
+    }
+
+    /// A command of the test's own.
+    pub async fn command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
+        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
+        let mut connection = client.get_multiplexed_async_connection().await?;
+        let mut command = redis::cmd(words[0]);
+        command.arg(&words[1..]);
+        command.query_async(&mut connection).await
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+        let _ = std::fs::remove_dir_all(&self.dir);
+    }
+}
+
+/// A store of its own on the shared server, with injected time; `None` when there is no server.
+pub async fn store() -> Option<Arc<RedisStore>> {
+    let server = RedisServer::shared()?;
+    Some(RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap())
+}
+
+fn is_installed() -> bool {
+    let found = Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !found {
+        assert!(std::env::var_os("CI").is_none(), "`redis-server` is not on PATH");
+        eprintln!("skipped: `redis-server` is not on PATH");
+    }
+    found
+}
