@@ -1,1 +1,7 @@
+//! All integration tests, one binary.
 
+#![allow(clippy::unwrap_used)] // Tests fail by panicking.
+
+mod support;
+
+mod redis_store;

@@ -60,7 +60,9 @@ impl Args {
 
     fn list<T>(&mut self, items: &[T], item: impl Fn(&mut Self, &T)) -> &mut Self {
         self.number(items.len() as u64);
-        items.iter().for_each(|one| item(self, one));
+        for one in items {
+            item(self, one);
+        }
         self
     }
 
@@ -139,7 +141,11 @@ impl Args {
             After::Keep => self.bytes("keep"),
             After::Release { arrivals, due, backoff } => {
                 let due = due.map(|due| due.0.min(LARGEST).to_string());
-                self.bytes("release").number(arrivals).option(due).flag(backoff).bytes(wake_up_to_session(owner, &session.agent))
+                self.bytes("release")
+                    .number(arrivals)
+                    .option(due)
+                    .flag(backoff)
+                    .bytes(wake_up_to_session(owner, &session.agent))
             }
         }
     }

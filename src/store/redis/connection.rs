@@ -15,12 +15,8 @@ const CONNECTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Attempts to connect before a waiting call fails; the next call starts them again.
 const CONNECT_RETRIES: usize = 3;
 /// Pauses while the server reads its append-only file; then the call fails.
-const LOADING_PAUSES: [Duration; 4] = [
-    Duration::from_millis(100),
-    Duration::from_millis(400),
-    Duration::from_millis(1000),
-    Duration::from_millis(2000),
-];
+const LOADING_PAUSES: [Duration; 4] =
+    [Duration::from_millis(100), Duration::from_millis(400), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Connections to one server.
 pub struct Pool {

@@ -38,7 +38,7 @@ mod connection;
 mod keyspace;
 mod settings;
 
-use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
@@ -202,16 +202,7 @@ fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
     let (state, checkpoint) = (part.optional()?, part.optional()?);
     let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
     calls.sort_by_key(|(index, _): &(u32, _)| *index);
-    Ok(Grant {
-        lease,
-        until,
-        version,
-        state,
-        checkpoint,
-        calls,
-        mailbox: part.mailbox()?,
-        arrivals: part.number()?,
-    })
+    Ok(Grant { lease, until, version, state, checkpoint, calls, mailbox: part.mailbox()?, arrivals: part.number()? })
 }
 
 fn held(answer: &mut Answer) -> Result<Held, StoreError> {
@@ -262,7 +253,7 @@ impl Store for RedisStore {
             .finishes(&commit.finish)
             .outbox(&commit.outbox)
             .bytes(&commit.state)
-            .option(commit.unless_cancelled.as_ref().map(|job| job.as_str()))
+            .option(commit.unless_cancelled.as_ref().map(JobId::as_str))
             .after(commit.then, &lease.owner, &lease.session);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
@@ -340,10 +331,7 @@ impl Store for RedisStore {
             self.register(owner).await?;
         }
         let mut args = self.timed("finish", owner, now);
-        args.bytes(session.token())
-            .finish(finish)
-            .jobs(open.map_or(&[], std::slice::from_ref))
-            .outbox(outbox);
+        args.bytes(session.token()).finish(finish).jobs(open.map_or(&[], std::slice::from_ref)).outbox(outbox);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(Finished::Done),
