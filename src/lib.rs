@@ -9,7 +9,7 @@
 //! | 3 lease | [`domain::turn`] | [`worker`] |
 //! | 4 build context | [`domain::context`] | [`worker`] |
 //! | 5 model call | [`domain::chat`] | [`model`] |
-//! | 6 tool calls | [`domain::capability`], [`domain::lattice`] | [`ops`] |
+//! | 6 tool calls | [`domain::capability`], [`domain::lattice`] | [`ops`], [`workspace`] |
 //! | 7 commit | [`domain::turn`] | [`worker`], [`store`] |
 //! | 8 outbound | [`domain::turn`] | [`outbox`], [`bus`] |
 
@@ -22,12 +22,16 @@ pub mod ops;
 pub mod outbox;
 pub mod store;
 pub mod worker;
+pub mod workspace;
 
+pub mod agents;
 pub mod app;
 pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod http;
+pub mod jobs;
 pub mod retry;
 pub mod shutdown;
 pub mod telemetry;
+pub mod venue;

@@ -125,6 +125,21 @@ pub struct Completion {
     pub result: JobResult,
 }
 
+impl Event {
+    /// The job it opens or completes.
+    pub const fn job(&self) -> Option<&JobId> {
+        match &self.payload {
+            Payload::Task { job, .. } | Payload::Result { job, .. } => Some(job),
+            Payload::Message { .. } => None,
+        }
+    }
+}
+
+/// Place of an event in its mailbox: by time of publication, then by stream sequence.
+pub fn order(published: Millis, sequence: u64) -> String {
+    format!("{:016}-{sequence:020}", published.0)
+}
+
 /// The session that a task without `sessionId` runs in: its own.
 pub fn fresh_session(job: &JobId) -> SessionId {
     SessionId::new(format!("s-{}", &job.as_str()[..16])).expect("hex digits are a legal id")

@@ -1,5 +1,6 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
+use crate::domain::event::Parent;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -91,9 +92,12 @@ pub struct JobHead {
     pub input: Value,
     /// When it was accepted.
     pub created: Millis,
-    /// The job whose turn started this one.
+    /// The turn that started it; its session gets the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<JobId>,
+    pub parent: Option<Parent>,
+    /// Where else the completion goes: a NATS subject.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply_to: Option<String>,
 }
 
 /// How a job ended.
@@ -139,6 +143,54 @@ pub enum ErrorCode {
     Conflict,
     /// A fault of the venue itself.
     Internal,
+}
+
+/// A job with everything known of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// What it is.
+    pub head: JobHead,
+    /// Where it stands.
+    pub status: JobStatus,
+    /// When that was decided.
+    pub updated: Millis,
+    /// How it ended.
+    pub result: Option<JobResult>,
+}
+
+impl Job {
+    /// The record as the HTTP API and the command line show it.
+    pub fn to_json(&self) -> Value {
+        let mut record = serde_json::json!({
+            "id": self.head.id,
+            "op": "v/ops/agent/request",
+            "status": self.status,
+            "agent": self.head.agent,
+            "session": self.head.session,
+            "event": self.head.event,
+            "created": self.head.created,
+            "updated": self.updated,
+            "input": self.head.input,
+        });
+        if let Some(caller) = &self.head.caller {
+            record["caller"] = caller.clone().into();
+        }
+        if let Some(parent) = self.head.parent.as_ref().and_then(|p| p.job.as_ref()) {
+            record["parent"] = parent.as_str().into();
+        }
+        if let Some(result) = &self.result {
+            if let Some(output) = &result.output {
+                record["output"] = output.clone();
+            }
+            if let Some(error) = &result.error {
+                record["error"] = error.clone().into();
+            }
+            if let Some(code) = result.error_code {
+                record["errorCode"] = serde_json::to_value(code).unwrap_or_default();
+            }
+        }
+        record
+    }
 }
 
 impl JobResult {

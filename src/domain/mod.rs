@@ -17,4 +17,5 @@ pub mod chat;
 pub mod context;
 
 pub mod limits;
+pub mod render;
 pub mod turn;

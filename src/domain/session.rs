@@ -1,1 +1,102 @@
-//! Session state between turns.
+//! Session state between turns, and the record that every turn leaves.
+
+use crate::domain::chat::{ChatMessage, Usage};
+use crate::domain::ids::{AgentId, EventId, JobId};
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What a session remembers from turn to turn, apart from its turn records.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionState {
+    /// Child jobs whose results are awaited.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub pending: BTreeMap<JobId, PendingJob>,
+    /// The task being served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskProgress>,
+}
+
+/// A child job whose result is awaited.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PendingJob {
+    /// Who serves it.
+    pub agent: AgentId,
+    /// Since when.
+    pub started: Millis,
+}
+
+/// How far the task being served is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskProgress {
+    /// Its job.
+    pub job: JobId,
+    /// Turns that served it.
+    pub turns: u32,
+    /// It was told that text alone doesn't complete the task.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub reminded: bool,
+}
+
+/// What a turn leaves: a line of the timeline and its part of the transcript.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TurnRecord {
+    /// Its number in the session, from 1.
+    pub turn: u64,
+    /// When it began.
+    pub start: Millis,
+    /// When it was decided.
+    pub end: Millis,
+    /// The configuration that it ran with.
+    pub config_version: u64,
+    /// `provider/name`.
+    pub model: String,
+    /// What the model call cost.
+    pub usage: Usage,
+    /// The task that it served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// Events that it consumed or began to serve.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub events: Vec<EventId>,
+    /// What the caller said, as the transcript shows it; of a task only in its first turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub heard: Vec<Heard>,
+    /// What the model said and what its calls returned.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub said: Vec<ChatMessage>,
+    /// The calls, with what they really were.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub calls: Vec<CallRecord>,
+    /// Jobs that it ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ended: Vec<(JobId, JobStatus)>,
+    /// SHA-256 of the prompt.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub prompt: String,
+}
+
+/// Something that a caller said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heard {
+    /// The task that it is, when it is one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// As it was shown.
+    pub text: String,
+}
+
+/// A tool call of a turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallRecord {
+    /// The name that the model used.
+    pub tool: String,
+    /// What it was: a catalog path or a harness tool.
+    pub operation: String,
+    /// `ok`, `error`, `denied`, `unknown tool`, `cancelled` or `outcome unknown`.
+    pub outcome: String,
+}

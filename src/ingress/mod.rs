@@ -1,1 +1,222 @@
-//! Stages 1 and 2: arrive and admit.
+//! Stages 1 and 2: a submission becomes an admission, from the queue or directly.
+
+use crate::domain::event::{
+    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
+};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, sha256_hex};
+use crate::domain::job::JobHead;
+use crate::domain::limits::SUBMISSION_BYTES;
+use crate::domain::time::Millis;
+use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
+use crate::venue::Venue;
+use bytes::Bytes;
+
+/// What a caller submits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrival {
+    /// Whose agent.
+    pub owner: Owner,
+    /// To whom.
+    pub agent: AgentId,
+    /// A task, else a message.
+    pub task: bool,
+    /// The producer's id.
+    pub id: EventId,
+    /// What it says.
+    pub submission: Submission,
+    /// When it was published or received.
+    pub received: Millis,
+    /// Stream sequence; 0 over HTTP.
+    pub sequence: u64,
+}
+
+/// Why a submission can't become an admission.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SubmissionError {
+    /// Not JSON of the right shape.
+    #[error("malformed submission: {0}")]
+    Malformed(String),
+    /// Over the limit.
+    #[error("the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path")]
+    TooLarge {
+        /// As sent.
+        bytes: usize,
+        /// Allowed.
+        limit: usize,
+    },
+    /// Not an inbox of the caller.
+    #[error("`replyTo` `{0}` is not allowed, expected `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`")]
+    ReplyTo(String),
+}
+
+/// Answer to a direct submission.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Submitted {
+    /// The job, of a task.
+    pub job: Option<JobId>,
+    /// The session that serves it.
+    pub session: SessionKey,
+    /// The producer's id.
+    pub id: EventId,
+    /// The same submission had been accepted before.
+    pub duplicate: bool,
+}
+
+/// Why a direct submission was not accepted.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    /// Bad input.
+    #[error(transparent)]
+    Submission(#[from] SubmissionError),
+    /// The agent or its session doesn't take it.
+    #[error("agent `{agent}`: {refusal}")]
+    Refused {
+        /// To whom.
+        agent: AgentId,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// The id was used with another body.
+    #[error("submission `{0}` was accepted before with another body; use a new id for a new request")]
+    Conflict(EventId),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Parses a submission's body.
+pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
+    if body.len() > SUBMISSION_BYTES {
+        return Err(SubmissionError::TooLarge { bytes: body.len(), limit: SUBMISSION_BYTES });
+    }
+    serde_json::from_slice(body).map_err(|e| SubmissionError::Malformed(e.to_string()))
+}
+
+/// The admission of a task or a message.
+pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError> {
+    let Arrival { owner, agent, submission, id, .. } = arrival;
+    if let Some(subject) = &submission.reply_to {
+        if !reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token()) {
+            return Err(SubmissionError::ReplyTo(subject.clone()));
+        }
+    }
+    let job = arrival.task.then(|| JobId::derive(key, owner, id));
+    let session = submission.session_id.clone().unwrap_or_else(|| {
+        job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
+    });
+    let input = submission.input.clone();
+    let open = job.as_ref().map(|job| new_job(arrival, job, &session));
+    let payload = match &job {
+        Some(job) => Payload::Task { job: job.clone(), input },
+        None => Payload::Message { input },
+    };
+    let event = Event {
+        id: id.clone(),
+        caller: submission.caller.clone(),
+        received: arrival.received,
+        reply_to: submission.reply_to.clone(),
+        parent: submission.parent.clone(),
+        payload,
+    };
+    let event = NewEvent {
+        id: id.clone(),
+        body_hash: body_hash(submission),
+        kind: if arrival.task { EventKind::Task } else { EventKind::Message },
+        job,
+        order: order(arrival.received, arrival.sequence),
+        body: encode(&event),
+        open,
+        finish: None,
+        outbox: Vec::new(),
+    };
+    let session = SessionKey { agent: agent.clone(), session };
+    Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
+}
+
+/// The admission of the result of a job that an agent waits for.
+pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, received: Millis, sequence: u64) -> Admit {
+    let id = EventId::new(format!("result-{}", body.job)).expect("hex digits are a legal id");
+    let body_hash = sha256_hex(&serde_json::to_vec(&body).unwrap_or_default());
+    let session = SessionKey { agent: agent.clone(), session: body.session_id };
+    let job = body.job.clone();
+    let event = Event {
+        id: id.clone(),
+        caller: None,
+        received,
+        reply_to: None,
+        parent: None,
+        payload: Payload::Result { job: body.job, result: body.result },
+    };
+    let event = NewEvent {
+        id,
+        body_hash,
+        kind: EventKind::Result,
+        job: Some(job),
+        order: order(received, sequence),
+        body: encode(&event),
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+    };
+    Admit { owner: owner.clone(), session, event: Some(event), lease: None }
+}
+
+/// The head of the job that a task opens.
+pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead {
+    JobHead {
+        id: job.clone(),
+        event: arrival.id.clone(),
+        agent: arrival.agent.clone(),
+        session: session.clone(),
+        caller: arrival.submission.caller.clone(),
+        input: arrival.submission.input.clone(),
+        created: arrival.received,
+        parent: arrival.submission.parent.clone(),
+        reply_to: arrival.submission.reply_to.clone(),
+    }
+}
+
+fn new_job(arrival: &Arrival, job: &JobId, session: &SessionId) -> NewJob {
+    NewJob { job: job.clone(), head: encode(&job_head(arrival, job, session)) }
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
+}
+
+/// Accepts a submission into the store at once, and wakes a worker. What was answered can be read
+/// at once; should the wake be lost, the session is due within 5 s anyway.
+pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, SubmitError> {
+    let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
+    if bytes > SUBMISSION_BYTES {
+        return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
+    }
+    let admit = admission(&venue.key, arrival)?;
+    let job = admit.event.as_ref().and_then(|event| event.job.clone());
+    let admitted = venue.store.admit(venue.now(), &admit).await?;
+    let kind = if arrival.task { "task" } else { "message" };
+    let duplicate = match admitted.intake {
+        Intake::New | Intake::Nothing => false,
+        Intake::Duplicate => true,
+        Intake::Conflict => {
+            venue.metrics.admitted(kind, "conflict");
+            return Err(SubmitError::Conflict(arrival.id.clone()));
+        }
+        Intake::Refused(refusal) => {
+            venue.metrics.admitted(kind, "refused");
+            return Err(SubmitError::Refused { agent: arrival.agent.clone(), refusal });
+        }
+    };
+    venue.metrics.admitted(kind, if duplicate { "duplicate" } else { "new" });
+    if !duplicate {
+        if let Err(error) = venue.bus.publish(&crate::outbox::wake(&arrival.owner, &admit.session)).await {
+            tracing::debug!(%error, "wake not published; the sweep will find the session");
+        }
+    }
+    Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate })
+}
+
+/// An id for a submission that names none: it can't be recognised when it is sent again.
+pub fn fresh_id() -> EventId {
+    EventId::new(uuid::Uuid::now_v7().to_string()).expect("a UUID is a legal id")
+}

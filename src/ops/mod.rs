@@ -1,1 +1,238 @@
-//! Seam 4, `Operation`: what agents and callers can do.
+//! Seam 4, `Operation`: what agents and callers can do, by catalog path.
+//!
+//! An operation says what it is, what it needs and what happens when it is repeated; [`dispatch`]
+//! checks all of that in one place before any operation runs.
+
+pub mod agent;
+pub mod dispatch;
+pub mod job;
+pub mod lattice;
+pub mod test;
+pub mod virtuals;
+
+use crate::domain::capability::Authority;
+use crate::domain::event::Parent;
+use crate::domain::ids::{EventId, JobId, Owner};
+use crate::store::{Lease, StoreError};
+use crate::venue::Venue;
+use crate::workspace::{Workspace, WorkspaceError};
+use async_trait::async_trait;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What happens to the world when an operation runs, and so what may happen after a crash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing: it is simply run again.
+    Read,
+    /// Kept in the turn until its commit: it is simply run again.
+    Buffered,
+    /// Written at once under an id that is a function of the turn: running it again changes nothing.
+    Idempotent,
+    /// Not repeatable: intent is recorded before it, and an intent without an outcome is
+    /// `outcome_unknown`.
+    Once,
+}
+
+/// What an operation is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// Catalog path, `v/ops/<group>/<name>`.
+    pub path: &'static str,
+    /// What it does, for models and people.
+    pub description: &'static str,
+    /// JSON Schema of its input.
+    pub input: Value,
+    /// What happens when it is repeated.
+    pub effect: Effect,
+}
+
+/// One thing that a call needs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Need {
+    /// An ability, e.g. `crud/read`.
+    pub ability: &'static str,
+    /// On what: a lattice path.
+    pub resource: String,
+}
+
+/// Why an operation has no result.
+#[derive(Debug, thiserror::Error)]
+pub enum OpError {
+    /// Arguments that don't fit.
+    #[error("{0}")]
+    Invalid(String),
+    /// No capability for it; the text is complete.
+    #[error("{0}")]
+    Denied(String),
+    /// No such agent, job, operation.
+    #[error("{0}")]
+    NotFound(String),
+    /// The state doesn't allow it.
+    #[error("{0}")]
+    Conflict(String),
+    /// It was tried and failed.
+    #[error("{0}")]
+    Failed(String),
+    /// Took longer than allowed; it may have happened.
+    #[error("{0}")]
+    Timeout(String),
+    /// The running turn lost its lease: stop everything.
+    #[error("the lease was lost")]
+    Fenced,
+    /// The store: the whole turn is tried again later.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl From<WorkspaceError> for OpError {
+    fn from(error: WorkspaceError) -> Self {
+        match error {
+            WorkspaceError::Store(error) => Self::Store(error),
+            WorkspaceError::VersionConflict { .. } | WorkspaceError::Contended { .. } => {
+                Self::Conflict(error.to_string())
+            }
+            WorkspaceError::Path(_) | WorkspaceError::NotHere { .. } | WorkspaceError::Change(_) => {
+                Self::Invalid(error.to_string())
+            }
+        }
+    }
+}
+
+/// Who calls.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    /// Whose data it is about.
+    pub owner: Owner,
+    /// Name for records: the owner, or `agent:<id>`.
+    pub name: String,
+    /// What it may do.
+    pub authority: Authority,
+}
+
+/// Where a call comes from.
+#[derive(Debug)]
+pub enum Site<'a> {
+    /// A tool call of a running turn.
+    Turn(TurnSite<'a>),
+    /// A caller outside turns; `key` makes a submission idempotent.
+    Api {
+        /// The caller's own id of the request.
+        key: Option<EventId>,
+    },
+}
+
+/// A tool call of a running turn.
+#[derive(Debug)]
+pub struct TurnSite<'a> {
+    /// The turn's lease: effects are fenced by it.
+    pub lease: &'a Lease,
+    /// Number of the turn.
+    pub turn: u64,
+    /// Place of the call in its reply.
+    pub call: u32,
+    /// What a child job of this call has as its parent.
+    pub parent: &'a Parent,
+    /// Children that the session waits for already.
+    pub children: usize,
+}
+
+/// Everything an operation may use.
+pub struct Invocation<'a> {
+    /// The process's shared parts.
+    pub venue: &'a Venue,
+    /// Who calls.
+    pub caller: &'a Caller,
+    /// The owner's tree as the caller sees it.
+    pub workspace: &'a Workspace,
+    /// Where the call comes from.
+    pub site: Site<'a>,
+}
+
+/// What an operation returned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// The result.
+    pub value: Value,
+    /// A child job that is still running: its result comes as an event.
+    pub started: Option<JobId>,
+}
+
+impl From<Value> for Output {
+    fn from(value: Value) -> Self {
+        Self { value, started: None }
+    }
+}
+
+/// One operation of the catalog.
+#[async_trait]
+pub trait Operation: Send + Sync {
+    /// What it is.
+    fn spec(&self) -> Spec;
+
+    /// What a call with these (valid) arguments needs, on resolved paths.
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError>;
+
+    /// Runs it. Capabilities are checked and arguments validated by then.
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError>;
+}
+
+/// An operation with what is computed once from its spec.
+pub struct Registered {
+    /// The operation.
+    pub operation: Arc<dyn Operation>,
+    /// Its spec.
+    pub spec: Spec,
+    /// The compiled input schema.
+    pub validator: jsonschema::Validator,
+}
+
+/// All operations by path, and their aliases.
+#[derive(Default)]
+pub struct Catalog {
+    operations: BTreeMap<&'static str, Registered>,
+    aliases: BTreeMap<&'static str, &'static str>,
+}
+
+impl Catalog {
+    /// The operations of this version; `test` adds the group `test/`.
+    pub fn new(test: bool) -> Self {
+        let mut catalog = Self::default();
+        for operation in lattice::operations().into_iter().chain(agent::operations()).chain(job::operations()) {
+            catalog.add(operation);
+        }
+        if test {
+            test::operations().into_iter().for_each(|operation| catalog.add(operation));
+        }
+        for (alias, path) in lattice::ALIASES.iter().chain(&job::ALIASES) {
+            catalog.aliases.insert(alias, path);
+        }
+        catalog
+    }
+
+    fn add(&mut self, operation: Arc<dyn Operation>) {
+        let spec = operation.spec();
+        let validator = jsonschema::validator_for(&spec.input).expect("the catalog's schemas are valid");
+        self.operations.insert(spec.path, Registered { operation, spec, validator });
+    }
+
+    /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.
+    /// Covia's `group:name` is the same as `v/ops/group/name`.
+    pub fn resolve(&self, path: &str) -> Option<&Registered> {
+        let path = path.trim_matches('/').replace(':', "/");
+        let full = if path.starts_with("v/ops/") { path } else { format!("v/ops/{path}") };
+        let real = self.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
+        self.operations.get(real)
+    }
+
+    /// All operations, by path.
+    pub fn operations(&self) -> impl Iterator<Item = &Registered> {
+        self.operations.values()
+    }
+
+    /// All aliases and what they mean.
+    pub fn aliases(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
+        self.aliases.iter().map(|(alias, path)| (*alias, *path))
+    }
+}

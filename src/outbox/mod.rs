@@ -1,1 +1,121 @@
-//! Stage 8: what a commit decided to publish.
+//! Stage 8: what a commit decided to publish, and the relay that does it.
+
+use crate::bus::{Address, Bus, BusError, InKind, Message};
+use crate::domain::event::{Completion, ResultBody};
+use crate::domain::ids::{AgentId, EventId, Owner, SessionKey};
+use crate::domain::job::{JobHead, JobResult};
+use crate::store::{OutboxEntry, Store};
+use crate::telemetry::Metrics;
+use bytes::Bytes;
+use serde_json::json;
+
+/// A message as it lies in an outbox.
+pub fn entry(id: String, message: &Message) -> OutboxEntry {
+    let message = serde_json::to_vec(message).expect("messages serialise");
+    OutboxEntry { id, message: Bytes::from(message) }
+}
+
+/// A wake of a session.
+pub fn wake(owner: &Owner, session: &SessionKey) -> Message {
+    Message {
+        to: Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake },
+        id: None,
+        body: json!({"session": session.session}),
+    }
+}
+
+/// Everything that the end of a job sends: the completion on `out` and on `replyTo`, and the
+/// result to the session that waits for it. The ids depend on the job alone: a job ends once.
+pub fn completions(owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<OutboxEntry> {
+    let completion = Completion {
+        id: head.event.clone(),
+        job: Some(head.id.clone()),
+        agent: head.agent.clone(),
+        session: Some(head.session.clone()),
+        result: result.clone(),
+    };
+    let body = serde_json::to_value(&completion).expect("completions serialise");
+    let out = Address::Out { owner: owner.clone(), agent: head.agent.clone(), job: head.id.to_string() };
+    let id = format!("done-{}", head.id);
+    let mut entries = vec![entry(id.clone(), &Message { to: out, id: Some(id), body: body.clone() })];
+    if let Some(subject) = &head.reply_to {
+        let id = format!("reply-{}", head.id);
+        entries.push(entry(id.clone(), &Message { to: Address::Reply(subject.clone()), id: Some(id), body }));
+    }
+    if let Some(parent) = &head.parent {
+        let id = format!("result-{}", head.id);
+        let body = ResultBody {
+            session_id: parent.session.session.clone(),
+            job: head.id.clone(),
+            result: result.clone(),
+        };
+        let to = Address::In {
+            owner: owner.clone(),
+            agent: parent.session.agent.clone(),
+            kind: InKind::Result,
+        };
+        let body = serde_json::to_value(body).expect("results serialise");
+        entries.push(entry(id.clone(), &Message { to, id: Some(id), body }));
+    }
+    entries
+}
+
+/// The terminal answer to a submission that was refused before it became a job.
+pub fn refusal(
+    owner: &Owner,
+    agent: &AgentId,
+    id: &EventId,
+    reply_to: Option<&str>,
+    result: &JobResult,
+) -> Vec<Message> {
+    let completion = Completion {
+        id: id.clone(),
+        job: None,
+        agent: agent.clone(),
+        session: None,
+        result: result.clone(),
+    };
+    let body = serde_json::to_value(&completion).expect("completions serialise");
+    let out = Address::Out { owner: owner.clone(), agent: agent.clone(), job: id.to_string() };
+    let dedupe = Some(format!("refused-{owner}-{id}"));
+    let mut messages = vec![Message { to: out, id: dedupe, body: body.clone() }];
+    if let Some(subject) = reply_to {
+        messages.push(Message { to: Address::Reply(subject.to_owned()), id: None, body });
+    }
+    messages
+}
+
+/// Publishes entries and removes them from the store. What fails stays for the sweep.
+pub async fn relay(
+    store: &dyn Store,
+    bus: &dyn Bus,
+    metrics: &Metrics,
+    owner: &Owner,
+    entries: &[OutboxEntry],
+) -> Result<(), BusError> {
+    let mut done = Vec::with_capacity(entries.len());
+    let mut outcome = Ok(());
+    for entry in entries {
+        let message: Message = match serde_json::from_slice(&entry.message) {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
+                continue;
+            }
+        };
+        match bus.publish(&message).await {
+            Ok(()) => done.push(entry.id.clone()),
+            Err(error) => {
+                outcome = Err(error);
+                break;
+            }
+        }
+    }
+    metrics.outbox_published.inc_by(done.len() as u64);
+    if !done.is_empty() {
+        if let Err(error) = store.published(owner, &done).await {
+            tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
+        }
+    }
+    outcome
+}

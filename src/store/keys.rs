@@ -10,6 +10,7 @@
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
+//! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
 //! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
@@ -69,6 +70,14 @@ pub const JOB_LIST: &str = "l/";
 /// Job list entry.
 pub fn job_list_entry(created: Millis, job: &JobId) -> String {
     format!("{JOB_LIST}{:016}-{job}", created.0)
+}
+
+/// Prefix of garbage marks.
+pub const GARBAGE: &str = "x/";
+
+/// Mark of a document prefix that nobody can reach any more: the janitor frees it.
+pub fn garbage(prefix: &str) -> String {
+    format!("{GARBAGE}{prefix}")
 }
 
 /// Bytes of a status document.

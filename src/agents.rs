@@ -1,0 +1,145 @@
+//! Agents as callers see them: create, read, list.
+
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
+use crate::domain::ids::{AgentId, Owner};
+use crate::domain::time::Millis;
+use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Written, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Tries of a change of an agent before it gives up.
+const TRIES: u32 = 8;
+
+/// Sessions that are looked at to say what an agent does.
+const SESSIONS: usize = 1_000;
+
+/// What became of a create or an apply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Applied {
+    /// It is new.
+    Created,
+    /// Its configuration is another now.
+    Updated,
+    /// Nothing changed.
+    Unchanged,
+}
+
+/// One agent with the version of its document.
+pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(AgentRecord, u64)>, StoreError> {
+    let doc = venue.store.read(owner, &[keys::agent(id)]).await?.pop().unwrap_or_default();
+    match doc.value {
+        None => Ok(None),
+        Some(bytes) => Ok(Some((decode(&bytes, id)?, doc.version))),
+    }
+}
+
+fn decode(bytes: &[u8], id: &AgentId) -> Result<AgentRecord, StoreError> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("agent `{id}`: {e}") })
+}
+
+/// Every agent of an owner, by name.
+pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, StoreError> {
+    let mut agents = Vec::new();
+    let mut after = None;
+    loop {
+        // An agent's own documents sort right behind its record: jump over them.
+        let page = venue.store.scan(owner, "g/", after.as_deref(), false, 1).await?;
+        let Some((key, doc)) = page.into_iter().next() else { return Ok(agents) };
+        let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
+        if key.matches('/').count() == 1 {
+            if let (Some(bytes), Some(id)) = (doc.value, crate::domain::ids::decode_token(name)) {
+                if let Ok(id) = AgentId::new(id) {
+                    agents.push(decode(&bytes, &id)?);
+                }
+            }
+        }
+        after = Some(format!("g/{name}/~"));
+    }
+}
+
+/// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
+/// tasks and timeline stay; a running turn keeps the configuration that it began with.
+pub async fn apply(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    config: &AgentConfig,
+    overwrite: bool,
+) -> Result<(AgentRecord, Applied), StoreError> {
+    for _ in 0..TRIES {
+        let now = venue.now();
+        let (record, version, applied) = match get(venue, owner, id).await? {
+            Some((record, _)) if !overwrite || record.config == *config => return Ok((record, Applied::Unchanged)),
+            Some((record, version)) => {
+                let config_version = record.config_version + 1;
+                let record = AgentRecord { config: config.clone(), config_version, updated: now, ..record };
+                (record, Expect::Version(version), Applied::Updated)
+            }
+            None => (fresh(id, config, now), Expect::Any, Applied::Created),
+        };
+        let writes = [
+            DocWrite { key: keys::agent(id), expect: version, change: Change::Put(encode(&record)) },
+            DocWrite {
+                key: keys::agent_gate(id),
+                expect: Expect::Any,
+                change: Change::Put(Bytes::from(record.gate().encode())),
+            },
+        ];
+        if venue.store.write(now, owner, &writes).await? == Written::Done {
+            return Ok((record, applied));
+        }
+    }
+    Err(StoreError::Unavailable { store: "documents".into(), reason: format!("agent `{id}` is being changed by others") })
+}
+
+fn fresh(id: &AgentId, config: &AgentConfig, now: Millis) -> AgentRecord {
+    AgentRecord {
+        id: id.clone(),
+        status: AgentStatus::Active,
+        config: config.clone(),
+        config_version: 1,
+        error: None,
+        created: now,
+        updated: now,
+    }
+}
+
+fn encode(record: &AgentRecord) -> Bytes {
+    Bytes::from(serde_json::to_vec(record).expect("records serialise"))
+}
+
+/// What an agent is doing: the answer of `agent/info` and of `GET agents/{id}`.
+pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<Value>, StoreError> {
+    let Some((record, _)) = get(venue, owner, id).await? else { return Ok(None) };
+    let sessions = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
+    let tasks: usize = sessions.iter().map(open_tasks).sum();
+    let turns: u64 = sessions.iter().map(|s| s.version).sum();
+    Ok(Some(json!({
+        "agentId": id,
+        "status": status(&record, &sessions, venue.now()),
+        "config": record.config,
+        "configVersion": record.config_version,
+        "timelineLength": turns,
+        "tasks": tasks,
+        "sessions": sessions.len(),
+        "created": record.created,
+        "updated": record.updated,
+        "error": record.error,
+    })))
+}
+
+fn open_tasks(session: &SessionFacts) -> usize {
+    session.mailbox.iter().filter(|entry| entry.kind == crate::store::EventKind::Task).count()
+}
+
+/// `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.
+pub fn status(record: &AgentRecord, sessions: &[SessionFacts], now: Millis) -> &'static str {
+    match record.status {
+        AgentStatus::Suspended => "SUSPENDED",
+        AgentStatus::Terminated => "TERMINATED",
+        AgentStatus::Active if sessions.iter().any(|s| s.lease_until.is_some_and(|until| until > now)) => "RUNNING",
+        AgentStatus::Active => "SLEEPING",
+    }
+}

@@ -1,0 +1,129 @@
+//! Jobs as callers see them: read, list, wait, cancel.
+
+use crate::bus::Live;
+use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::outbox;
+use crate::store::{Finished, JobFinish, StoreError, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// First and longest pause between two looks at a job.
+const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
+
+/// Most jobs that a list counts.
+const LIST_COUNT: usize = 100_000;
+
+/// One job.
+pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
+    Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
+}
+
+async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+    let keys: Vec<_> = ids
+        .iter()
+        .flat_map(|id| [keys::job_head(id), keys::job_status(id), keys::job_result(id)])
+        .collect();
+    let docs = venue.store.read(owner, &keys).await?;
+    let mut jobs = Vec::with_capacity(ids.len());
+    for (id, docs) in ids.iter().zip(docs.chunks(3)) {
+        let [head, status, result] = docs else { continue };
+        let Some(head) = &head.value else { continue };
+        let head: JobHead = decode(head, &keys::job_head(id))?;
+        let (status, updated) = status
+            .value
+            .as_ref()
+            .and_then(|bytes| keys::decode_status(bytes))
+            .unwrap_or((JobStatus::Pending, head.created));
+        let result = result.value.as_ref().map(|bytes| decode(bytes, &keys::job_result(id))).transpose()?;
+        jobs.push(Job { head, status, updated, result });
+    }
+    Ok(jobs)
+}
+
+fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], key: &str) -> Result<T, StoreError> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
+}
+
+/// A page of jobs, newest first, and how many there are.
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    offset: usize,
+    limit: usize,
+) -> Result<(Vec<Job>, usize), StoreError> {
+    let entries = venue.store.scan(owner, keys::JOB_LIST, None, true, LIST_COUNT).await?;
+    let total = entries.len();
+    let ids: Vec<JobId> = entries
+        .iter()
+        .skip(offset)
+        .take(limit)
+        .filter_map(|(key, _)| JobId::new(key.rsplit('-').next()?).ok())
+        .collect();
+    Ok((get_many(venue, owner, &ids).await?, total))
+}
+
+/// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
+pub async fn wait(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    timeout: Duration,
+) -> Result<Option<Job>, StoreError> {
+    let deadline = Instant::now() + timeout;
+    let mut pause = POLL.0;
+    loop {
+        let Some(job) = get(venue, owner, id).await? else { return Ok(None) };
+        let now = Instant::now();
+        if job.status.is_terminal() || now >= deadline {
+            return Ok(Some(job));
+        }
+        tokio::time::sleep(pause.min(deadline - now)).await;
+        pause = (pause * 3 / 2).min(POLL.1);
+    }
+}
+
+/// What became of a cancellation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Cancelled {
+    /// It is cancelled now.
+    Done(Job),
+    /// It had ended before.
+    Already(Job),
+    /// No such job.
+    Unknown,
+}
+
+/// Cancels a job; a running model call is dropped within a second.
+pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&str>) -> Result<Cancelled, StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
+    let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| format!("cancelled: {r}"));
+    let result = JobResult::ended(JobStatus::Cancelled, ErrorCode::Cancelled, why);
+    let finish = JobFinish {
+        job: id.clone(),
+        status: JobStatus::Cancelled,
+        result: Bytes::from(serde_json::to_vec(&result).expect("results serialise")),
+    };
+    let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let entries = outbox::completions(owner, &job.head, &result);
+    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
+    let Some(after) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
+    match finished {
+        Finished::Unknown => Ok(Cancelled::Unknown),
+        Finished::Already(_) => Ok(Cancelled::Already(after)),
+        Finished::Done => {
+            let control = Live::Control(owner.clone());
+            if let Err(error) = venue.bus.signal(&control, Bytes::from(id.to_string())).await {
+                tracing::debug!(%error, "cancel not signalled; the worker sees it at its next renewal");
+            }
+            venue.relay(owner, &entries).await;
+            if let Err(error) = venue.bus.publish(&outbox::wake(owner, &session)).await {
+                tracing::debug!(%error, "wake not published; the sweep will find the session");
+            }
+            Ok(Cancelled::Done(after))
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `v/ops/agent/*`: create agents, ask them, tell them, look at them.
+
+mod ask;
+
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::agents;
+use crate::domain::agent::AgentConfig;
+use crate::domain::ids::AgentId;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Create,
+    Request,
+    Message,
+    Chat,
+    Info,
+    List,
+}
+
+struct Agent(Verb);
+
+/// The operations of this group.
+pub fn operations() -> Vec<Arc<dyn Operation>> {
+    let verbs = [Verb::Create, Verb::Request, Verb::Message, Verb::Chat, Verb::Info, Verb::List];
+    verbs.into_iter().map(|verb| Arc::new(Agent(verb)) as Arc<dyn Operation>).collect()
+}
+
+fn schema(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn agent_id(arguments: &Value) -> Result<AgentId, OpError> {
+    AgentId::new(arguments["agentId"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
+}
+
+impl Verb {
+    fn spec(self) -> Spec {
+        let text = || json!({"type": "string"});
+        let millis = || json!({"type": "integer", "minimum": 0});
+        let (path, description, input, effect) = match self {
+            Self::Create => (
+                "v/ops/agent/create",
+                "Create an agent; when it exists nothing changes unless `overwrite` is true.",
+                schema(
+                    json!({"agentId": text(), "config": {"type": "object"}, "definition": {}, "overwrite": {"type": "boolean"}}),
+                    &["agentId"],
+                ),
+                Effect::Idempotent,
+            ),
+            Self::Request => (
+                "v/ops/agent/request",
+                "Give a task to an agent. A fast answer comes back at once; otherwise status is STARTED and the result arrives later as a pending job result.",
+                schema(
+                    json!({
+                        "agentId": text(), "input": {}, "sessionId": text(),
+                        "wait": millis(), "timeout": millis()
+                    }),
+                    &["agentId", "input"],
+                ),
+                Effect::Idempotent,
+            ),
+            Self::Message => (
+                "v/ops/agent/message",
+                "Send a one-way message to an agent; no answer is awaited.",
+                schema(
+                    json!({"agentId": text(), "message": {}, "sessionId": text()}),
+                    &["agentId", "message"],
+                ),
+                Effect::Idempotent,
+            ),
+            Self::Chat => (
+                "v/ops/agent/chat",
+                "Send a message to an agent and wait for its next reply in that session.",
+                schema(
+                    json!({"agentId": text(), "message": {}, "sessionId": text(), "timeout": millis()}),
+                    &["agentId", "message"],
+                ),
+                Effect::Idempotent,
+            ),
+            Self::Info => (
+                "v/ops/agent/info",
+                "What an agent is and does: status, configuration, open tasks.",
+                schema(json!({"agentId": text()}), &["agentId"]),
+                Effect::Read,
+            ),
+            Self::List => ("v/ops/agent/list", "The owner's agents.", schema(json!({}), &[]), Effect::Read),
+        };
+        Spec { path, description, input, effect }
+    }
+
+    const fn ability(self) -> &'static str {
+        match self {
+            Self::Create => "agent/create",
+            Self::Request => "agent/request",
+            Self::Message | Self::Chat => "agent/message",
+            Self::Info | Self::List => "crud/read",
+        }
+    }
+}
+
+#[async_trait]
+impl Operation for Agent {
+    fn spec(&self) -> Spec {
+        self.0.spec()
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        let resource = match self.0 {
+            Verb::List => "g".to_owned(),
+            Verb::Create | Verb::Request | Verb::Message | Verb::Chat | Verb::Info => {
+                format!("g/{}", agent_id(arguments)?)
+            }
+        };
+        Ok(vec![Need { ability: self.0.ability(), resource }])
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        match self.0 {
+            Verb::Create => create(call, &arguments).await.map(Into::into),
+            Verb::Request => ask::request(call, &arguments).await,
+            Verb::Message => ask::message(call, &arguments).await.map(Into::into),
+            Verb::Chat => ask::chat(call, &arguments).await.map(Into::into),
+            Verb::Info => {
+                let id = agent_id(&arguments)?;
+                let info = agents::info(call.venue, &call.caller.owner, &id).await?;
+                info.map(Into::into).ok_or_else(|| no_agent(&id))
+            }
+            Verb::List => {
+                let agents = agents::list(call.venue, &call.caller.owner).await?;
+                let agents: Vec<_> = agents
+                    .iter()
+                    .map(|a| json!({"agentId": a.id, "status": a.status, "description": a.config.description}))
+                    .collect();
+                Ok(json!({"agents": agents}).into())
+            }
+        }
+    }
+}
+
+fn no_agent(id: &AgentId) -> OpError {
+    OpError::NotFound(format!("no agent `{id}`"))
+}
+
+async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let id = agent_id(arguments)?;
+    let config = if arguments["config"].is_null() { &arguments["definition"] } else { &arguments["config"] };
+    let mut config = if config.is_null() {
+        return Err(OpError::Invalid("expected `config` with at least `model`".into()));
+    } else {
+        AgentConfig::parse(config).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?
+    };
+    // What an agent makes can never do more than the agent itself.
+    config.caps = call.caller.authority.intersect(&config.authority()).caps().map(<[_]>::to_vec);
+    let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
+    let (record, applied) = agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite).await?;
+    Ok(json!({
+        "agentId": id,
+        "status": agents::status(&record, &[], call.venue.now()),
+        "created": applied == agents::Applied::Created,
+        "configVersion": record.config_version,
+        "updated": record.updated,
+    }))
+}

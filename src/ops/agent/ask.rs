@@ -1,0 +1,273 @@
+//! Requests, messages and chats, from a turn or from outside.
+//!
+//! From a turn they are effects: written under ids that are a function of the turn, fenced by its
+//! lease, so that a turn that is run again starts nothing twice.
+
+use super::{agent_id, no_agent};
+use crate::agents;
+use crate::bus::{Address, InKind, Message};
+use crate::domain::event::{Submission, fresh_session};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
+use crate::domain::job::Job;
+use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, SESSION_CHILDREN};
+use crate::domain::session::TurnRecord;
+use crate::domain::chat::ChatMessage;
+use crate::ingress::{self, Arrival, SubmitError};
+use crate::jobs;
+use crate::ops::{Invocation, OpError, Output, Site, TurnSite};
+use crate::outbox;
+use crate::store::{Checkpoint, Held, NewJob, keys};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// How long a caller outside turns waits when it names no `timeout`: under the 30 s after which
+/// common HTTP clients hang up.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(25);
+/// Longest wait of one call.
+const MAX_TIMEOUT: Duration = Duration::from_secs(280);
+/// Pause between two looks for the reply of a chat.
+const CHAT_POLL: Duration = Duration::from_millis(50);
+
+fn session_of(arguments: &Value) -> Result<Option<SessionId>, OpError> {
+    match arguments["sessionId"].as_str() {
+        None => Ok(None),
+        Some(text) => SessionId::new(text).map(Some).map_err(|e| OpError::Invalid(e.to_string())),
+    }
+}
+
+fn millis(arguments: &Value, key: &str, default: Duration) -> Duration {
+    arguments[key].as_u64().map_or(default, Duration::from_millis).min(MAX_TIMEOUT)
+}
+
+/// `agent/request`.
+pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<Output, OpError> {
+    let agent = agent_id(arguments)?;
+    let submission = Submission {
+        input: arguments["input"].clone(),
+        session_id: session_of(arguments)?,
+        caller: Some(call.caller.name.clone()),
+        ..Submission::default()
+    };
+    let (job, wait) = match &call.site {
+        Site::Turn(site) => {
+            let job = start_child(call, site, &agent, submission).await?;
+            (job, millis(arguments, "wait", CHILD_WAIT))
+        }
+        Site::Api { key } => {
+            let submitted = submit(call, key.clone(), &agent, true, submission).await?;
+            let job = submitted.job.ok_or_else(|| OpError::Failed("a task without a job".into()))?;
+            (job, millis(arguments, "timeout", DEFAULT_TIMEOUT))
+        }
+    };
+    let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+    let ended = done.filter(|job| job.status.is_terminal());
+    match (&call.site, ended) {
+        (_, Some(done)) => Ok(answer(&agent, &done).into()),
+        (Site::Turn(_), None) => {
+            Ok(Output { value: json!({"agentId": agent, "job": job, "status": "STARTED"}), started: Some(job) })
+        }
+        (Site::Api { .. }, None) => Ok(json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"}).into()),
+    }
+}
+
+fn answer(agent: &AgentId, job: &Job) -> Value {
+    let mut value = job.to_json();
+    value["agentId"] = agent.as_str().into();
+    value["job"] = value["id"].clone();
+    value["sessionId"] = job.head.session.as_str().into();
+    if let Some(map) = value.as_object_mut() {
+        for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session"] {
+            map.shift_remove(key);
+        }
+    }
+    value
+}
+
+/// The id of what the call at this place of this turn sends.
+fn call_id(site: &TurnSite<'_>) -> EventId {
+    let place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
+    EventId::new(format!("call-{}", &sha256_hex(place.as_bytes())[..32])).expect("hex digits are a legal id")
+}
+
+async fn start_child(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    agent: &AgentId,
+    mut submission: Submission,
+) -> Result<JobId, OpError> {
+    if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
+        return Err(no_agent(agent));
+    }
+    check_limits(site, agent)?;
+    submission.parent = Some(site.parent.clone());
+    let arrival = Arrival {
+        owner: call.caller.owner.clone(),
+        agent: agent.clone(),
+        task: true,
+        id: call_id(site),
+        submission,
+        received: call.venue.now(),
+        sequence: 0,
+    };
+    let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
+    let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
+    let head = ingress::job_head(&arrival, &job, &session);
+    let open = NewJob { job: job.clone(), head: Bytes::from(serde_json::to_vec(&head).expect("heads serialise")) };
+    send(call, site, &arrival, InKind::Task, vec![open]).await?;
+    Ok(job)
+}
+
+fn check_limits(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
+    if site.parent.chain.contains(agent) {
+        let path: Vec<_> = site.parent.chain.iter().map(AgentId::as_str).collect();
+        return Err(OpError::Conflict(format!(
+            "agent `{agent}` is already part of this chain of requests: {} -> {agent}",
+            path.join(" -> ")
+        )));
+    }
+    if site.parent.depth > JOB_DEPTH {
+        return Err(OpError::Conflict(format!("a chain of requests may be {JOB_DEPTH} deep, this one would be deeper")));
+    }
+    if site.children >= SESSION_CHILDREN {
+        return Err(OpError::Conflict(format!(
+            "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
+            site.children
+        )));
+    }
+    Ok(())
+}
+
+/// Writes the message, and the job it opens, as an effect of the running turn, and publishes it.
+async fn send(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    arrival: &Arrival,
+    kind: InKind,
+    open: Vec<NewJob>,
+) -> Result<(), OpError> {
+    let message = Message {
+        to: Address::In { owner: arrival.owner.clone(), agent: arrival.agent.clone(), kind },
+        id: Some(arrival.id.to_string()),
+        body: serde_json::to_value(&arrival.submission).expect("submissions serialise"),
+    };
+    let entries = vec![outbox::entry(arrival.id.to_string(), &message)];
+    let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
+    match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
+        Held::Fenced => Err(OpError::Fenced),
+        Held::Yes { .. } => {
+            call.venue.relay(&arrival.owner, &entries).await;
+            Ok(())
+        }
+    }
+}
+
+async fn submit(
+    call: &Invocation<'_>,
+    key: Option<EventId>,
+    agent: &AgentId,
+    task: bool,
+    submission: Submission,
+) -> Result<ingress::Submitted, OpError> {
+    let arrival = Arrival {
+        owner: call.caller.owner.clone(),
+        agent: agent.clone(),
+        task,
+        id: key.unwrap_or_else(ingress::fresh_id),
+        submission,
+        received: call.venue.now(),
+        sequence: 0,
+    };
+    ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
+        SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
+        SubmitError::Refused { refusal: crate::store::Refusal::UnknownAgent, agent } => no_agent(&agent),
+        SubmitError::Refused { .. } | SubmitError::Conflict(_) => OpError::Conflict(error.to_string()),
+        SubmitError::Store(error) => OpError::Store(error),
+    })
+}
+
+/// `agent/message`.
+pub(super) async fn message(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let agent = agent_id(arguments)?;
+    deliver(call, &agent, arguments).await?;
+    Ok(json!({"agentId": agent, "delivered": true}))
+}
+
+/// Sends a message; returns its id and the session it went to.
+async fn deliver(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<(EventId, SessionId), OpError> {
+    let submission = Submission {
+        input: arguments["message"].clone(),
+        session_id: session_of(arguments)?,
+        caller: Some(call.caller.name.clone()),
+        ..Submission::default()
+    };
+    let default = || SessionId::new(crate::domain::event::DEFAULT_SESSION).expect("a legal id");
+    let session = submission.session_id.clone().unwrap_or_else(default);
+    match &call.site {
+        Site::Api { key } => {
+            let submitted = submit(call, key.clone(), agent, false, submission).await?;
+            Ok((submitted.id, submitted.session.session))
+        }
+        Site::Turn(site) => {
+            if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
+                return Err(no_agent(agent));
+            }
+            let arrival = Arrival {
+                owner: call.caller.owner.clone(),
+                agent: agent.clone(),
+                task: false,
+                id: call_id(site),
+                submission,
+                received: call.venue.now(),
+                sequence: 0,
+            };
+            send(call, site, &arrival, InKind::Message, Vec::new()).await?;
+            Ok((arrival.id, session))
+        }
+    }
+}
+
+/// `agent/chat`: a message, and the first text that the agent says after it has seen it.
+pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let agent = agent_id(arguments)?;
+    let (event, session) = deliver(call, &agent, arguments).await?;
+    let deadline = Instant::now() + millis(arguments, "timeout", DEFAULT_TIMEOUT);
+    let key = crate::domain::ids::SessionKey { agent: agent.clone(), session: session.clone() };
+    loop {
+        if let Some(text) = reply_to(call, &key, &event).await? {
+            return Ok(json!({"agentId": agent, "sessionId": session, "response": text, "answered": true}));
+        }
+        if Instant::now() >= deadline {
+            return Ok(json!({"agentId": agent, "sessionId": session, "response": null, "answered": false}));
+        }
+        tokio::time::sleep(CHAT_POLL).await;
+    }
+}
+
+async fn reply_to(
+    call: &Invocation<'_>,
+    session: &crate::domain::ids::SessionKey,
+    event: &EventId,
+) -> Result<Option<String>, OpError> {
+    let newest = call.venue.store.scan(&call.caller.owner, &keys::turns(session), None, true, 20).await?;
+    let mut text = None;
+    // Newest first: remember the earliest text at or after the turn that consumed the event.
+    for (_, doc) in newest {
+        let Some(record) = doc.value.and_then(|b| serde_json::from_slice::<TurnRecord>(&b).ok()) else { continue };
+        if let Some(said) = final_text(&record) {
+            text = Some(said);
+        }
+        if record.events.contains(event) {
+            return Ok(text);
+        }
+    }
+    Ok(None)
+}
+
+fn final_text(record: &TurnRecord) -> Option<String> {
+    record.said.iter().find_map(|message| match message {
+        ChatMessage::Assistant { text, calls } if calls.is_empty() => Some(text.clone()),
+        ChatMessage::Assistant { .. } | ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
+    })
+}

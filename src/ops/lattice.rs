@@ -1,0 +1,330 @@
+//! `v/ops/lattice/*`: read, write and list the owner's tree.
+
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, virtuals};
+use crate::domain::lattice::{Namespace, Path};
+use crate::domain::limits::READ_BYTES;
+use crate::domain::render::{RenderOptions, render};
+use crate::workspace::{WriteOp, page};
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Covia's names of these operations.
+pub const ALIASES: [(&str, &str); 10] = [
+    ("v/ops/covia/read", "v/ops/lattice/read"),
+    ("v/ops/covia/write", "v/ops/lattice/write"),
+    ("v/ops/covia/delete", "v/ops/lattice/delete"),
+    ("v/ops/covia/append", "v/ops/lattice/append"),
+    ("v/ops/covia/list", "v/ops/lattice/list"),
+    ("v/ops/covia/slice", "v/ops/lattice/slice"),
+    ("v/ops/covia/inspect", "v/ops/lattice/inspect"),
+    ("v/ops/covia/copy", "v/ops/lattice/copy"),
+    ("v/ops/covia/count", "v/ops/lattice/count"),
+    ("v/ops/covia/aggregate", "v/ops/lattice/aggregate"),
+];
+
+#[derive(Debug, Clone, Copy)]
+enum Verb {
+    Read,
+    Write,
+    Delete,
+    Append,
+    List,
+    Slice,
+    Inspect,
+    Copy,
+    Count,
+    Aggregate,
+}
+
+struct Lattice(Verb);
+
+/// The operations of this group.
+pub fn operations() -> Vec<Arc<dyn Operation>> {
+    let verbs = [
+        Verb::Read,
+        Verb::Write,
+        Verb::Delete,
+        Verb::Append,
+        Verb::List,
+        Verb::Slice,
+        Verb::Inspect,
+        Verb::Copy,
+        Verb::Count,
+        Verb::Aggregate,
+    ];
+    verbs.into_iter().map(|verb| Arc::new(Lattice(verb)) as Arc<dyn Operation>).collect()
+}
+
+fn schema(properties: Value, required: &[&str]) -> Value {
+    json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn path_schema() -> Value {
+    json!({
+        "description": "lattice path, e.g. w/records/123, or an array of keys",
+        "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
+    })
+}
+
+impl Verb {
+    fn spec(self) -> Spec {
+        let path = path_schema;
+        let count = || json!({"type": "integer", "minimum": 0});
+        let (name, description, input) = match self {
+            Self::Read => (
+                "v/ops/lattice/read",
+                "Read the value at a path. A value over maxSize bytes is not returned but its size.",
+                schema(json!({"path": path(), "maxSize": count()}), &["path"]),
+            ),
+            Self::Write => (
+                "v/ops/lattice/write",
+                "Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version.",
+                schema(json!({"path": path(), "value": {}, "expect": count()}), &["path", "value"]),
+            ),
+            Self::Delete => (
+                "v/ops/lattice/delete",
+                "Delete what is at a path; nothing there is no error.",
+                schema(json!({"path": path()}), &["path"]),
+            ),
+            Self::Append => (
+                "v/ops/lattice/append",
+                "Append a value to the array at a path, creating it when absent.",
+                schema(json!({"path": path(), "value": {}}), &["path", "value"]),
+            ),
+            Self::List => (
+                "v/ops/lattice/list",
+                "List the keys of the map (or the size of the array) at a path, page by page.",
+                schema(json!({"path": path(), "limit": count(), "offset": count()}), &[]),
+            ),
+            Self::Slice => (
+                "v/ops/lattice/slice",
+                "Read a page of the elements of an array, or of the entries of a map.",
+                schema(json!({"path": path(), "offset": count(), "limit": count()}), &["path"]),
+            ),
+            Self::Inspect => (
+                "v/ops/lattice/inspect",
+                "Render one or more values as JSON5 within a byte budget: a summary of what is large.",
+                schema(
+                    json!({"path": path(), "paths": {"type": "array", "items": path()}, "budget": count(), "compact": {"type": "boolean"}}),
+                    &[],
+                ),
+            ),
+            Self::Copy => (
+                "v/ops/lattice/copy",
+                "Copy the value of one path to another.",
+                schema(json!({"from": path(), "to": path()}), &["from", "to"]),
+            ),
+            Self::Count => (
+                "v/ops/lattice/count",
+                "Count the entries of the map or array at a path.",
+                schema(json!({"path": path()}), &["path"]),
+            ),
+            Self::Aggregate => (
+                "v/ops/lattice/aggregate",
+                "Count the entries under a path, grouped by the text of one of their fields.",
+                schema(json!({"path": path(), "groupBy": {"type": "string"}}), &["path"]),
+            ),
+        };
+        Spec { path: name, description, input, effect: self.effect() }
+    }
+
+    const fn effect(self) -> Effect {
+        match self {
+            Self::Read | Self::List | Self::Slice | Self::Inspect | Self::Count | Self::Aggregate => Effect::Read,
+            Self::Write | Self::Delete | Self::Append | Self::Copy => Effect::Buffered,
+        }
+    }
+}
+
+fn path_of(arguments: &Value, key: &str) -> Result<Path, OpError> {
+    Path::from_json(&arguments[key]).map_err(|e| OpError::Invalid(e.to_string()))
+}
+
+fn number(arguments: &Value, key: &str, default: usize) -> usize {
+    arguments[key].as_u64().map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX))
+}
+
+fn need(ability: &'static str, path: &Path) -> Need {
+    Need { ability, resource: path.to_string() }
+}
+
+#[async_trait]
+impl Operation for Lattice {
+    fn spec(&self) -> Spec {
+        self.0.spec()
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        let path = || path_of(arguments, "path");
+        Ok(match self.0 {
+            Verb::Read | Verb::Slice | Verb::Count | Verb::Aggregate => vec![need("crud/read", &path()?)],
+            Verb::List if arguments["path"].is_null() => Vec::new(),
+            Verb::List => vec![need("crud/read", &path()?)],
+            Verb::Inspect => {
+                let paths = inspected(arguments)?;
+                paths.iter().map(|path| need("crud/read", path)).collect()
+            }
+            Verb::Write => vec![need("crud/write", &path()?)],
+            Verb::Append => vec![need("crud/append", &path()?)],
+            Verb::Delete => vec![need("crud/delete", &path()?)],
+            Verb::Copy => {
+                vec![need("crud/read", &path_of(arguments, "from")?), need("crud/write", &path_of(arguments, "to")?)]
+            }
+        })
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, mut arguments: Value) -> Result<Output, OpError> {
+        let value = match self.0 {
+            Verb::Read => read(call, &arguments).await?,
+            Verb::List => list(call, &arguments).await?,
+            Verb::Slice => slice(call, &arguments).await?,
+            Verb::Inspect => inspect(call, &arguments).await?,
+            Verb::Count => count(call, &arguments).await?,
+            Verb::Aggregate => aggregate(call, &arguments).await?,
+            Verb::Write => {
+                let path = path_of(&arguments, "path")?;
+                let expect = arguments["expect"].as_u64();
+                change(call, WriteOp::Write { path, value: arguments["value"].take(), expect }).await?
+            }
+            Verb::Append => {
+                let path = path_of(&arguments, "path")?;
+                change(call, WriteOp::Append { path, value: arguments["value"].take() }).await?
+            }
+            Verb::Delete => change(call, WriteOp::Delete { path: path_of(&arguments, "path")? }).await?,
+            Verb::Copy => {
+                let (from, to) = (path_of(&arguments, "from")?, path_of(&arguments, "to")?);
+                change(call, WriteOp::Copy { from, to }).await?
+            }
+        };
+        Ok(value.into())
+    }
+}
+
+/// The value at `path`, from the tree or from what the venue keeps.
+pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
+    if path.namespace().is_writable() {
+        Ok(call.workspace.get(path).await?)
+    } else {
+        virtuals::get(call, path).await
+    }
+}
+
+async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
+    let path = op.target();
+    if !path.namespace().is_writable() {
+        return Err(OpError::Invalid(format!("`{path}` can't be written: the namespace is kept by the venue")));
+    }
+    Ok(match &call.site {
+        Site::Turn(site) => call.workspace.apply(site.call, op).await?,
+        Site::Api { .. } => call.workspace.apply_now(call.venue.now(), &op).await?,
+    })
+}
+
+async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let path = path_of(arguments, "path")?;
+    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
+    let size = serde_json::to_vec(&value).map_or(0, |b| b.len());
+    if size > number(arguments, "maxSize", READ_BYTES) {
+        return Ok(json!({"exists": true, "value": null, "truncated": true, "size": size, "valueBytes": size}));
+    }
+    let mut answer = json!({"exists": true, "value": value});
+    if path.namespace().is_writable() && !path.segments().is_empty() {
+        answer["version"] = call.workspace.version(&path).await?.into();
+    }
+    Ok(answer)
+}
+
+async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    if arguments["path"].is_null() {
+        let keys: Vec<_> = Namespace::ALL.iter().map(|n| n.prefix()).collect();
+        return Ok(json!({"exists": true, "type": "map", "count": keys.len(), "keys": keys, "offset": 0}));
+    }
+    let path = path_of(arguments, "path")?;
+    let offset = number(arguments, "offset", 0);
+    let Some(value) = value_at(call, &path).await? else {
+        return Ok(json!({"exists": false, "type": "null"}));
+    };
+    let page = page(value, offset, number(arguments, "limit", 1000));
+    let mut answer = json!({"exists": true, "type": page.kind});
+    if let Some(count) = page.count {
+        answer["count"] = count.into();
+        answer["offset"] = offset.into();
+        if page.kind == "map" {
+            answer["keys"] = page.items.into_iter().map(|(key, _)| key).collect();
+        }
+    }
+    Ok(answer)
+}
+
+async fn slice(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let path = path_of(arguments, "path")?;
+    let offset = number(arguments, "offset", 0);
+    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
+    let page = page(value, offset, number(arguments, "limit", 100));
+    let Some(count) = page.count else {
+        return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
+    };
+    let map = page.kind == "map";
+    let values: Vec<Value> = page
+        .items
+        .into_iter()
+        .map(|(key, value)| if map { json!({"key": key, "value": value}) } else { value })
+        .collect();
+    Ok(json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset}))
+}
+
+fn inspected(arguments: &Value) -> Result<Vec<Path>, OpError> {
+    match &arguments["paths"] {
+        Value::Array(paths) => {
+            let parsed = paths.iter().map(|p| Path::from_json(p).map_err(|e| OpError::Invalid(e.to_string())));
+            parsed.collect()
+        }
+        _ => Ok(vec![path_of(arguments, "path")?]),
+    }
+}
+
+async fn inspect(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let options = RenderOptions {
+        budget: number(arguments, "budget", 500),
+        pretty: !arguments["compact"].as_bool().unwrap_or(true),
+    };
+    let mut rendered = Map::new();
+    for path in inspected(arguments)? {
+        let text = match value_at(call, &path).await? {
+            Some(value) => render(&value, options),
+            None => "null /* missing */".to_owned(),
+        };
+        rendered.insert(path.to_string(), text.into());
+    }
+    let single = arguments["paths"].is_null();
+    let result = if single { rendered.into_iter().next().map(|(_, v)| v).unwrap_or_default() } else { rendered.into() };
+    Ok(json!({"result": result}))
+}
+
+async fn count(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let path = path_of(arguments, "path")?;
+    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
+    Ok(json!({"exists": true, "count": page(value, 0, 0).count.unwrap_or(1)}))
+}
+
+async fn aggregate(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let path = path_of(arguments, "path")?;
+    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
+    let page = page(value, 0, usize::MAX);
+    let mut answer = json!({"exists": true, "count": page.count.unwrap_or(1)});
+    if let Some(field) = arguments["groupBy"].as_str() {
+        let mut groups: Map<String, Value> = Map::new();
+        for (_, entry) in page.items {
+            let key = match entry.get(field) {
+                None | Some(Value::Null) => "null".to_owned(),
+                Some(Value::String(text)) => text.clone(),
+                Some(other) => other.to_string(),
+            };
+            let group = groups.entry(key).or_insert_with(|| json!({"count": 0}));
+            group["count"] = (group["count"].as_u64().unwrap_or(0) + 1).into();
+        }
+        answer["groups"] = groups.into();
+    }
+    Ok(answer)
+}

@@ -1,0 +1,75 @@
+//! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
+
+use super::{Invocation, OpError, Registered};
+use crate::domain::ids::{AgentId, JobId};
+use crate::domain::lattice::value::get as navigate;
+use crate::domain::lattice::{Namespace, Path};
+use crate::{agents, jobs};
+use serde_json::{Map, Value, json};
+
+/// Jobs shown under `j/`.
+const JOBS: usize = 1_000;
+
+/// The value at a path of a namespace that agents can't write.
+pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
+    let owner = &call.caller.owner;
+    let (first, rest) = match path.segments().split_first() {
+        Some((first, rest)) => (Some(first.as_str()), rest),
+        None => (None, [].as_slice()),
+    };
+    match (path.namespace(), first) {
+        (Namespace::Agents, None) => {
+            let agents = agents::list(call.venue, owner).await?;
+            Ok(Some(agents.iter().map(|a| (a.id.to_string(), json!({"description": a.config.description}))).collect()))
+        }
+        (Namespace::Agents, Some(name)) => match AgentId::new(name) {
+            Err(_) => Ok(None),
+            Ok(id) => {
+                let info = agents::info(call.venue, owner, &id).await?;
+                Ok(info.and_then(|value| navigate(&value, rest).cloned()))
+            }
+        },
+        (Namespace::Jobs, None) => {
+            let (jobs, _) = jobs::list(call.venue, owner, 0, JOBS).await?;
+            Ok(Some(jobs.iter().map(|j| (j.head.id.to_string(), json!({"status": j.status}))).collect()))
+        }
+        (Namespace::Jobs, Some(id)) => match JobId::new(id) {
+            Err(_) => Ok(None),
+            Ok(id) => {
+                let job = jobs::get(call.venue, owner, &id).await?.map(|job| job.to_json());
+                Ok(job.and_then(|value| navigate(&value, rest).cloned()))
+            }
+        },
+        (Namespace::Venue, _) => Ok(navigate(&venue(call), path.segments()).cloned()),
+        (Namespace::Secrets | Namespace::Assets, None) => Ok(Some(Value::Object(Map::new()))),
+        (Namespace::Secrets | Namespace::Assets, Some(_)) => Ok(None),
+        (
+            Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job,
+            _,
+        ) => Ok(None),
+    }
+}
+
+/// `v/`: the catalog by group, and what the venue is.
+fn venue(call: &Invocation<'_>) -> Value {
+    let mut ops = Map::new();
+    let catalog = &call.venue.catalog;
+    let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
+    for (path, found) in catalog.operations().map(|found| (found.spec.path, found)).chain(aliases) {
+        let mut names = path.trim_start_matches("v/ops/").split('/');
+        if let (Some(group), Some(name)) = (names.next(), names.next()) {
+            let group = ops.entry(group).or_insert_with(|| json!({}));
+            group[name] = describe(path, found);
+        }
+    }
+    json!({"ops": ops, "info": {"name": call.venue.name, "version": env!("CARGO_PKG_VERSION")}})
+}
+
+/// An operation's metadata, as `v/ops/…` and `GET operations` show it.
+pub fn describe(path: &str, found: &Registered) -> Value {
+    json!({
+        "name": path,
+        "description": found.spec.description,
+        "operation": {"adapter": found.spec.path.trim_start_matches("v/ops/").replace('/', ":"), "input": found.spec.input},
+    })
+}

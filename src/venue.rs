@@ -1,0 +1,75 @@
+//! What every role holds: the seams, the clock and the key, wired once by `app`.
+
+use crate::bus::Bus;
+use crate::clock::Clock;
+use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
+use crate::ops::Catalog;
+use crate::store::{Change, DocWrite, Expect, OutboxEntry, Store, StoreError};
+use crate::telemetry::Metrics;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Owner under which the venue keeps its own documents.
+const VENUE_OWNER: &str = "_venue/_venue";
+/// Document with the key that job ids are derived with.
+const KEY_DOC: &str = "key";
+
+/// The shared parts of a process.
+pub struct Venue {
+    /// Durable state.
+    pub store: Arc<dyn Store>,
+    /// The queue.
+    pub bus: Arc<dyn Bus>,
+    /// The time.
+    pub clock: Clock,
+    /// Name shown in prompts and on `status`.
+    pub name: String,
+    /// Key of job ids, the same for every process on the same store.
+    pub key: Vec<u8>,
+    /// Operations.
+    pub catalog: Catalog,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Venue {
+    /// The time now.
+    pub fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// Publishes outbox entries; what fails is left to the sweep, with a log line.
+    pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
+        if entries.is_empty() {
+            return;
+        }
+        let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, owner, entries).await;
+        if let Err(error) = relayed {
+            tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
+        }
+    }
+}
+
+/// The owner whose documents are the venue's own; it has no agents and no jobs.
+pub fn venue_owner() -> Owner {
+    VENUE_OWNER.parse().expect("a legal owner")
+}
+
+/// The store's key of job ids; made on first use, and the same for all processes from then on.
+pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
+    let owner = venue_owner();
+    let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
+    let write = DocWrite {
+        key: KEY_DOC.into(),
+        expect: Expect::Version(0),
+        change: Change::Put(Bytes::from(fresh)),
+    };
+    // A conflict means that it is there already.
+    store.write(now, &owner, &[write]).await?;
+    let key = store.read(&owner, &[KEY_DOC.into()]).await?.pop().and_then(|doc| doc.value);
+    key.map(|bytes| bytes.to_vec()).ok_or_else(|| StoreError::Corrupt {
+        store: "documents".into(),
+        reason: "the venue key is missing after it was written".into(),
+    })
+}

@@ -1,0 +1,190 @@
+//! The tree of an owner as one turn, or one call of an operator, sees it: as committed, plus its
+//! own writes.
+//!
+//! A turn's writes are kept as operations. When documents changed under it, [`Workspace::rebase`]
+//! applies them again to the newer versions; no model is called again and no update is lost.
+
+mod overlay;
+mod read;
+mod write;
+
+use crate::domain::ids::Owner;
+use crate::domain::lattice::layout::{Collection, Root, Scope};
+use crate::domain::lattice::value::ChangeError;
+use crate::domain::lattice::{Path, PathError};
+use crate::store::{DocWrite, Store, StoreError, Written};
+use overlay::Overlay;
+use serde_json::Value;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+pub use read::{Listing, page};
+pub use write::WriteOp;
+
+/// Tries of a write outside a turn before it gives up on a contended document.
+const IMMEDIATE_TRIES: u32 = 64;
+
+/// Why a tree operation failed.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkspaceError {
+    /// Not a path.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The namespace can't be written, or isn't there for this caller.
+    #[error("`{path}` can't be {verb}: {reason}")]
+    NotHere {
+        /// The path.
+        path: String,
+        /// `read` or `written`.
+        verb: &'static str,
+        /// Why.
+        reason: &'static str,
+    },
+    /// Not possible on the value that is there.
+    #[error(transparent)]
+    Change(#[from] ChangeError),
+    /// `expect` didn't hold.
+    #[error("version conflict on `{path}`: expected {expected}, actual {actual}")]
+    VersionConflict {
+        /// The path.
+        path: String,
+        /// As asked.
+        expected: u64,
+        /// As it is.
+        actual: u64,
+    },
+    /// Others write the same document faster.
+    #[error("`{path}` is being written by too many at once; try again")]
+    Contended {
+        /// The path.
+        path: String,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// An owner's tree with pending writes.
+pub struct Workspace {
+    store: Arc<dyn Store>,
+    owner: Owner,
+    scope: Scope,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    overlay: Overlay,
+    /// What was done, by call index: to be done again on a newer version.
+    operations: Vec<(u32, WriteOp)>,
+}
+
+impl Workspace {
+    /// The tree as committed.
+    pub fn new(store: Arc<dyn Store>, owner: Owner, scope: Scope) -> Self {
+        Self { store, owner, scope, state: Mutex::default() }
+    }
+
+    /// Whose tree it is.
+    pub const fn owner(&self) -> &Owner {
+        &self.owner
+    }
+
+    /// Whose `n/`, `c/` and `t/` it shows.
+    pub const fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    /// Does `op` on top of what this turn has done; durable with its commit.
+    pub async fn apply(&self, call: u32, op: WriteOp) -> Result<Value, WorkspaceError> {
+        let mut state = self.state.lock().await;
+        let mut next = state.overlay.clone();
+        let result = self.perform(&mut next, &op).await?;
+        state.overlay = next;
+        state.operations.push((call, op));
+        Ok(result)
+    }
+
+    /// Does `op` at once, for callers outside a turn.
+    pub async fn apply_now(
+        &self,
+        now: crate::domain::time::Millis,
+        op: &WriteOp,
+    ) -> Result<Value, WorkspaceError> {
+        for _ in 0..IMMEDIATE_TRIES {
+            let mut overlay = Overlay::default();
+            let result = self.perform(&mut overlay, op).await?;
+            let writes = overlay.into_writes();
+            if writes.is_empty() {
+                return Ok(result);
+            }
+            match self.store.write(now, &self.owner, &writes).await? {
+                Written::Done => return Ok(result),
+                Written::Conflict(_) => {}
+            }
+        }
+        Err(WorkspaceError::Contended { path: op.target().to_string() })
+    }
+
+    /// The document writes of this turn so far.
+    pub async fn writes(&self) -> Vec<DocWrite> {
+        self.state.lock().await.overlay.clone().into_writes()
+    }
+
+    /// Applies all operations again to the tree as it is now. Returns what each call's result is
+    /// now; an operation that is no longer possible yields its error, and the others stand.
+    pub async fn rebase(&self) -> Result<Vec<(u32, Result<Value, String>)>, StoreError> {
+        let mut state = self.state.lock().await;
+        let mut overlay = Overlay::default();
+        let mut results = Vec::with_capacity(state.operations.len());
+        for (call, op) in &state.operations {
+            let mut next = overlay.clone();
+            match self.perform(&mut next, op).await {
+                Ok(result) => {
+                    overlay = next;
+                    results.push((*call, Ok(result)));
+                }
+                Err(WorkspaceError::Store(error)) => return Err(error),
+                Err(refused) => results.push((*call, Err(refused.to_string()))),
+            }
+        }
+        state.overlay = overlay;
+        Ok(results)
+    }
+
+    /// Forgets all pending writes.
+    pub async fn discard(&self) {
+        *self.state.lock().await = State::default();
+    }
+
+    fn collection<'p>(
+        &self,
+        path: &'p Path,
+        verb: &'static str,
+    ) -> Result<(Collection, &'p [String]), WorkspaceError> {
+        Collection::of(path, &self.scope).ok_or_else(|| WorkspaceError::NotHere {
+            path: path.to_string(),
+            verb,
+            reason: if path.segments().is_empty() {
+                "expected at least two segments"
+            } else if path.namespace().is_writable() {
+                "it belongs to an agent, a session or a job, and this call has none"
+            } else {
+                "the namespace is kept by the venue"
+            },
+        })
+    }
+
+    async fn root(&self, overlay: &Overlay, collection: &Collection) -> Result<(u64, Option<Root>), WorkspaceError> {
+        let (version, bytes) = overlay.fetch(self, &collection.root()).await?;
+        let root = bytes.map(|b| decode::<Root>(&b, &collection.root())).transpose()?;
+        Ok((version, root))
+    }
+}
+
+fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], key: &str) -> Result<T, StoreError> {
+    serde_json::from_slice(bytes).map_err(|e| StoreError::Corrupt {
+        store: "documents".into(),
+        reason: format!("`{key}`: {e}"),
+    })
+}

@@ -1,0 +1,87 @@
+//! Pending document changes on top of the committed documents.
+
+use super::Workspace;
+use crate::store::{Change, DocKey, DocWrite, Expect, StoreError};
+use bytes::Bytes;
+use std::collections::BTreeMap;
+
+/// Documents touched, with the committed version that each touch was based on.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Overlay {
+    docs: BTreeMap<DocKey, Pending>,
+}
+
+#[derive(Debug, Clone)]
+struct Pending {
+    base: u64,
+    change: Change,
+}
+
+impl Overlay {
+    /// Version and bytes of a document as this turn sees it.
+    pub(super) async fn fetch(&self, tree: &Workspace, key: &str) -> Result<(u64, Option<Bytes>), StoreError> {
+        match self.docs.get(key) {
+            Some(Pending { base, change: Change::Put(bytes) }) => Ok((base + 1, Some(bytes.clone()))),
+            Some(Pending { base, change: Change::Delete }) => Ok((base + 1, None)),
+            Some(Pending { change: Change::Check, .. }) | None => {
+                let doc = tree.store.read(&tree.owner, &[key.to_owned()]).await?.pop().unwrap_or_default();
+                Ok((doc.version, doc.value))
+            }
+        }
+    }
+
+    /// Present documents under a prefix, in key order, at most `limit`.
+    pub(super) async fn scan(
+        &self,
+        tree: &Workspace,
+        prefix: &str,
+        limit: usize,
+    ) -> Result<BTreeMap<DocKey, Bytes>, StoreError> {
+        let found = tree.store.scan(&tree.owner, prefix, None, false, limit).await?;
+        let mut docs: BTreeMap<_, _> =
+            found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).collect();
+        for (key, pending) in self.docs.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix)) {
+            match &pending.change {
+                Change::Put(bytes) => {
+                    docs.insert(key.clone(), bytes.clone());
+                }
+                Change::Delete => {
+                    docs.remove(key);
+                }
+                Change::Check => {}
+            }
+        }
+        Ok(docs)
+    }
+
+    /// Changes a document that was seen at `version` (as [`Overlay::fetch`] returned it).
+    pub(super) fn put(&mut self, key: String, version: u64, bytes: Bytes) {
+        self.change(key, version, Change::Put(bytes));
+    }
+
+    /// Deletes a document that was seen at `version`.
+    pub(super) fn delete(&mut self, key: String, version: u64) {
+        self.change(key, version, Change::Delete);
+    }
+
+    /// The commit must find this document as it was seen.
+    pub(super) fn check(&mut self, key: String, version: u64) {
+        self.docs.entry(key).or_insert(Pending { base: version, change: Change::Check });
+    }
+
+    fn change(&mut self, key: String, version: u64, change: Change) {
+        // A second change of a document is still based on the committed version of the first.
+        let base = self.docs.get(&key).map_or(version, |pending| pending.base);
+        self.docs.insert(key, Pending { base, change });
+    }
+
+    pub(super) fn into_writes(self) -> Vec<DocWrite> {
+        let write = |(key, pending): (String, Pending)| DocWrite {
+            key,
+            expect: Expect::Version(pending.base),
+            change: pending.change,
+        };
+        self.docs.into_iter().map(write).collect()
+    }
+}
+

@@ -1,0 +1,147 @@
+//! Reads: one value, a page of keys, a page of values.
+
+use super::overlay::Overlay;
+use super::{Workspace, WorkspaceError, decode};
+use crate::domain::ids::decode_token;
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
+use crate::domain::lattice::value::{self, index_of};
+use crate::domain::limits::READ_DOCUMENTS;
+use serde_json::{Map, Value};
+
+/// A page of what lies directly under a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listing {
+    /// Type of the value: `map`, `array`, `string`, …
+    pub kind: &'static str,
+    /// Entries or elements in all, when it has any.
+    pub count: Option<usize>,
+    /// The page: names or indexes, with values when they were asked for.
+    pub items: Vec<(String, Value)>,
+}
+
+impl Workspace {
+    /// The value at `path`, when there is one.
+    pub async fn get(&self, path: &Path) -> Result<Option<Value>, WorkspaceError> {
+        let state = self.state.lock().await;
+        self.get_in(&state.overlay, path).await
+    }
+
+    /// Version of the document that holds `path`; 0 when there is none.
+    pub async fn version(&self, path: &Path) -> Result<u64, WorkspaceError> {
+        let state = self.state.lock().await;
+        let (collection, rest) = self.collection(path, "read")?;
+        let (version, root) = self.root(&state.overlay, &collection).await?;
+        let key = match (rest.first(), root) {
+            (None, Some(_)) => return Ok(version),
+            (Some(first), Some(Root { generation, shape: Shape::Map })) => collection.entry(generation, first),
+            (Some(first), Some(Root { generation, shape: Shape::Array { .. } })) => match index_of(first) {
+                Some(index) => collection.chunk(generation, index as u64),
+                None => return Ok(0),
+            },
+            (Some(_), Some(Root { shape: Shape::Leaf { .. }, .. })) | (_, None) => return Ok(0),
+        };
+        let (version, bytes) = state.overlay.fetch(self, &key).await?;
+        Ok(if bytes.is_some() { version } else { 0 })
+    }
+
+    /// A page of what lies directly under `path`; `None` when nothing is there.
+    pub async fn list(
+        &self,
+        path: &Path,
+        offset: usize,
+        limit: usize,
+    ) -> Result<Option<Listing>, WorkspaceError> {
+        let Some(found) = self.get(path).await? else { return Ok(None) };
+        Ok(Some(page(found, offset, limit)))
+    }
+
+    pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<Value>, WorkspaceError> {
+        if path.segments().is_empty() {
+            return self.whole_namespace(overlay, path).await;
+        }
+        let (collection, rest) = self.collection(path, "read")?;
+        let (_, root) = self.root(overlay, &collection).await?;
+        let Some(root) = root else { return Ok(None) };
+        let Some((first, inner)) = rest.split_first() else {
+            return self.whole(overlay, &collection, root).await.map(Some);
+        };
+        match root.shape {
+            Shape::Leaf { value } => Ok(value::get(&value, rest).cloned()),
+            Shape::Map => {
+                let key = collection.entry(root.generation, first);
+                let (_, bytes) = overlay.fetch(self, &key).await?;
+                let Some(bytes) = bytes else { return Ok(None) };
+                Ok(value::get(&decode::<Value>(&bytes, &key)?, inner).cloned())
+            }
+            Shape::Array { len } => {
+                let Some(index) = index_of(first).map(|i| i as u64).filter(|i| *i < len) else { return Ok(None) };
+                let key = collection.chunk(root.generation, index);
+                let (_, bytes) = overlay.fetch(self, &key).await?;
+                let Some(bytes) = bytes else { return Ok(None) };
+                let mut chunk: Vec<Value> = decode(&bytes, &key)?;
+                let at = usize::try_from(index % CHUNK).unwrap_or(0);
+                if at >= chunk.len() {
+                    return Ok(None);
+                }
+                Ok(value::get(&chunk.swap_remove(at), inner).cloned())
+            }
+        }
+    }
+
+    async fn whole(&self, overlay: &Overlay, collection: &Collection, root: Root) -> Result<Value, WorkspaceError> {
+        let prefix = collection.entries(root.generation);
+        match root.shape {
+            Shape::Leaf { value } => Ok(value),
+            Shape::Map => {
+                let mut map = Map::new();
+                for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
+                    let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
+                    map.insert(name, decode(&bytes, &key)?);
+                }
+                Ok(Value::Object(map))
+            }
+            Shape::Array { .. } => {
+                let mut items = Vec::new();
+                for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
+                    items.append(&mut decode(&bytes, &key)?);
+                }
+                Ok(Value::Array(items))
+            }
+        }
+    }
+
+    async fn whole_namespace(&self, overlay: &Overlay, path: &Path) -> Result<Option<Value>, WorkspaceError> {
+        let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
+        let prefix = format!("{base}/");
+        let mut map = Map::new();
+        for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
+            let Some(name) = decode_token(&key[prefix.len()..]) else { continue };
+            let root: Root = decode(&bytes, &key)?;
+            let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()])?;
+            if let Some((collection, _)) = Collection::of(&inner, &self.scope) {
+                map.insert(name, self.whole(overlay, &collection, root).await?);
+            }
+        }
+        Ok(Some(Value::Object(map)))
+    }
+}
+
+/// A page of what lies directly in `value`.
+pub fn page(value: Value, offset: usize, limit: usize) -> Listing {
+    let kind = value::type_name(&value);
+    match value {
+        Value::Object(map) => {
+            let count = Some(map.len());
+            Listing { kind, count, items: map.into_iter().skip(offset).take(limit).collect() }
+        }
+        Value::Array(items) => {
+            let count = Some(items.len());
+            let indexed = items.into_iter().enumerate().map(|(i, v)| (i.to_string(), v));
+            Listing { kind, count, items: indexed.skip(offset).take(limit).collect() }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            Listing { kind, count: None, items: Vec::new() }
+        }
+    }
+}
