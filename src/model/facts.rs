@@ -43,17 +43,9 @@ impl Facts {
         let last = messages.last();
         Facts {
             model: request.model.name.clone(),
-            agent: request
-                .turn
-                .rsplit('/')
-                .nth(2)
-                .unwrap_or_default()
-                .to_owned(),
+            agent: request.turn.rsplit('/').nth(2).unwrap_or_default().to_owned(),
             turn_name: request.turn.clone(),
-            turn: 1 + task
-                .iter()
-                .filter(|m| matches!(m, ChatMessage::Assistant { .. }))
-                .count(),
+            turn: 1 + task.iter().filter(|m| matches!(m, ChatMessage::Assistant { .. })).count(),
             last_role: last.map_or("none", role),
             user_text: user_text.to_owned(),
             last_text: last.map_or("", text).to_owned(),
@@ -62,8 +54,7 @@ impl Facts {
                 ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
             }),
             input: input_of(user_text),
-            prompt_tokens: tokens(&request.system)
-                + messages.iter().map(|m| tokens(text(m))).sum::<u64>(),
+            prompt_tokens: tokens(&request.system) + messages.iter().map(|m| tokens(text(m))).sum::<u64>(),
         }
     }
 
@@ -96,21 +87,15 @@ fn role(message: &ChatMessage) -> &'static str {
 
 fn text(message: &ChatMessage) -> &str {
     match message {
-        ChatMessage::User { text }
-        | ChatMessage::Assistant { text, .. }
-        | ChatMessage::Tool { text, .. } => text,
+        ChatMessage::User { text } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text,
     }
 }
 
 fn last_user(messages: &[ChatMessage]) -> Option<(usize, &str)> {
-    messages
-        .iter()
-        .enumerate()
-        .rev()
-        .find_map(|(at, message)| match message {
-            ChatMessage::User { text } => Some((at, text.as_str())),
-            ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
-        })
+    messages.iter().enumerate().rev().find_map(|(at, message)| match message {
+        ChatMessage::User { text } => Some((at, text.as_str())),
+        ChatMessage::Assistant { .. } | ChatMessage::Tool { .. } => None,
+    })
 }
 
 /// Where the messages of the current task begin. A prompt may keep the task where it was first
@@ -128,19 +113,13 @@ fn task_start(messages: &[ChatMessage]) -> usize {
             return first;
         }
     }
-    let open = messages[..last]
-        .iter()
-        .rev()
-        .take_while(|message| match message {
-            ChatMessage::Assistant { calls, .. } => {
-                !calls.is_empty()
-                    && !calls
-                        .iter()
-                        .any(|call| ENDING_TOOLS.contains(&call.name.as_str()))
-            }
-            ChatMessage::Tool { name, .. } => !ENDING_TOOLS.contains(&name.as_str()),
-            ChatMessage::User { .. } => false,
-        });
+    let open = messages[..last].iter().rev().take_while(|message| match message {
+        ChatMessage::Assistant { calls, .. } => {
+            !calls.is_empty() && !calls.iter().any(|call| ENDING_TOOLS.contains(&call.name.as_str()))
+        }
+        ChatMessage::Tool { name, .. } => !ENDING_TOOLS.contains(&name.as_str()),
+        ChatMessage::User { .. } => false,
+    });
     last - open.count()
 }
 
@@ -186,9 +165,7 @@ fn line_start(text: &str, prefix: &str) -> Option<usize> {
     if text.starts_with(prefix) {
         return Some(0);
     }
-    text.match_indices('\n')
-        .map(|(at, _)| at + 1)
-        .find(|at| text[*at..].starts_with(prefix))
+    text.match_indices('\n').map(|(at, _)| at + 1).find(|at| text[*at..].starts_with(prefix))
 }
 
 fn input_of(user_text: &str) -> Value {
@@ -203,17 +180,8 @@ fn input_of(user_text: &str) -> Value {
 fn value_of_task(input: &str) -> Value {
     match json5::read_prefix(input) {
         Some((value, rest)) if rest.trim_start_matches([' ', '\t', '\r']).is_empty() => value,
-        Some((value, rest)) if rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n') => {
-            value
-        }
-        _ => Value::String(
-            input
-                .split("\n\n")
-                .next()
-                .unwrap_or_default()
-                .trim_end()
-                .to_owned(),
-        ),
+        Some((value, rest)) if rest.trim_start_matches([' ', '\t', '\r']).starts_with('\n') => value,
+        _ => Value::String(input.split("\n\n").next().unwrap_or_default().trim_end().to_owned()),
     }
 }
 
@@ -225,8 +193,7 @@ fn message_body(text: &str) -> Option<&str> {
         from += at + "[Message".len();
         let rest = &text[from..];
         if let Some((heading, following)) = rest.split_once('\n')
-            && (heading.trim_end() == "]"
-                || (heading.starts_with(" from: ") && heading.trim_end().ends_with(']')))
+            && (heading.trim_end() == "]" || (heading.starts_with(" from: ") && heading.trim_end().ends_with(']')))
         {
             body = Some(following);
         }

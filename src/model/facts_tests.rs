@@ -25,36 +25,20 @@ fn user(text: &str) -> ChatMessage {
 }
 
 fn call(name: &str) -> ChatMessage {
-    let call = ToolCall {
-        id: "c".into(),
-        name: name.into(),
-        arguments: Arguments::Json(json!({})),
-    };
-    ChatMessage::Assistant {
-        text: String::new(),
-        calls: vec![call],
-    }
+    let call = ToolCall { id: "c".into(), name: name.into(), arguments: Arguments::Json(json!({})) };
+    ChatMessage::Assistant { text: String::new(), calls: vec![call] }
 }
 
 fn said(text: &str) -> ChatMessage {
-    ChatMessage::Assistant {
-        text: text.into(),
-        calls: Vec::new(),
-    }
+    ChatMessage::Assistant { text: text.into(), calls: Vec::new() }
 }
 
 fn result(name: &str, text: &str) -> ChatMessage {
-    ChatMessage::Tool {
-        call: "c".into(),
-        name: name.into(),
-        text: text.into(),
-    }
+    ChatMessage::Tool { call: "c".into(), name: name.into(), text: text.into() }
 }
 
 fn task(id: &str, input: &str) -> ChatMessage {
-    user(&format!(
-        "[Tasks assigned to you]\n- Task {id} (from: ann): {input}\nCall complete_task when it is done."
-    ))
+    user(&format!("[Tasks assigned to you]\n- Task {id} (from: ann): {input}\nCall complete_task when it is done."))
 }
 
 #[test]
@@ -67,11 +51,7 @@ fn the_input_is_read_from_what_the_prompt_shows() {
             json!({"message": "hi", "n": 2}),
             "hi",
         ),
-        (
-            "[Tasks assigned to you]\n- Task 12 (from: ann): {n: 2}\nHow to end it.",
-            json!({"n": 2}),
-            r#"{"n":2}"#,
-        ),
+        ("[Tasks assigned to you]\n- Task 12 (from: ann): {n: 2}\nHow to end it.", json!({"n": 2}), r#"{"n":2}"#),
         (
             "[Tasks assigned to you]\n- Task 1 (from: a): 5 apples\nand pears\n\nHow to end it.",
             json!("5 apples\nand pears"),
@@ -82,31 +62,11 @@ fn the_input_is_read_from_what_the_prompt_shows() {
             json!({"n": 2}),
             r#"{"n":2}"#,
         ),
-        (
-            "[Message from: bob]\nhello\nthere",
-            json!("hello\nthere"),
-            "hello\nthere",
-        ),
-        (
-            "[Message]\n{\"message\": \"yo\"}",
-            json!({"message": "yo"}),
-            "yo",
-        ),
-        (
-            "[Message from: a]\none\n\n[Message from: b]\ntwo",
-            json!("two"),
-            "two",
-        ),
-        (
-            "[Message from: a]\none\n\n[Context: x]\nthree",
-            json!("one"),
-            "one",
-        ),
-        (
-            "[Message from: a]\none\n\n[Tasks assigned to you]\n- Task 1 (from: a): two",
-            json!("two"),
-            "two",
-        ),
+        ("[Message from: bob]\nhello\nthere", json!("hello\nthere"), "hello\nthere"),
+        ("[Message]\n{\"message\": \"yo\"}", json!({"message": "yo"}), "yo"),
+        ("[Message from: a]\none\n\n[Message from: b]\ntwo", json!("two"), "two"),
+        ("[Message from: a]\none\n\n[Context: x]\nthree", json!("one"), "one"),
+        ("[Message from: a]\none\n\n[Tasks assigned to you]\n- Task 1 (from: a): two", json!("two"), "two"),
         (
             "say \"[Message from: a]\" aloud",
             json!("say \"[Message from: a]\" aloud"),
@@ -126,74 +86,25 @@ fn turns_and_results_are_counted_from_the_task() {
     let table: [(&str, Vec<ChatMessage>, usize, Option<&str>); 7] = [
         ("nothing", vec![], 1, None),
         ("first turn", vec![task("1", "{}")], 1, None),
-        (
-            "shown once",
-            vec![task("1", "{}"), call("a"), result("a", "A")],
-            2,
-            Some("A"),
-        ),
-        (
-            "shown again at the end",
-            vec![
-                task("1", "{}"),
-                call("a"),
-                result("a", "A"),
-                task("1", "{}"),
-            ],
-            2,
-            Some("A"),
-        ),
-        (
-            "shown only at the end",
-            vec![said("old"), call("a"), result("a", "A"), task("1", "{}")],
-            2,
-            Some("A"),
-        ),
-        (
-            "a new task",
-            vec![
-                task("1", "{}"),
-                call("a"),
-                result("a", "A"),
-                said("done"),
-                task("2", "{}"),
-            ],
-            1,
-            None,
-        ),
+        ("shown once", vec![task("1", "{}"), call("a"), result("a", "A")], 2, Some("A")),
+        ("shown again at the end", vec![task("1", "{}"), call("a"), result("a", "A"), task("1", "{}")], 2, Some("A")),
+        ("shown only at the end", vec![said("old"), call("a"), result("a", "A"), task("1", "{}")], 2, Some("A")),
+        ("a new task", vec![task("1", "{}"), call("a"), result("a", "A"), said("done"), task("2", "{}")], 1, None),
         (
             "a new task after complete_task",
-            vec![
-                call("complete_task"),
-                result("complete_task", "ok"),
-                task("2", "{}"),
-            ],
+            vec![call("complete_task"), result("complete_task", "ok"), task("2", "{}")],
             1,
             None,
         ),
     ];
     for (name, messages, turn, tool) in table {
         let facts = Facts::of(&request(messages));
-        assert_eq!(
-            (
-                facts.turn,
-                facts.tool.as_ref().map(|(_, text)| text.as_str())
-            ),
-            (turn, tool),
-            "{name}"
-        );
+        assert_eq!((facts.turn, facts.tool.as_ref().map(|(_, text)| text.as_str())), (turn, tool), "{name}");
     }
 }
 
 #[test]
 fn who_asks_is_read_from_the_right() {
     let facts = Facts::of(&request(vec![call("a"), result("a", "A")]));
-    assert_eq!(
-        (
-            facts.agent.as_str(),
-            facts.last_role,
-            facts.last_text.as_str()
-        ),
-        ("clerk", "tool", "A")
-    );
+    assert_eq!((facts.agent.as_str(), facts.last_role, facts.last_text.as_str()), ("clerk", "tool", "A"));
 }

@@ -99,11 +99,7 @@ impl<'t> Reader<'t> {
             return serde_json::from_str(quoted).ok();
         }
         let inner = &quoted[1..quoted.len() - 1];
-        serde_json::from_str(&format!(
-            "\"{}\"",
-            inner.replace("\\'", "'").replace('"', "\\\"")
-        ))
-        .ok()
+        serde_json::from_str(&format!("\"{}\"", inner.replace("\\'", "'").replace('"', "\\\""))).ok()
     }
 
     fn word(&mut self) -> Option<Value> {
@@ -126,10 +122,7 @@ impl<'t> Reader<'t> {
     }
 
     fn take(&mut self, token: &str) -> bool {
-        self.rest
-            .strip_prefix(token)
-            .map(|rest| self.rest = rest)
-            .is_some()
+        self.rest.strip_prefix(token).map(|rest| self.rest = rest).is_some()
     }
 
     /// Past white space and comments; nothing when a comment has no end.
@@ -155,18 +148,9 @@ mod tests {
     #[test]
     fn json_and_the_renderers_json5_are_read() {
         let table = [
-            (
-                r#"{"a": [1, 2.5, "x\n\"y\""], "b": null}"#,
-                Some(json!({"a": [1, 2.5, "x\n\"y\""], "b": null})),
-            ),
-            (
-                r"{a: 1, $b_2: 'it\'s \u0041', }",
-                Some(json!({"a": 1, "$b_2": "it's A"})),
-            ),
-            (
-                r#"{a: "long" /* String, 2.0KB */, /* +3 more, 1.0MB */}"#,
-                Some(json!({"a": "long"})),
-            ),
+            (r#"{"a": [1, 2.5, "x\n\"y\""], "b": null}"#, Some(json!({"a": [1, 2.5, "x\n\"y\""], "b": null}))),
+            (r"{a: 1, $b_2: 'it\'s \u0041', }", Some(json!({"a": 1, "$b_2": "it's A"}))),
+            (r#"{a: "long" /* String, 2.0KB */, /* +3 more, 1.0MB */}"#, Some(json!({"a": "long"}))),
             ("[1, // one\n 2]", Some(json!([1, 2]))),
             ("{/* Map, 3 keys, 1.0KB */}", Some(json!({}))),
             ("[NaN, -Infinity, true]", Some(json!([null, null, true]))),
@@ -183,10 +167,7 @@ mod tests {
         for (text, expected) in table {
             assert_eq!(read(text), expected, "{text}");
         }
-        assert_eq!(
-            read_prefix("{a: 1}\nrest"),
-            Some((json!({"a": 1}), "\nrest"))
-        );
+        assert_eq!(read_prefix("{a: 1}\nrest"), Some((json!({"a": 1}), "\nrest")));
     }
 
     #[test]

@@ -2,7 +2,9 @@
 
 pub mod registry;
 
+pub mod endpoint;
 pub mod provider;
+pub mod provider_error;
 pub mod scripted;
 
 pub mod facts;

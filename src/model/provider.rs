@@ -1,1 +1,318 @@
-//! Real providers through the `genai` crate.
+//! Real providers through one client library: OpenAI-compatible, Anthropic, Gemini, Ollama and others.
+
+use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::model::endpoint::{ProviderOptions, Target, resolve};
+use crate::model::provider_error::{cut, map, too_long};
+use crate::model::{LiveText, Model, ModelError};
+use async_trait::async_trait;
+use futures::StreamExt;
+use genai::adapter::AdapterKind;
+use genai::chat::{
+    ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, MessageContent, StopReason, StreamEnd, Tool,
+    ToolCall, ToolResponse, Usage,
+};
+use genai::resolver::{AuthData, Endpoint};
+use genai::{Client, ModelIden, ServiceTarget};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Longest wait for a connection: a host that is up answers within a round trip.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Idle connections kept per host; a worker runs few calls at once.
+const IDLE_CONNECTIONS: usize = 8;
+
+/// Every provider that is called over HTTP.
+#[derive(Debug)]
+pub struct Provider {
+    client: Client,
+    options: ProviderOptions,
+    default_urls: BTreeMap<&'static str, String>,
+}
+
+impl Provider {
+    /// A client with one pool of connections. Fails when TLS can't be set up.
+    pub async fn new(options: ProviderOptions) -> Result<Provider, genai::Error> {
+        // A redirect would carry `x-api-key` to another host, and a proxy of the environment would see the prompt.
+        let http = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .pool_max_idle_per_host(IDLE_CONNECTIONS)
+            .build()
+            .map_err(|error| genai::Error::ClientBuildFail { cause: error.to_string() })?;
+        let client = Client::builder().with_reqwest(http).build()?;
+        let mut default_urls = BTreeMap::new();
+        for kind in AdapterKind::all() {
+            let target = client.resolve_service_target(ModelIden::new(*kind, "")).await?;
+            default_urls.insert(kind.as_lower_str(), target.endpoint.base_url().to_owned());
+        }
+        Ok(Provider { client, options, default_urls })
+    }
+
+    fn default_url(&self, kind: AdapterKind) -> String {
+        self.default_urls.get(kind.as_lower_str()).cloned().unwrap_or_default()
+    }
+
+    async fn call(&self, target: Target, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+        let model = model_of(request);
+        let kind = target.kind;
+        let url = target.base_url.unwrap_or_else(|| self.default_url(kind));
+        let service = ServiceTarget {
+            endpoint: Endpoint::from_owned(url),
+            auth: AuthData::Key(target.key),
+            model: ModelIden::new(kind, request.model.name.clone()),
+        };
+        let chat = chat_request(request, kind);
+        let options = chat_options(&request.model);
+        // The library's Cohere stream drops tool calls; its plain reply has them.
+        if kind == AdapterKind::Cohere {
+            let reply =
+                self.client.exec_chat(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?;
+            let usage = reply.usage.clone();
+            let stop = reply.stop_reason.clone();
+            let text = reply.content.joined_texts().unwrap_or_default();
+            // Nobody watches: the reply is complete without it.
+            let _ = live.send(text.clone());
+            return finish(text, reply.content.into_tool_calls(), Some(&usage), stop.as_ref(), &model);
+        }
+        let mut events = self
+            .client
+            .exec_chat_stream(service, chat, Some(&options))
+            .await
+            .map_err(|error| map(&error, &model))?
+            .stream;
+        while let Some(event) = events.next().await {
+            match event.map_err(|error| map(&error, &model))? {
+                ChatStreamEvent::Chunk(chunk) => {
+                    let _ = live.send(chunk.content);
+                }
+                ChatStreamEvent::End(end) => return end_of(end, kind, &model),
+                ChatStreamEvent::Start
+                | ChatStreamEvent::ReasoningChunk(_)
+                | ChatStreamEvent::ThoughtSignatureChunk(_)
+                | ChatStreamEvent::ToolCallChunk(_)
+                | ChatStreamEvent::Heartbeat => {}
+            }
+        }
+        Err(cut(&model))
+    }
+}
+
+#[async_trait]
+impl Model for Provider {
+    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+        let model = model_of(request);
+        let target = resolve(&request.model, &self.options, |kind| self.default_url(kind))
+            .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
+        let key = target.key.clone();
+        let limit = self.options.timeout;
+        match tokio::time::timeout(limit, self.call(target, request, live)).await {
+            Ok(outcome) => outcome.map_err(|error| without_key(error, &key)),
+            Err(_) => Err(too_long(&model, limit)),
+        }
+    }
+}
+
+fn model_of(request: &ModelRequest) -> String {
+    format!("{}/{}", request.model.provider, request.model.name)
+}
+
+/// Some providers repeat the key that they refuse.
+fn without_key(error: ModelError, key: &str) -> ModelError {
+    // A keyless dummy is a word that may stand in any text.
+    let hide = |reason: String| if key.len() < 8 { reason } else { reason.replace(key, "…") };
+    match error {
+        ModelError::Transient { model, reason, retry_after } => {
+            ModelError::Transient { model, reason: hide(reason), retry_after }
+        }
+        ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
+    }
+}
+
+fn chat_options(settings: &chat::ModelSettings) -> ChatOptions {
+    let mut options =
+        ChatOptions::default().with_capture_usage(true).with_capture_content(true).with_capture_tool_calls(true);
+    options.temperature = settings.temperature;
+    options.max_tokens = settings.max_tokens;
+    options
+}
+
+fn chat_request(request: &ModelRequest, kind: AdapterKind) -> ChatRequest {
+    let mut messages: Vec<ChatMessage> = Vec::with_capacity(request.messages.len());
+    // Results of one reply belong in one message; the Ollama adapter keeps only the last of several.
+    let together = !matches!(kind, AdapterKind::Ollama | AdapterKind::OllamaCloud);
+    let mut after_result = false;
+    for message in &request.messages {
+        let is_result = matches!(message, chat::ChatMessage::Tool { .. });
+        match (message, messages.last_mut()) {
+            (chat::ChatMessage::Tool { .. }, Some(last)) if after_result && together => {
+                last.content.extend(message_content(message));
+            }
+            // Providers refuse an empty message; it says nothing.
+            (chat::ChatMessage::Assistant { text, calls }, _) if text.is_empty() && calls.is_empty() => {}
+            (message, _) => messages.push(chat_message(message)),
+        }
+        after_result = is_result;
+    }
+    let mut chat = ChatRequest::new(messages);
+    if !request.system.is_empty() {
+        chat = chat.with_system(request.system.clone());
+    }
+    if !request.tools.is_empty() {
+        chat = chat.with_tools(request.tools.iter().map(|tool| {
+            Tool::new(tool.name.clone()).with_description(tool.description.clone()).with_schema(tool.schema.clone())
+        }));
+    }
+    chat
+}
+
+fn chat_message(message: &chat::ChatMessage) -> ChatMessage {
+    let content = message_content(message);
+    match message {
+        chat::ChatMessage::User { .. } => ChatMessage::user(content),
+        chat::ChatMessage::Assistant { .. } => ChatMessage::assistant(content),
+        chat::ChatMessage::Tool { .. } => ChatMessage::tool(content),
+    }
+}
+
+fn message_content(message: &chat::ChatMessage) -> MessageContent {
+    match message {
+        chat::ChatMessage::User { text } => MessageContent::from_text(text.clone()),
+        chat::ChatMessage::Assistant { text, calls } => {
+            let text = (!text.is_empty()).then(|| ContentPart::Text(text.clone()));
+            let calls = calls.iter().map(|call| {
+                ContentPart::ToolCall(ToolCall {
+                    call_id: call.id.clone(),
+                    fn_name: call.name.clone(),
+                    fn_arguments: sent_arguments(&call.arguments),
+                    thought_signatures: None,
+                })
+            });
+            text.into_iter().chain(calls).collect()
+        }
+        chat::ChatMessage::Tool { call, name, text } => MessageContent::from_tool_responses(vec![
+            ToolResponse::new(call.clone(), text.clone()).with_fn_name(name.clone()),
+        ]),
+    }
+}
+
+/// Providers take only an object: anything else the model wrote goes back inside one.
+fn sent_arguments(arguments: &Arguments) -> Value {
+    match arguments {
+        Arguments::Json(Value::Object(map)) => Value::Object(map.clone()),
+        Arguments::Json(other) => json!({"arguments": other}),
+        Arguments::Malformed(text) => json!({"malformed_arguments": text}),
+    }
+}
+
+fn end_of(end: StreamEnd, kind: AdapterKind, model: &str) -> Result<Reply, ModelError> {
+    // These adapters end a stream of their own accord when the connection is cut. Only a finished one has a stop reason
+    // (or, from an old Ollama, the counts of its last line); the others end it only when the provider does.
+    let unfinished = match kind {
+        AdapterKind::Gemini
+        | AdapterKind::GeminiIx
+        | AdapterKind::OpenAIResp
+        | AdapterKind::OpenCodeGo
+        | AdapterKind::GithubCopilot => end.captured_stop_reason.is_none(),
+        AdapterKind::Ollama | AdapterKind::OllamaCloud => {
+            end.captured_stop_reason.is_none() && end.captured_usage.is_none()
+        }
+        _ => false,
+    };
+    if unfinished {
+        return Err(cut(model));
+    }
+    let text = end.captured_texts().unwrap_or_default().concat();
+    let usage = end.captured_usage.clone();
+    let stop = end.captured_stop_reason.clone();
+    finish(text, end.captured_into_tool_calls().unwrap_or_default(), usage.as_ref(), stop.as_ref(), model)
+}
+
+fn finish(
+    text: String,
+    calls: Vec<ToolCall>,
+    usage: Option<&Usage>,
+    stop: Option<&StopReason>,
+    model: &str,
+) -> Result<Reply, ModelError> {
+    if text.is_empty()
+        && calls.is_empty()
+        && let Some(StopReason::ContentFilter(reason)) = stop
+    {
+        let reason = format!("the provider's content filter refused an answer (`{reason}`)");
+        return Err(ModelError::Permanent { model: model.to_owned(), reason });
+    }
+    let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or_default();
+    let usage = chat::Usage {
+        input: count(usage.and_then(|usage| usage.prompt_tokens)),
+        output: count(usage.and_then(|usage| usage.completion_tokens)),
+    };
+    Ok(Reply { text, calls: calls_of(calls), usage })
+}
+
+fn calls_of(calls: Vec<ToolCall>) -> Vec<chat::ToolCall> {
+    let mut ids = BTreeSet::new();
+    let mut found = Vec::with_capacity(calls.len());
+    for (at, call) in calls.into_iter().enumerate() {
+        // A result is matched to its call by this id alone.
+        let usable = !call.call_id.is_empty() && ids.insert(call.call_id.clone());
+        let id = if usable { call.call_id } else { format!("call_{at}_{}", call.fn_name) };
+        found.push(chat::ToolCall { id, name: call.fn_name, arguments: received_arguments(call.fn_arguments) });
+    }
+    found
+}
+
+/// The library leaves arguments that are not JSON as text; no arguments are an empty object.
+fn received_arguments(value: Value) -> Arguments {
+    match value {
+        Value::Null => Arguments::Json(Value::Object(Map::new())),
+        Value::String(text) if text.trim().is_empty() => Arguments::Json(Value::Object(Map::new())),
+        Value::String(text) => match serde_json::from_str::<Value>(&text) {
+            Ok(value @ Value::Object(_)) => Arguments::Json(value),
+            _ => Arguments::Malformed(text),
+        },
+        other => Arguments::Json(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_an_object_or_malformed() {
+        let table = [
+            (json!({"a": 1}), Arguments::Json(json!({"a": 1}))),
+            (json!(null), Arguments::Json(json!({}))),
+            (json!(" "), Arguments::Json(json!({}))),
+            (json!("{\"a\": 1}"), Arguments::Json(json!({"a": 1}))),
+            (json!("{\"a\": 1"), Arguments::Malformed("{\"a\": 1".into())),
+            (json!("text"), Arguments::Malformed("text".into())),
+            (json!([1]), Arguments::Json(json!([1]))),
+        ];
+        for (given, expected) in table {
+            assert_eq!(received_arguments(given.clone()), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn only_objects_go_back() {
+        assert_eq!(sent_arguments(&Arguments::Json(json!({"a": 1}))), json!({"a": 1}));
+        assert_eq!(sent_arguments(&Arguments::Json(json!([1]))), json!({"arguments": [1]}));
+        assert_eq!(sent_arguments(&Arguments::Malformed("{".into())), json!({"malformed_arguments": "{"}));
+    }
+
+    #[test]
+    fn ids_of_calls_are_unique() {
+        let call = |id: &str| ToolCall {
+            call_id: id.into(),
+            fn_name: "f".into(),
+            fn_arguments: json!({}),
+            thought_signatures: None,
+        };
+        let ids: Vec<String> = calls_of(vec![call("a"), call("a"), call("")]).into_iter().map(|call| call.id).collect();
+        assert_eq!(ids, ["a", "call_1_f", "call_2_f"]);
+    }
+}

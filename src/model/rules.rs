@@ -43,25 +43,9 @@ const RULES_MAX: usize = 10_000;
 
 const TOP_KEYS: [&str; 2] = ["calls_log", "rule"];
 const RULE_KEYS: [&str; 2] = ["when", "then"];
-const WHEN_KEYS: [&str; 7] = [
-    "model",
-    "turn",
-    "last_role",
-    "text",
-    "tool",
-    "tool_result",
-    "agent",
-];
-const THEN_KEYS: [&str; 8] = [
-    "text",
-    "calls",
-    "delay_ms",
-    "stream_chunk_ms",
-    "usage",
-    "fault",
-    "retry_after_ms",
-    "times",
-];
+const WHEN_KEYS: [&str; 7] = ["model", "turn", "last_role", "text", "tool", "tool_result", "agent"];
+const THEN_KEYS: [&str; 8] =
+    ["text", "calls", "delay_ms", "stream_chunk_ms", "usage", "fault", "retry_after_ms", "times"];
 const CALL_KEYS: [&str; 2] = ["tool", "arguments"];
 const USAGE_KEYS: [&str; 2] = ["input", "output"];
 
@@ -222,44 +206,27 @@ pub enum RulesError {
 impl Rules {
     /// Reads TOML, or JSON when the text begins with `{`.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
-        let syntax = |error: &dyn std::fmt::Display| {
-            RulesError::Syntax(error.to_string().trim_end().replace('\n', "; "))
-        };
+        let syntax =
+            |error: &dyn std::fmt::Display| RulesError::Syntax(error.to_string().trim_end().replace('\n', "; "));
         let file: Map<String, Value> = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).map_err(|error| syntax(&error))?
         } else {
             toml::from_str(text).map_err(|error| syntax(&error))?
         };
         check_keys(&file, "the file", &TOP_KEYS)?;
-        let calls_log = file
-            .get("calls_log")
-            .map(|path| read("`calls_log`", path))
-            .transpose()?;
-        let rules: Vec<Map<String, Value>> = file
-            .get("rule")
-            .map(|rules| read("`rule`", rules))
-            .transpose()?
-            .unwrap_or_default();
+        let calls_log = file.get("calls_log").map(|path| read("`calls_log`", path)).transpose()?;
+        let rules: Vec<Map<String, Value>> =
+            file.get("rule").map(|rules| read("`rule`", rules)).transpose()?.unwrap_or_default();
         if rules.len() > RULES_MAX {
-            return Err(invalid(
-                "the file",
-                format!("expected at most {RULES_MAX} rules, got {}", rules.len()),
-            ));
+            return Err(invalid("the file", format!("expected at most {RULES_MAX} rules, got {}", rules.len())));
         }
-        let rules = rules
-            .iter()
-            .enumerate()
-            .map(|(at, rule)| Rule::read(at + 1, rule))
-            .collect::<Result<_, _>>()?;
+        let rules = rules.iter().enumerate().map(|(at, rule)| Rule::read(at + 1, rule)).collect::<Result<_, _>>()?;
         Ok(Rules { calls_log, rules })
     }
 
     /// The first rule that answers, and its place.
     pub fn find(&self, facts: &Facts) -> Option<(usize, &Rule)> {
-        self.rules
-            .iter()
-            .enumerate()
-            .find(|(_, rule)| rule.when.holds(facts))
+        self.rules.iter().enumerate().find(|(_, rule)| rule.when.holds(facts))
     }
 }
 
@@ -270,9 +237,7 @@ impl Rule {
         let none = Value::Object(Map::new());
         let when = rule.get("when").unwrap_or(&none);
         check_table(when, &format!("{place} `when`"), &WHEN_KEYS)?;
-        let then = rule
-            .get("then")
-            .ok_or_else(|| invalid(&place, "expected a `then`, got none"))?;
+        let then = rule.get("then").ok_or_else(|| invalid(&place, "expected a `then`, got none"))?;
         check_table(then, &format!("{place} `then`"), &THEN_KEYS)?;
         if let Some(calls) = then.get("calls").and_then(Value::as_array) {
             for call in calls {
@@ -282,13 +247,9 @@ impl Rule {
         if let Some(usage) = then.get("usage") {
             check_table(usage, &format!("{place} `usage`"), &USAGE_KEYS)?;
         }
-        let rule = Rule {
-            when: read(&format!("{place} `when`"), when)?,
-            then: read(&format!("{place} `then`"), then)?,
-        };
-        rule.then
-            .check()
-            .map_err(|reason| invalid(&place, reason))?;
+        let rule =
+            Rule { when: read(&format!("{place} `when`"), when)?, then: read(&format!("{place} `then`"), then)? };
+        rule.then.check().map_err(|reason| invalid(&place, reason))?;
         Ok(rule)
     }
 
@@ -296,15 +257,9 @@ impl Rule {
     /// from 1.
     pub fn answer(&self, facts: &Facts, call: u64, hit: u64) -> Result<Answer, TemplateError> {
         let then = &self.then;
-        let fault = then
-            .fault
-            .filter(|_| then.times.is_none_or(|times| hit <= times));
+        let fault = then.fault.filter(|_| then.times.is_none_or(|times| hit <= times));
         let needs_reply = matches!(fault, None | Some(Fault::CutStream | Fault::BadJson));
-        let reply = if needs_reply {
-            then.reply(facts, call, fault)?
-        } else {
-            Reply::default()
-        };
+        let reply = if needs_reply { then.reply(facts, call, fault)? } else { Reply::default() };
         Ok(Answer {
             delay: Duration::from_millis(then.delay_ms),
             chunk_delay: Duration::from_millis(then.stream_chunk_ms),
@@ -317,23 +272,15 @@ impl Rule {
 
 impl When {
     fn holds(&self, facts: &Facts) -> bool {
-        let is = |wanted: &Option<String>, given: &str| {
-            wanted.as_deref().is_none_or(|wanted| wanted == given)
-        };
+        let is = |wanted: &Option<String>, given: &str| wanted.as_deref().is_none_or(|wanted| wanted == given);
         let has = |wanted: &Option<String>, given: &[&str]| {
-            wanted
-                .as_deref()
-                .is_none_or(|wanted| given.iter().any(|text| text.contains(wanted)))
+            wanted.as_deref().is_none_or(|wanted| given.iter().any(|text| text.contains(wanted)))
         };
-        let (tool, result) = facts.tool.as_ref().map_or((None, None), |(tool, text)| {
-            (Some(tool), Some(text.as_str()))
-        });
+        let (tool, result) = facts.tool.as_ref().map_or((None, None), |(tool, text)| (Some(tool), Some(text.as_str())));
         is(&self.model, &facts.model)
             && is(&self.agent, &facts.agent)
             && self.turn.is_none_or(|turn| turn == facts.turn)
-            && self
-                .last_role
-                .is_none_or(|role| role.name() == facts.last_role)
+            && self.last_role.is_none_or(|role| role.name() == facts.last_role)
             && has(&self.text, &[&facts.user_text, &facts.last_text])
             && (self.tool.is_none() || self.tool.as_ref() == tool)
             && (self.tool_result.is_none() || has(&self.tool_result, result.as_slice()))
@@ -361,12 +308,8 @@ impl Then {
         if self.times.is_some() && self.fault.is_none() {
             return Err("`times` needs a `fault`".into());
         }
-        if self.retry_after_ms.is_some()
-            && !matches!(self.fault, Some(Fault::RateLimit | Fault::Overloaded))
-        {
-            return Err(
-                "`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`".into(),
-            );
+        if self.retry_after_ms.is_some() && !matches!(self.fault, Some(Fault::RateLimit | Fault::Overloaded)) {
+            return Err("`retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`".into());
         }
         check_text(&self.text).map_err(|error| error.to_string())?;
         for call in &self.calls {
@@ -378,19 +321,10 @@ impl Then {
         Ok(())
     }
 
-    fn reply(
-        &self,
-        facts: &Facts,
-        call: u64,
-        fault: Option<Fault>,
-    ) -> Result<Reply, TemplateError> {
+    fn reply(&self, facts: &Facts, call: u64, fault: Option<Fault>) -> Result<Reply, TemplateError> {
         let text = fill_text(&self.text, facts, call)?;
         // Ids are a function of the turn: workers number their calls independently.
-        let turn = facts
-            .turn_name
-            .rsplit('/')
-            .next()
-            .filter(|turn| !turn.is_empty());
+        let turn = facts.turn_name.rsplit('/').next().filter(|turn| !turn.is_empty());
         let prefix = turn.map_or_else(|| format!("n{call}"), |turn| format!("t{turn}"));
         let mut calls = Vec::with_capacity(self.calls.len());
         for (at, rule) in self.calls.iter().enumerate() {
@@ -399,21 +333,11 @@ impl Then {
                 Some(Fault::BadJson) if at == 0 => Arguments::Malformed(cut_json(&arguments)),
                 _ => Arguments::Json(arguments),
             };
-            calls.push(ToolCall {
-                id: format!("call_{prefix}_{at}"),
-                name: rule.tool.clone(),
-                arguments,
-            });
+            calls.push(ToolCall { id: format!("call_{prefix}_{at}"), name: rule.tool.clone(), arguments });
         }
         let usage = self.usage.map_or_else(
-            || Usage {
-                input: facts.prompt_tokens,
-                output: reply_tokens(&text, &calls),
-            },
-            |usage| Usage {
-                input: usage.input,
-                output: usage.output,
-            },
+            || Usage { input: facts.prompt_tokens, output: reply_tokens(&text, &calls) },
+            |usage| Usage { input: usage.input, output: usage.output },
         );
         Ok(Reply { text, calls, usage })
     }
@@ -440,24 +364,16 @@ fn empty_map() -> Value {
 }
 
 fn check_table(value: &Value, place: &str, known: &[&'static str]) -> Result<(), RulesError> {
-    let table = value
-        .as_object()
-        .ok_or_else(|| invalid(place, "expected a table"))?;
+    let table = value.as_object().ok_or_else(|| invalid(place, "expected a table"))?;
     check_keys(table, place, known)
 }
 
-fn check_keys(
-    table: &Map<String, Value>,
-    place: &str,
-    known: &[&'static str],
-) -> Result<(), RulesError> {
+fn check_keys(table: &Map<String, Value>, place: &str, known: &[&'static str]) -> Result<(), RulesError> {
     match table.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(()),
-        Some(key) => Err(RulesError::UnknownKey {
-            key: key.clone(),
-            place: place.to_owned(),
-            nearest: nearest(key, known),
-        }),
+        Some(key) => {
+            Err(RulesError::UnknownKey { key: key.clone(), place: place.to_owned(), nearest: nearest(key, known) })
+        }
     }
 }
 
@@ -466,10 +382,7 @@ fn read<T: DeserializeOwned>(place: &str, value: &Value) -> Result<T, RulesError
 }
 
 fn invalid(place: &str, reason: impl Into<String>) -> RulesError {
-    RulesError::Invalid {
-        place: place.to_owned(),
-        reason: reason.into(),
-    }
+    RulesError::Invalid { place: place.to_owned(), reason: reason.into() }
 }
 
 #[cfg(test)]

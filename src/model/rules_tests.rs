@@ -41,18 +41,11 @@ fn a_rule_answers_when_all_its_conditions_hold() {
         ("turn = 2, tool = 'get_invoice', text = 'no'", false),
     ];
     for (when, expected) in table {
-        let rules = Rules::parse(&format!(
-            "[[rule]]\nwhen = {{ {when} }}\nthen = {{ text = 'x' }}"
-        ))
-        .unwrap();
+        let rules = Rules::parse(&format!("[[rule]]\nwhen = {{ {when} }}\nthen = {{ text = 'x' }}")).unwrap();
         assert_eq!(rules.find(&facts()).is_some(), expected, "{when}");
     }
-    let without_tool = Facts {
-        tool: None,
-        ..facts()
-    };
-    let rules =
-        Rules::parse("[[rule]]\nwhen = { tool_result = '' }\nthen = { text = 'x' }").unwrap();
+    let without_tool = Facts { tool: None, ..facts() };
+    let rules = Rules::parse("[[rule]]\nwhen = { tool_result = '' }\nthen = { text = 'x' }").unwrap();
     assert_eq!(rules.find(&without_tool), None);
 }
 
@@ -76,11 +69,7 @@ fn the_first_match_answers_and_its_templates_are_filled() {
     let (at, rule) = rules.find(&facts()).unwrap();
     let answer = rule.answer(&facts(), 4, 1).unwrap();
     assert_eq!((at, answer.delay), (1, Duration::from_millis(5)));
-    let call = |id: &str, name: &str, arguments| ToolCall {
-        id: id.into(),
-        name: name.into(),
-        arguments,
-    };
+    let call = |id: &str, name: &str, arguments| ToolCall { id: id.into(), name: name.into(), arguments };
     assert_eq!(
         answer.reply,
         Reply {
@@ -89,10 +78,7 @@ fn the_first_match_answers_and_its_templates_are_filled() {
                 call("call_t3_0", "pay", Arguments::Json(json!({"id": 7}))),
                 call("call_t3_1", "log", Arguments::Json(json!({}))),
             ],
-            usage: Usage {
-                input: 11,
-                output: 2 + 1 + 2 + 1 + 1
-            },
+            usage: Usage { input: 11, output: 2 + 1 + 2 + 1 + 1 },
         }
     );
 }
@@ -115,10 +101,8 @@ fn a_fault_ends_after_its_times() {
 
 #[test]
 fn bad_json_spoils_the_first_call_only() {
-    let rules = Rules::parse(
-        "[[rule]]\nthen = { calls = [{ tool = 'a' }, { tool = 'b' }], fault = 'bad_json' }",
-    )
-    .unwrap();
+    let rules =
+        Rules::parse("[[rule]]\nthen = { calls = [{ tool = 'a' }, { tool = 'b' }], fault = 'bad_json' }").unwrap();
     let reply = rules.rules[0].answer(&facts(), 1, 1).unwrap().reply;
     assert_eq!(reply.calls[0].arguments, Arguments::Malformed("{".into()));
     assert_eq!(reply.calls[1].arguments, Arguments::Json(json!({})));
@@ -127,58 +111,31 @@ fn bad_json_spoils_the_first_call_only() {
 #[test]
 fn a_wrong_file_is_refused_with_its_place() {
     let table = [
-        (
-            "rules = []",
-            "unknown key `rules` in the file, did you mean `rule`",
-        ),
-        (
-            "[[rule]]\nwen = {}",
-            "unknown key `wen` in rule 1, did you mean `when`",
-        ),
+        ("rules = []", "unknown key `rules` in the file, did you mean `rule`"),
+        ("[[rule]]\nwen = {}", "unknown key `wen` in rule 1, did you mean `when`"),
         (
             "[[rule]]\nwhen = { tols = 'x' }\nthen = { text = 'x' }",
             "unknown key `tols` in rule 1 `when`, did you mean `tool`",
         ),
-        (
-            "[[rule]]\nthen = { txt = 'x' }",
-            "unknown key `txt` in rule 1 `then`, did you mean `text`",
-        ),
-        (
-            "[[rule]]\nthen = { calls = [{ tool = 'x', args = {} }] }",
-            "unknown key `args` in rule 1 `calls`",
-        ),
+        ("[[rule]]\nthen = { txt = 'x' }", "unknown key `txt` in rule 1 `then`, did you mean `text`"),
+        ("[[rule]]\nthen = { calls = [{ tool = 'x', args = {} }] }", "unknown key `args` in rule 1 `calls`"),
         (
             "[[rule]]\nthen = { text = 'x', usage = { inputs = 1 } }",
             "unknown key `inputs` in rule 1 `usage`, did you mean `input`",
         ),
-        (
-            "[[rule]]\nthen = { text = 'x' }\n[[rule]]",
-            "rule 2: expected a `then`, got none",
-        ),
-        (
-            "[[rule]]\nthen = {}",
-            "rule 1: expected `text`, `calls` or `fault`, got none of them",
-        ),
-        (
-            "[[rule]]\nthen = { text = 'x', times = 1 }",
-            "rule 1: `times` needs a `fault`",
-        ),
+        ("[[rule]]\nthen = { text = 'x' }\n[[rule]]", "rule 2: expected a `then`, got none"),
+        ("[[rule]]\nthen = {}", "rule 1: expected `text`, `calls` or `fault`, got none of them"),
+        ("[[rule]]\nthen = { text = 'x', times = 1 }", "rule 1: `times` needs a `fault`"),
         (
             "[[rule]]\nthen = { text = 'x', retry_after_ms = 1 }",
             "rule 1: `retry_after_ms` needs `fault = \"rate_limit\"` or `\"overloaded\"`",
         ),
-        (
-            "[[rule]]\nthen = { text = 'x', fault = 'bad_json' }",
-            "rule 1: `fault = \"bad_json\"` needs `calls`",
-        ),
+        ("[[rule]]\nthen = { text = 'x', fault = 'bad_json' }", "rule 1: `fault = \"bad_json\"` needs `calls`"),
         (
             "[[rule]]\nthen = { text = '{{inptu}}' }",
             "rule 1: unknown template `{{inptu}}`, expected `input`, `tool_result`, `call` or `turn`",
         ),
-        (
-            "[[rule]]\nthen = { text = 'a {{b' }",
-            "rule 1: template without `}}` in `a {{b`",
-        ),
+        ("[[rule]]\nthen = { text = 'a {{b' }", "rule 1: template without `}}` in `a {{b`"),
     ];
     for (text, expected) in table {
         let error = Rules::parse(text).unwrap_err().to_string();

@@ -111,10 +111,10 @@ pub enum ScriptError {
 
 /// A call that a script has answered and not yet finished.
 #[derive(Debug)]
-pub struct Taken<'s> {
+pub struct Taken {
     /// What it gets.
     pub answer: Answer,
-    script: &'s Script,
+    script: Arc<Script>,
     turn: String,
     rule: usize,
     call: u64,
@@ -131,11 +131,7 @@ impl Script {
         Script::new(name, Source::Rules(rules), None, Arc::default())
     }
 
-    fn load_counting(
-        name: &str,
-        options: &ScriptedOptions,
-        calls: Arc<AtomicU64>,
-    ) -> Result<Script, ScriptError> {
+    fn load_counting(name: &str, options: &ScriptedOptions, calls: Arc<AtomicU64>) -> Result<Script, ScriptError> {
         let source = match name {
             ECHO => Source::Echo,
             NEVER => Source::Never,
@@ -149,53 +145,44 @@ impl Script {
             Source::Rules(rules) => (rules.rules.len(), rules.calls_log.clone()),
             Source::Echo | Source::Never => (0, None),
         };
-        let hits = std::iter::repeat_with(AtomicU64::default)
-            .take(hits)
-            .collect();
-        Script {
-            name: name.to_owned(),
-            source,
-            hits,
-            calls,
-            log: own_log.or(log),
-        }
+        let hits = std::iter::repeat_with(AtomicU64::default).take(hits).collect();
+        Script { name: name.to_owned(), source, hits, calls, log: own_log.or(log) }
     }
 
     /// Counts a call, logs it as started and says what it gets.
-    pub fn take(&self, request: &ModelRequest) -> Result<Taken<'_>, ScriptError> {
+    pub fn take(self: &Arc<Self>, request: &ModelRequest) -> Result<Taken, ScriptError> {
         let facts = Facts::of(request);
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let (rule, answer) = match &self.source {
             Source::Echo => (0, echo(&facts)),
-            Source::Never => (
-                0,
-                Answer {
-                    fault: Some(Fault::Hang),
-                    ..echo(&facts)
-                },
-            ),
+            Source::Never => (0, Answer { fault: Some(Fault::Hang), ..echo(&facts) }),
             Source::Rules(rules) => {
                 let (at, rule) = rules.find(&facts).ok_or_else(|| self.no_rule(&facts))?;
                 let hit = self.hits[at].fetch_add(1, Ordering::Relaxed) + 1;
-                let answer =
-                    rule.answer(&facts, call, hit)
-                        .map_err(|error| ScriptError::Template {
-                            file: self.name.clone(),
-                            rule: at + 1,
-                            error,
-                        })?;
+                let answer = rule.answer(&facts, call, hit).map_err(|error| ScriptError::Template {
+                    file: self.name.clone(),
+                    rule: at + 1,
+                    error,
+                })?;
                 (at + 1, answer)
             }
         };
-        let taken = Taken {
-            answer,
-            script: self,
-            turn: request.turn.clone(),
-            rule,
-            call,
-        };
+        let taken = Taken { answer, script: Arc::clone(self), turn: request.turn.clone(), rule, call };
         taken.log("started")?;
         Ok(taken)
+    }
+
+    /// Its name, then the models that its rules name, sorted.
+    pub fn models(&self) -> Vec<&str> {
+        let rules = match &self.source {
+            Source::Rules(rules) => rules.rules.as_slice(),
+            Source::Echo | Source::Never => &[],
+        };
+        let mut named: Vec<&str> = rules.iter().filter_map(|rule| rule.when.model.as_deref()).collect();
+        named.sort_unstable();
+        named.dedup();
+        named.insert(0, &self.name);
+        named
     }
 
     fn no_rule(&self, facts: &Facts) -> ScriptError {
@@ -210,7 +197,7 @@ impl Script {
     }
 }
 
-impl Taken<'_> {
+impl Taken {
     /// Logs the call as `replied` or `failed`.
     pub fn finish(&self, replied: bool) -> Result<(), ScriptError> {
         self.log(if replied { "replied" } else { "failed" })
@@ -228,36 +215,23 @@ impl Taken<'_> {
             .create(true)
             .open(path)
             .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
-            .map_err(|error| ScriptError::Log {
-                file: path.display().to_string(),
-                reason: error.to_string(),
-            })
+            .map_err(|error| ScriptError::Log { file: path.display().to_string(), reason: error.to_string() })
     }
 }
 
 /// The text in the pieces it is streamed in.
 pub fn chunks(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
-    chars
-        .chunks(CHUNK_CHARS)
-        .map(|chunk| chunk.iter().collect())
-        .collect()
+    chars.chunks(CHUNK_CHARS).map(|chunk| chunk.iter().collect()).collect()
 }
 
 fn echo(facts: &Facts) -> Answer {
     let text = facts.echo();
-    let usage = Usage {
-        input: facts.prompt_tokens,
-        output: tokens(&text),
-    };
+    let usage = Usage { input: facts.prompt_tokens, output: tokens(&text) };
     Answer {
         delay: Duration::ZERO,
         chunk_delay: Duration::ZERO,
-        reply: Reply {
-            text,
-            calls: Vec::new(),
-            usage,
-        },
+        reply: Reply { text, calls: Vec::new(), usage },
         fault: None,
         retry_after: None,
     }
@@ -267,32 +241,21 @@ fn read_rules(file: &str, options: &ScriptedOptions) -> Result<Rules, ScriptErro
     let path = match &options.rules_dir {
         None => PathBuf::from(file),
         Some(dir) => {
-            let inside = Path::new(file)
-                .components()
-                .all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
+            let inside =
+                Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
             if !inside {
                 return Err(ScriptError::Outside(file.to_owned()));
             }
             dir.join(file)
         }
     };
-    let unreadable = |reason: String| ScriptError::Unreadable {
-        file: file.to_owned(),
-        reason,
-    };
-    let size = std::fs::metadata(&path)
-        .map_err(|error| unreadable(error.to_string()))?
-        .len();
+    let unreadable = |reason: String| ScriptError::Unreadable { file: file.to_owned(), reason };
+    let size = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?.len();
     if size > FILE_BYTES_MAX {
-        return Err(unreadable(format!(
-            "expected at most {FILE_BYTES_MAX} bytes, got {size}"
-        )));
+        return Err(unreadable(format!("expected at most {FILE_BYTES_MAX} bytes, got {size}")));
     }
     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
-    Rules::parse(&text).map_err(|error| ScriptError::Rules {
-        file: file.to_owned(),
-        error,
-    })
+    Rules::parse(&text).map_err(|error| ScriptError::Rules { file: file.to_owned(), error })
 }
 
 /// The provider `scripted`. Files are read once and kept.
@@ -306,10 +269,7 @@ pub struct Scripted {
 impl Scripted {
     /// With its options.
     pub fn new(options: ScriptedOptions) -> Scripted {
-        Scripted {
-            options,
-            ..Scripted::default()
-        }
+        Scripted { options, ..Scripted::default() }
     }
 
     fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
@@ -317,11 +277,7 @@ impl Scripted {
         if let Some(script) = scripts.get(name) {
             return Ok(Arc::clone(script));
         }
-        let script = Arc::new(Script::load_counting(
-            name,
-            &self.options,
-            Arc::clone(&self.calls),
-        )?);
+        let script = Arc::new(Script::load_counting(name, &self.options, Arc::clone(&self.calls))?);
         scripts.insert(name.to_owned(), Arc::clone(&script));
         Ok(script)
     }
@@ -331,10 +287,7 @@ impl Scripted {
 impl Model for Scripted {
     async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
         let model = || format!("{}/{}", request.model.provider, request.model.name);
-        let permanent = |error: ScriptError| ModelError::Permanent {
-            model: model(),
-            reason: error.to_string(),
-        };
+        let permanent = |error: ScriptError| ModelError::Permanent { model: model(), reason: error.to_string() };
         let script = self.script(&request.model.name).map_err(permanent)?;
         let taken = script.take(request).map_err(permanent)?;
         let outcome = perform(&taken.answer, model(), live).await;
@@ -346,11 +299,7 @@ impl Model for Scripted {
 async fn perform(answer: &Answer, model: String, live: &LiveText) -> Result<Reply, ModelError> {
     tokio::time::sleep(answer.delay).await;
     let transient = |model, reason: &str| {
-        Err(ModelError::Transient {
-            model,
-            reason: reason.to_owned(),
-            retry_after: answer.retry_after,
-        })
+        Err(ModelError::Transient { model, reason: reason.to_owned(), retry_after: answer.retry_after })
     };
     let pieces = chunks(&answer.reply.text);
     match answer.fault {
@@ -364,10 +313,7 @@ async fn perform(answer: &Answer, model: String, live: &LiveText) -> Result<Repl
         }
         Some(Fault::RateLimit) => transient(model, "429: too many requests"),
         Some(Fault::Overloaded) => transient(model, "503: overloaded"),
-        Some(Fault::BadRequest) => Err(ModelError::Permanent {
-            model,
-            reason: "400: bad request".into(),
-        }),
+        Some(Fault::BadRequest) => Err(ModelError::Permanent { model, reason: "400: bad request".into() }),
         Some(Fault::Hang) => std::future::pending().await,
     }
 }

@@ -23,33 +23,21 @@ fn request(name: &str, text: &str) -> ModelRequest {
 fn with_rules(rules: &str) -> (tempfile::TempDir, Scripted) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("calls.jsonl");
-    std::fs::write(
-        dir.path().join("r.toml"),
-        format!("calls_log = {:?}\n{rules}", log.display().to_string()),
-    )
-    .unwrap();
-    let options = ScriptedOptions {
-        rules_dir: Some(dir.path().to_owned()),
-        calls_log: None,
-    };
+    std::fs::write(dir.path().join("r.toml"), format!("calls_log = {:?}\n{rules}", log.display().to_string())).unwrap();
+    let options = ScriptedOptions { rules_dir: Some(dir.path().to_owned()), calls_log: None };
     (dir, Scripted::new(options))
 }
 
 fn log_of(dir: &tempfile::TempDir) -> Vec<serde_json::Value> {
     let text = std::fs::read_to_string(dir.path().join("calls.jsonl")).unwrap();
-    text.lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 #[tokio::test]
 async fn echo_answers_the_task_and_streams_it() {
     let (live, mut pieces) = unbounded_channel();
     let task = "[Tasks assigned to you]\n- Task 1 (from: ann): {message: \"hello, hello, hello\"}";
-    let reply = Scripted::default()
-        .complete(&request(ECHO, task), &live)
-        .await
-        .unwrap();
+    let reply = Scripted::default().complete(&request(ECHO, task), &live).await.unwrap();
     assert_eq!(reply.text, "hello, hello, hello");
     drop(live);
     let mut streamed = Vec::new();
@@ -65,58 +53,29 @@ async fn never_hangs_until_it_is_dropped() {
     let model = Scripted::default();
     let request = request(NEVER, "x");
     let call = model.complete(&request, &live);
-    assert!(
-        tokio::time::timeout(Duration::from_hours(1), call)
-            .await
-            .is_err()
-    );
+    assert!(tokio::time::timeout(Duration::from_hours(1), call).await.is_err());
 }
 
 #[tokio::test]
 async fn calls_are_numbered_and_logged() {
-    let (dir, model) =
-        with_rules("[[rule]]\nthen = { text = 'reply {{call}}', fault = 'overloaded', times = 1 }");
+    let (dir, model) = with_rules("[[rule]]\nthen = { text = 'reply {{call}}', fault = 'overloaded', times = 1 }");
     let (live, _pieces) = unbounded_channel();
     let request = request("r.toml", "x");
     let first = model.complete(&request, &live).await;
-    assert!(
-        matches!(
-            first,
-            Err(ModelError::Transient {
-                retry_after: None,
-                ..
-            })
-        ),
-        "{first:?}"
-    );
-    assert_eq!(
-        model.complete(&request, &live).await.unwrap().text,
-        "reply 2"
-    );
+    assert!(matches!(first, Err(ModelError::Transient { retry_after: None, .. })), "{first:?}");
+    assert_eq!(model.complete(&request, &live).await.unwrap().text, "reply 2");
     let pid = std::process::id();
     let entry = |call: u64, event: &str| json!({"turn": "acme/ann/clerk/default/7", "rule": 1, "call": call, "pid": pid, "event": event});
-    assert_eq!(
-        log_of(&dir),
-        [
-            entry(1, "started"),
-            entry(1, "failed"),
-            entry(2, "started"),
-            entry(2, "replied")
-        ]
-    );
+    assert_eq!(log_of(&dir), [entry(1, "started"), entry(1, "failed"), entry(2, "started"), entry(2, "replied")]);
 }
 
 #[tokio::test]
 async fn a_cut_stream_shows_half_and_is_transient() {
-    let (_dir, model) = with_rules(
-        "[[rule]]\nthen = { text = 'one two three four five six seven', fault = 'cut_stream' }",
-    );
+    let (_dir, model) =
+        with_rules("[[rule]]\nthen = { text = 'one two three four five six seven', fault = 'cut_stream' }");
     let (live, mut pieces) = unbounded_channel();
     let outcome = model.complete(&request("r.toml", "x"), &live).await;
-    assert!(
-        matches!(outcome, Err(ModelError::Transient { .. })),
-        "{outcome:?}"
-    );
+    assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{outcome:?}");
     assert_eq!(pieces.recv().await.unwrap(), "one two thre");
 }
 
@@ -125,24 +84,15 @@ async fn what_can_not_be_answered_says_what_was_asked() {
     let (_dir, model) = with_rules("[[rule]]\nwhen = { turn = 2 }\nthen = { text = 'x' }");
     let (live, _pieces) = unbounded_channel();
     let table = [
-        (
-            "r.toml",
-            "no rule of `r.toml` answers turn 1 of agent `clerk`, last role user, text `pay me`",
-        ),
+        ("r.toml", "no rule of `r.toml` answers turn 1 of agent `clerk`, last role user, text `pay me`"),
         ("nope.toml", "rules file `nope.toml` can't be read: "),
-        (
-            "../r.toml",
-            "rules file `../r.toml` is outside the folder of rules files",
-        ),
-        (
-            "/etc/passwd",
-            "rules file `/etc/passwd` is outside the folder of rules files",
-        ),
+        ("../r.toml", "rules file `../r.toml` is outside the folder of rules files"),
+        ("/etc/passwd", "rules file `/etc/passwd` is outside the folder of rules files"),
     ];
     for (name, expected) in table {
         match model.complete(&request(name, "pay me"), &live).await {
             Err(ModelError::Permanent { reason, .. }) => {
-                assert!(reason.starts_with(expected), "{reason}")
+                assert!(reason.starts_with(expected), "{reason}");
             }
             other => panic!("{name}: {other:?}"),
         }

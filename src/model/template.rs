@@ -41,12 +41,9 @@ pub fn fill_value(value: &Value, facts: &Facts, call: u64) -> Result<Value, Temp
             [Piece::Name(name)] => lookup(name, facts, call)?,
             _ => Value::String(fill_text(text, facts, call)?),
         },
-        Value::Array(items) => Value::Array(
-            items
-                .iter()
-                .map(|item| fill_value(item, facts, call))
-                .collect::<Result<_, _>>()?,
-        ),
+        Value::Array(items) => {
+            Value::Array(items.iter().map(|item| fill_value(item, facts, call)).collect::<Result<_, _>>()?)
+        }
         Value::Object(map) => Value::Object(
             map.iter()
                 .map(|(key, item)| Ok((key.clone(), fill_value(item, facts, call)?)))
@@ -89,9 +86,7 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, TemplateError> {
     let mut found = Vec::new();
     let mut rest = text;
     while let Some((plain, tail)) = rest.split_once("{{") {
-        let (name, after) = tail
-            .split_once("}}")
-            .ok_or_else(|| TemplateError::Open(text.to_owned()))?;
+        let (name, after) = tail.split_once("}}").ok_or_else(|| TemplateError::Open(text.to_owned()))?;
         if !plain.is_empty() {
             found.push(Piece::Plain(plain));
         }
@@ -105,8 +100,7 @@ fn pieces(text: &str) -> Result<Vec<Piece<'_>>, TemplateError> {
 }
 
 fn split(name: &str) -> (&str, Option<&str>) {
-    name.split_once('.')
-        .map_or((name, None), |(root, path)| (root, Some(path)))
+    name.split_once('.').map_or((name, None), |(root, path)| (root, Some(path)))
 }
 
 fn lookup(name: &str, facts: &Facts, call: u64) -> Result<Value, TemplateError> {
@@ -125,9 +119,7 @@ fn lookup(name: &str, facts: &Facts, call: u64) -> Result<Value, TemplateError> 
         "turn" => Value::String(facts.turn_name.clone()),
         _ => return Err(TemplateError::Unknown(name.to_owned())),
     };
-    path.map_or(Some(&whole), |path| follow(&whole, path))
-        .cloned()
-        .ok_or_else(missing)
+    path.map_or(Some(&whole), |path| follow(&whole, path)).cloned().ok_or_else(missing)
 }
 
 /// `a.0.b` into maps by key and lists by place.
@@ -170,49 +162,24 @@ mod tests {
             ("is {{input.who}}", json!("is {\"name\":\"Ann\"}")),
             ("{{tool_result.total}}", json!(12.5)),
             ("{{tool_result.lines.0.sku}}", json!("A")),
-            (
-                "{{tool_result}}",
-                json!("{total: 12.5, lines: [{sku: \"A\"}]}"),
-            ),
+            ("{{tool_result}}", json!("{total: 12.5, lines: [{sku: \"A\"}]}")),
             ("{{call}}", json!(42)),
             ("t {{turn}}", json!("t o/clerk/s/3")),
         ];
         for (text, expected) in table {
             assert_eq!(check_text(text), Ok(()), "{text}");
-            assert_eq!(
-                fill_value(&json!([text]), &facts(), 42),
-                Ok(json!([expected])),
-                "{text}"
-            );
+            assert_eq!(fill_value(&json!([text]), &facts(), 42), Ok(json!([expected])), "{text}");
         }
     }
 
     #[test]
     fn what_has_no_value_is_named() {
         let missing = |name: &str| Err(TemplateError::Missing(name.into()));
-        assert_eq!(
-            fill_text("{{input.nope}}", &facts(), 1),
-            missing("input.nope")
-        );
-        assert_eq!(
-            fill_text("{{input.id.x}}", &facts(), 1),
-            missing("input.id.x")
-        );
-        assert_eq!(
-            fill_text("{{tool_result.nope}}", &facts(), 1),
-            missing("tool_result.nope")
-        );
-        assert_eq!(
-            check_text("{{inptu}}"),
-            Err(TemplateError::Unknown("inptu".into()))
-        );
-        assert_eq!(
-            check_text("{{call.x}}"),
-            Err(TemplateError::Unknown("call.x".into()))
-        );
-        assert_eq!(
-            check_value(&json!({"a": ["{{x"]})),
-            Err(TemplateError::Open("{{x".into()))
-        );
+        assert_eq!(fill_text("{{input.nope}}", &facts(), 1), missing("input.nope"));
+        assert_eq!(fill_text("{{input.id.x}}", &facts(), 1), missing("input.id.x"));
+        assert_eq!(fill_text("{{tool_result.nope}}", &facts(), 1), missing("tool_result.nope"));
+        assert_eq!(check_text("{{inptu}}"), Err(TemplateError::Unknown("inptu".into())));
+        assert_eq!(check_text("{{call.x}}"), Err(TemplateError::Unknown("call.x".into())));
+        assert_eq!(check_value(&json!({"a": ["{{x"]})), Err(TemplateError::Open("{{x".into())));
     }
 }

@@ -1,0 +1,313 @@
+//! Which URL a provider is called at, and with whose key: environment keys go nowhere else.
+
+use crate::domain::chat::ModelSettings;
+use genai::adapter::AdapterKind;
+use reqwest::Url;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Sent where a protocol wants a key and the endpoint has none.
+const KEYLESS: &str = "none";
+/// Kinds that are found by other settings than a base URL and a key.
+const UNSUPPORTED: [AdapterKind; 2] = [AdapterKind::Vertex, AdapterKind::BedrockApi];
+
+/// How providers are reached.
+#[derive(Debug, Clone)]
+pub struct ProviderOptions {
+    /// Endpoints that the venue's configuration names, by provider. A name that is no provider is
+    /// an OpenAI-compatible endpoint under that name.
+    pub endpoints: BTreeMap<String, Endpoint>,
+    /// Where API keys come from.
+    pub keys: Keys,
+    /// Longest model call, from the connection to the last piece.
+    pub timeout: Duration,
+}
+
+impl Default for ProviderOptions {
+    /// Default URLs, keys from the environment, 10 minutes: the longest that providers themselves
+    /// let a call take.
+    fn default() -> Self {
+        ProviderOptions { endpoints: BTreeMap::new(), keys: Keys::from_env(), timeout: Duration::from_mins(10) }
+    }
+}
+
+/// A URL that may be called, and its key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Up to and including the version: `http://localhost:8000/v1`.
+    pub base_url: String,
+    /// Name of the variable with the key; a keyless endpoint has none.
+    pub api_key_env: Option<String>,
+}
+
+/// API keys by variable name; never printed.
+#[derive(Clone, Default)]
+pub struct Keys(BTreeMap<String, String>);
+
+impl Keys {
+    /// From names and keys.
+    pub fn new(keys: impl IntoIterator<Item = (String, String)>) -> Keys {
+        Keys(keys.into_iter().collect())
+    }
+
+    /// The variables of this process; those that are not UTF-8 are left out.
+    pub fn from_env() -> Keys {
+        Keys::new(
+            std::env::vars_os().filter_map(|(name, key)| Some((name.into_string().ok()?, key.into_string().ok()?))),
+        )
+    }
+
+    fn get(&self, name: &str) -> Result<String, TargetError> {
+        match self.0.get(name).map(|key| key.trim()) {
+            Some(key) if !key.is_empty() => Ok(key.to_owned()),
+            _ => Err(TargetError::NoKey(name.to_owned())),
+        }
+    }
+}
+
+impl fmt::Debug for Keys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Keys({})", self.0.len())
+    }
+}
+
+/// Where one call goes.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The protocol.
+    pub kind: AdapterKind,
+    /// Ends with `/`; the provider's own when absent.
+    pub base_url: Option<String>,
+    /// What is sent as the key.
+    pub key: String,
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("kind", &self.kind).field("base_url", &self.base_url).finish_non_exhaustive()
+    }
+}
+
+/// Why a call can't go anywhere; none of them goes away by asking again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TargetError {
+    /// No such provider.
+    #[error("unknown provider `{given}`, expected one of {known}")]
+    UnknownProvider {
+        /// As given.
+        given: String,
+        /// Those that exist.
+        known: String,
+    },
+    /// The variable of the key is unset or empty.
+    #[error("no API key: `{0}` is not set")]
+    NoKey(String),
+    /// Not an HTTP URL.
+    #[error("base URL `{url}` is not usable: {reason}")]
+    BadUrl {
+        /// As given.
+        url: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// The configuration names no such host.
+    #[error("base URL `{0}` is not an endpoint that the venue's configuration names")]
+    NotNamed(String),
+}
+
+/// The names of all providers.
+pub fn providers(options: &ProviderOptions) -> Vec<&str> {
+    let kinds = AdapterKind::all().iter().filter(|kind| !UNSUPPORTED.contains(kind));
+    let mut names: Vec<&str> = kinds.map(AdapterKind::as_lower_str).collect();
+    names.extend(options.endpoints.keys().map(String::as_str));
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// Where a call of `settings` goes. `default_url` is the URL of a provider that needs none.
+pub fn resolve(
+    settings: &ModelSettings,
+    options: &ProviderOptions,
+    default_url: impl Fn(AdapterKind) -> String,
+) -> Result<Target, TargetError> {
+    let kind = kind_of(&settings.provider, options)?;
+    let key_of = |endpoint: &Endpoint| match &endpoint.api_key_env {
+        Some(name) => options.keys.get(name),
+        None => Ok(KEYLESS.to_owned()),
+    };
+    let default_key = || match kind.default_key_env_name() {
+        Some(name) => options.keys.get(name),
+        None => Ok(KEYLESS.to_owned()),
+    };
+    let own = options.endpoints.get(&settings.provider);
+    let Some(asked) = &settings.base_url else {
+        return match own {
+            Some(endpoint) => {
+                Ok(Target { kind, base_url: Some(parse(&endpoint.base_url)?.into()), key: key_of(endpoint)? })
+            }
+            None => Ok(Target { kind, base_url: None, key: default_key()? }),
+        };
+    };
+    let url = parse(asked)?;
+    let mut same_host = false;
+    for endpoint in own.into_iter().chain(options.endpoints.values()) {
+        let named = parse(&endpoint.base_url)?;
+        if url.origin() == named.origin() {
+            same_host = true;
+            if url.path().starts_with(named.path()) {
+                return Ok(Target { kind, base_url: Some(url.into()), key: key_of(endpoint)? });
+            }
+        }
+    }
+    if same_host {
+        // Another path of a named host may be another tenant's: it is called, without the key.
+        return Ok(Target { kind, base_url: Some(url.into()), key: KEYLESS.to_owned() });
+    }
+    if parse(&default_url(kind)).is_ok_and(|default| default == url) {
+        return Ok(Target { kind, base_url: Some(url.into()), key: default_key()? });
+    }
+    Err(TargetError::NotNamed(asked.clone()))
+}
+
+fn kind_of(provider: &str, options: &ProviderOptions) -> Result<AdapterKind, TargetError> {
+    let known = AdapterKind::from_lower_str(provider)
+        .filter(|kind| !UNSUPPORTED.contains(kind) && !matches!(kind, AdapterKind::Custom(_)));
+    match known {
+        Some(kind) => Ok(kind),
+        None if options.endpoints.contains_key(provider) => Ok(AdapterKind::OpenAI),
+        None => Err(TargetError::UnknownProvider {
+            given: provider.to_owned(),
+            known: providers(options)
+                .iter()
+                .chain(&["scripted"])
+                .map(|name| format!("`{name}`"))
+                .collect::<Vec<_>>()
+                .join(", "),
+        }),
+    }
+}
+
+/// An HTTP URL that ends with `/`: providers' paths are joined to it.
+fn parse(text: &str) -> Result<Url, TargetError> {
+    let bad = |reason: &str| TargetError::BadUrl { url: text.to_owned(), reason: reason.to_owned() };
+    let mut url = Url::parse(text).map_err(|error| bad(&error.to_string()))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(bad("expected `http` or `https`"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("expected no credentials in it"));
+    }
+    url.set_fragment(None);
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options() -> ProviderOptions {
+        let endpoint =
+            |url: &str, key: Option<&str>| Endpoint { base_url: url.into(), api_key_env: key.map(Into::into) };
+        ProviderOptions {
+            endpoints: BTreeMap::from([
+                ("anthropic".to_owned(), endpoint("https://gateway.test/anthropic/v1", Some("GATEWAY"))),
+                ("local".to_owned(), endpoint("http://127.0.0.1:8000/v1", None)),
+                ("broken".to_owned(), endpoint("http://127.0.0.1:8001/v1", Some("UNSET"))),
+            ]),
+            keys: Keys::new(
+                [("OPENAI_API_KEY", "sk-env"), ("GATEWAY", "gk")].map(|(n, k)| (n.to_owned(), k.to_owned())),
+            ),
+            timeout: Duration::from_secs(1),
+        }
+    }
+
+    fn check(provider: &str, base_url: Option<&str>) -> Result<(AdapterKind, Option<String>, String), String> {
+        let settings = ModelSettings {
+            provider: provider.into(),
+            name: "m".into(),
+            base_url: base_url.map(Into::into),
+            temperature: None,
+            max_tokens: None,
+        };
+        let target = resolve(&settings, &options(), |_| "https://api.openai.com/v1/".into());
+        target.map(|target| (target.kind, target.base_url, target.key)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn keys_go_only_where_they_belong() {
+        use AdapterKind::{Anthropic, Ollama, OpenAI};
+        let url = |text: &str| Some(text.to_owned());
+        let table = [
+            ("openai", None, (OpenAI, None, "sk-env")),
+            ("openai", Some("https://api.openai.com/v1"), (OpenAI, url("https://api.openai.com/v1/"), "sk-env")),
+            ("ollama", None, (Ollama, None, KEYLESS)),
+            ("anthropic", None, (Anthropic, url("https://gateway.test/anthropic/v1/"), "gk")),
+            ("local", None, (OpenAI, url("http://127.0.0.1:8000/v1/"), KEYLESS)),
+            ("openai", Some("http://127.0.0.1:8000/v1/"), (OpenAI, url("http://127.0.0.1:8000/v1/"), KEYLESS)),
+            (
+                "anthropic",
+                Some("https://gateway.test/anthropic/v1/eu"),
+                (Anthropic, url("https://gateway.test/anthropic/v1/eu/"), "gk"),
+            ),
+            ("openai", Some("https://gateway.test/other"), (OpenAI, url("https://gateway.test/other/"), KEYLESS)),
+            (
+                "openai",
+                Some("https://gateway.test/anthropic/v1x"),
+                (OpenAI, url("https://gateway.test/anthropic/v1x/"), KEYLESS),
+            ),
+            (
+                "openai",
+                Some("https://gateway.test/anthropic/v1/../../x"),
+                (OpenAI, url("https://gateway.test/x/"), KEYLESS),
+            ),
+        ];
+        for (provider, base_url, (kind, target, key)) in table {
+            assert_eq!(check(provider, base_url), Ok((kind, target, key.to_owned())), "{provider} {base_url:?}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let not_named = |url: &str| format!("base URL `{url}` is not an endpoint that the venue's configuration names");
+        for url in
+            ["https://evil.test/v1", "http://api.openai.com/v1", "http://127.0.0.1:9/v1", "https://api.openai.com/v2"]
+        {
+            assert_eq!(check("openai", Some(url)), Err(not_named(url)));
+        }
+        assert!(check("openai", Some("file:///etc")).unwrap_err().contains("expected `http` or `https`"));
+        assert!(check("openai", Some("http://k@127.0.0.1:8000/v1")).unwrap_err().contains("no credentials"));
+        assert_eq!(check("groq", None), Err("no API key: `GROQ_API_KEY` is not set".into()));
+        assert_eq!(check("broken", None), Err("no API key: `UNSET` is not set".into()));
+        let unknown = check("opneai", None).unwrap_err();
+        assert!(unknown.starts_with("unknown provider `opneai`, expected one of `"), "{unknown}");
+        for name in ["`anthropic`", "`gemini`", "`local`", "`ollama`", "`openai`", "`scripted`"] {
+            assert!(unknown.contains(name), "{unknown}");
+        }
+    }
+
+    #[test]
+    fn keys_are_never_printed() {
+        let shown = format!(
+            "{:?} {:?}",
+            options(),
+            resolve(
+                &ModelSettings {
+                    provider: "openai".into(),
+                    name: "m".into(),
+                    base_url: None,
+                    temperature: None,
+                    max_tokens: None,
+                },
+                &options(),
+                |_| String::new()
+            )
+        );
+        assert!(!shown.contains("sk-env") && !shown.contains("gk"), "{shown}");
+    }
+}
