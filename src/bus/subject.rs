@@ -1,1 +1,174 @@
 //! Subjects: how an address becomes a NATS subject, and back.
+//!
+//! | address | subject |
+//! |---|---|
+//! | [`Address::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
+//! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
+//! | [`Address::Reply`] | as given |
+//! | [`Live::Job`] | `<prefix>.live.<job>` |
+//! | [`Live::Control`] | `<prefix>.ctl.<tenant>.<user>` |
+//! | [`Live::AllControl`] | `<prefix>.ctl.>` |
+//!
+//! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
+
+use super::{Address, InKind, Live};
+use crate::domain::ids::{AgentId, Owner, OwnerPart, decode_token, encode_token};
+
+/// Why a subject is no inbound address.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("illegal subject `{subject}`: expected `{prefix}.in.<tenant>.<user>.<agent>.<kind>`, {reason}")]
+pub struct SubjectError {
+    /// As it came.
+    pub subject: String,
+    /// The configured prefix.
+    pub prefix: String,
+    /// Which part is wrong.
+    pub reason: String,
+}
+
+/// The subject of an address.
+pub fn subject(prefix: &str, to: &Address) -> String {
+    match to {
+        Address::In { owner, agent, kind } => {
+            format!("{prefix}.in.{}.{}.{}", owner_tokens(owner), agent.token(), kind_token(*kind))
+        }
+        Address::Out { owner, agent, job } => {
+            format!("{prefix}.out.{}.{}.{}", owner_tokens(owner), agent.token(), encode_token(job))
+        }
+        Address::Reply(subject) => subject.clone(),
+    }
+}
+
+/// The subject of something that may be lost.
+pub fn live_subject(prefix: &str, live: &Live) -> String {
+    match live {
+        Live::Job(job) => format!("{prefix}.live.{job}"),
+        Live::Control(owner) => format!("{prefix}.ctl.{}", owner_tokens(owner)),
+        Live::AllControl => format!("{prefix}.ctl.>"),
+    }
+}
+
+/// Every inbound subject.
+pub fn all_inbound(prefix: &str) -> String {
+    format!("{prefix}.in.>")
+}
+
+/// Every outbound subject.
+pub fn all_outbound(prefix: &str) -> String {
+    format!("{prefix}.out.>")
+}
+
+/// Owner, agent and kind of an inbound subject.
+pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InKind), SubjectError> {
+    let bad = |reason: String| SubjectError { subject: subject.to_owned(), prefix: prefix.to_owned(), reason };
+    let tokens: Vec<&str> = subject
+        .strip_prefix(prefix)
+        .and_then(|rest| rest.strip_prefix(".in."))
+        .ok_or_else(|| bad("got another prefix".to_owned()))?
+        .split('.')
+        .collect();
+    let [tenant, user, agent, kind] = tokens[..] else {
+        return Err(bad(format!("got {} tokens after `in`", tokens.len())));
+    };
+    let name = |token: &str| decode(token).ok_or_else(|| bad(format!("`{token}` is not percent-encoded text")));
+    let legal = |error: crate::domain::ids::IdError| bad(format!("got an {error}"));
+    let owner = Owner::new(
+        OwnerPart::new(name(tenant)?).map_err(legal)?,
+        OwnerPart::new(name(user)?).map_err(legal)?,
+    );
+    let agent = AgentId::new(name(agent)?).map_err(legal)?;
+    let kind = parse_kind(kind).ok_or_else(|| bad(format!("got the kind `{kind}`")))?;
+    Ok((owner, agent, kind))
+}
+
+/// A producer that publishes by hand doesn't know the encoding: what needs none is taken as it is.
+fn decode(token: &str) -> Option<String> {
+    if token.contains('%') { decode_token(token) } else { Some(token.to_owned()) }
+}
+
+fn owner_tokens(owner: &Owner) -> String {
+    format!("{}.{}", owner.tenant().token(), owner.user().token())
+}
+
+const fn kind_token(kind: InKind) -> &'static str {
+    match kind {
+        InKind::Task => "task",
+        InKind::Message => "message",
+        InKind::Result => "result",
+        InKind::Cancel => "cancel",
+        InKind::Wake => "wake",
+    }
+}
+
+fn parse_kind(token: &str) -> Option<InKind> {
+    [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Wake]
+        .into_iter()
+        .find(|kind| kind_token(*kind) == token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::JobId;
+
+    fn owner(text: &str) -> Owner {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn addresses_become_subjects() {
+        let agent = AgentId::new("a.b*").unwrap();
+        let job = JobId::new("0123456789abcdef0123456789abcdef").unwrap();
+        let o = owner("acme/jo@x.org");
+        let address = |kind| Address::In { owner: o.clone(), agent: agent.clone(), kind };
+        for (got, expected) in [
+            (subject("trellis", &address(InKind::Task)), "trellis.in.acme.jo@x%2Eorg.a%2Eb%2A.task"),
+            (subject("t2", &address(InKind::Wake)), "t2.in.acme.jo@x%2Eorg.a%2Eb%2A.wake"),
+            (
+                subject("trellis", &Address::Out { owner: o.clone(), agent: agent.clone(), job: "e 1".to_owned() }),
+                "trellis.out.acme.jo@x%2Eorg.a%2Eb%2A.e%201",
+            ),
+            (subject("trellis", &Address::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
+            (live_subject("trellis", &Live::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
+            (live_subject("trellis", &Live::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
+            (live_subject("trellis", &Live::AllControl), "trellis.ctl.>"),
+            (all_inbound("p"), "p.in.>"),
+            (all_outbound("p"), "p.out.>"),
+        ] {
+            assert_eq!(got, expected);
+        }
+    }
+
+    #[test]
+    fn inbound_subjects_round_trip() {
+        for (o, a) in [("acme/jo", "helper"), ("a.b/c>d", "ünï*"), ("100%/x", "%41")] {
+            for kind in [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Wake] {
+                let (owner, agent) = (owner(o), AgentId::new(a).unwrap());
+                let text = subject("p", &Address::In { owner: owner.clone(), agent: agent.clone(), kind });
+                assert_eq!(parse_inbound("p", &text).unwrap(), (owner, agent, kind), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_that_needs_no_encoding_is_taken_as_it_is() {
+        let (owner, agent, _) = parse_inbound("p", "p.in.büro.jo!.a~b.task").unwrap();
+        assert_eq!((owner.to_string().as_str(), agent.as_str()), ("büro/jo!", "a~b"));
+    }
+
+    #[test]
+    fn anything_else_is_refused_with_its_reason() {
+        for (text, reason) in [
+            ("q.in.t.u.a.task", "got another prefix"),
+            ("p.out.t.u.a.task", "got another prefix"),
+            ("p.in.t.u.task", "got 3 tokens after `in`"),
+            ("p.in.t.u.a.b.task", "got 5 tokens after `in`"),
+            ("p.in.t.u.a.tusk", "got the kind `tusk`"),
+            ("p.in.t%2.u.a.task", "`t%2` is not percent-encoded text"),
+            ("p.in.t%2Fx.u.a.task", "got an illegal owner part `t/x`: `/` is not allowed"),
+            ("p.in.t..a.task", "got an illegal owner part ``: expected at least one character"),
+        ] {
+            assert_eq!(parse_inbound("p", text).unwrap_err().reason, reason, "{text}");
+        }
+    }
+}

@@ -1,1 +1,0 @@
-//! Bus over NATS JetStream.

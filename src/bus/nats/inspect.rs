@@ -1,0 +1,118 @@
+//! What operators ask: messages in transit, stuck messages, settings of the server.
+
+use super::super::{BusError, subject};
+use super::receive::producer_id;
+use super::{NatsBus, streams};
+use crate::store::Setting;
+use async_nats::jetstream::stream::RawMessageErrorKind;
+use std::{
+    sync::PoisonError,
+    time::{Duration, Instant},
+};
+
+/// Longest enumeration; an audit of a longer queue waits until it is shorter.
+const MAX_LISTED: usize = 10_000;
+
+/// Time between two looks for stuck messages. They cost space only, and few appear.
+const JANITOR_EVERY: Duration = Duration::from_mins(10);
+
+impl NatsBus {
+    /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones from
+    /// the stream's leader (a direct read may be behind). Messages without an id aren't listed.
+    pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
+        let filter = subject::all_inbound(&self.prefix);
+        let floor = self.ack_floor().await?;
+        let mut next = floor + 1;
+        let mut ids = Vec::new();
+        for _ in 0..MAX_LISTED {
+            let request = self.inbound.raw_message_builder().sequence(next).next_by_subject(filter.clone());
+            match request.send().await {
+                Ok(message) => {
+                    ids.extend(producer_id(&message.headers));
+                    next = message.sequence + 1;
+                }
+                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(ids),
+                Err(error) => return Err(self.unavailable(&error)),
+            }
+        }
+        tracing::warn!("NATS at `{}`: more than {MAX_LISTED} messages in transit, only these are listed", self.name);
+        Ok(ids)
+    }
+
+    async fn ack_floor(&self) -> Result<u64, BusError> {
+        let info = self.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
+        Ok(info.ack_floor.stream_sequence)
+    }
+
+    /// Removes messages that are acknowledged and still stored, and returns how many. A server
+    /// that was killed can keep such; they count against the stream's size limit.
+    pub async fn janitor(&self) -> Result<u64, BusError> {
+        let floor = self.ack_floor().await?;
+        let stream = self.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
+        if stream.state.messages == 0 || stream.state.first_sequence > floor {
+            return Ok(0);
+        }
+        let purge = self.inbound.purge().sequence(floor + 1).filter(subject::all_inbound(&self.prefix));
+        purge.await.map(|done| done.purged).map_err(|error| self.unavailable(&error))
+    }
+
+    /// Runs [`NatsBus::janitor`] when its time has come.
+    pub(super) async fn clean_when_due(&self) {
+        {
+            let mut due = self.janitor_due.lock().unwrap_or_else(PoisonError::into_inner);
+            if *due > Instant::now() {
+                return;
+            }
+            *due = Instant::now() + JANITOR_EVERY;
+        }
+        match self.janitor().await {
+            Ok(0) => {}
+            Ok(n) => tracing::info!("NATS at `{}`: removed {n} acknowledged messages that were still stored", self.name),
+            Err(error) => tracing::debug!("looking for stuck messages: {error}"),
+        }
+    }
+
+    /// [`super::Bus::settings`].
+    pub(super) async fn server_settings(&self) -> Result<Vec<Setting>, BusError> {
+        let server = self.client.server_info();
+        let inbound = self.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let account = self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
+        let setting = |name: &str, value: String, problem: Option<&str>| Setting {
+            name: format!("nats {name}"),
+            value,
+            problem: problem.map(str::to_owned),
+        };
+        let tested = self.client.is_server_compatible(2, 15, 0);
+        let replicas = inbound.config.num_replicas;
+        let full = inbound.config.max_bytes > 0
+            && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;
+        Ok(vec![
+            setting(
+                "version",
+                server.version.clone(),
+                (!tested).then_some("older than what is tested; 2.15 or newer is recommended"),
+            ),
+            setting("jetstream", format!("on, {} streams, {} bytes on disk", account.streams, account.storage), None),
+            setting(
+                "max_payload",
+                format!("{} bytes", server.max_payload),
+                (server.max_payload < 1 << 20)
+                    .then_some("submissions up to `http.body_limit` may not fit; set `max_payload: 1MB`"),
+            ),
+            setting("replicas", format!("{replicas} ({})", streams::inbound_name(&self.prefix)), None),
+            setting(
+                "sync_interval",
+                "not shown to clients".to_owned(),
+                (replicas == 1).then_some(
+                    "with one replica an acknowledged submission survives a power failure only with `sync_interval: always` (config/nats.conf has it); check the server's file",
+                ),
+            ),
+            setting(
+                "stream size",
+                format!("{} of {} bytes", inbound.state.bytes, inbound.config.max_bytes),
+                full.then_some("nearly full, then submissions are refused; raise `bus.max_bytes` or add workers"),
+            ),
+            setting("completions kept", format!("in {}", streams::outbound_name(&self.prefix)), None),
+        ])
+    }
+}

@@ -1,0 +1,340 @@
+//! Bus over NATS JetStream.
+//!
+//! Streams and consumer: [`streams`]. Taking messages: [`receive`]. What operators see: [`inspect`].
+
+mod inspect;
+mod receive;
+mod streams;
+
+use super::{Address, Bus, BusError, Delivery, Live, Message, headers, subject};
+use crate::config::mask_url;
+use crate::retry::{Failure, Policy, retry};
+use crate::store::Setting;
+use crate::telemetry::Metrics;
+use async_nats::{
+    Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, ServerAddr,
+    jetstream::{
+        self, Context,
+        consumer::PullConsumer,
+        context::{ContextBuilder, PublishError, PublishErrorKind},
+    },
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, stream::BoxStream};
+use std::{
+    error::Error,
+    future::Ready,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::watch;
+
+/// Longest wait for an answer of the server; then it is unknown whether a publish happened.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A peer that answers no ping for twice as long is gone; the driver's default is a minute.
+const PING_EVERY: Duration = Duration::from_secs(10);
+
+/// Error code of "another publish on this subject is in flight": the same publish works a moment
+/// later.
+const SUBJECT_IN_FLIGHT: u64 = 10164;
+const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
+const IN_FLIGHT_TRIES: u32 = 20;
+
+/// Error code of a stream that is full and discards new messages.
+const STREAM_FULL: u64 = 10077;
+
+/// How to reach NATS and what its streams shall be like.
+#[derive(Debug, Clone)]
+pub struct NatsOptions {
+    /// `nats://[user:password@]host:port`, several separated by commas.
+    pub url: String,
+    /// First token of every subject; in capitals the name of the streams.
+    pub prefix: String,
+    /// Copies of every stream.
+    pub replicas: usize,
+    /// How long completions stay readable.
+    pub out_max_age: Duration,
+    /// Size limit of each stream, in bytes.
+    pub max_bytes: u64,
+    /// An unacknowledged message is delivered again after it; the lease of a session.
+    pub ack_wait: Duration,
+    /// Longest wait of [`Bus::receive`] for the first message.
+    pub poll: Duration,
+    /// How long to wait for a server at the start.
+    pub connect: Policy,
+    /// Where unreadable messages are counted.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Why the bus can't be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No server within the time of the policy, or it refuses the credentials.
+    #[error("can't connect to NATS at `{bus}`: {reason}")]
+    Connect {
+        /// Where, without credentials.
+        bus: String,
+        /// The driver's words.
+        reason: String,
+    },
+    /// Its version is too old.
+    #[error("NATS at `{bus}`: expected version 2.12 or newer, got {version}")]
+    Version {
+        /// Where.
+        bus: String,
+        /// What it is.
+        version: String,
+    },
+    /// A stream or consumer with this name is something else.
+    #[error("NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters")]
+    Incompatible {
+        /// Where.
+        bus: String,
+        /// Which stream.
+        stream: String,
+        /// What differs.
+        reason: String,
+    },
+    /// The server refuses to make a stream or consumer, e.g. because `JetStream` is off or full.
+    #[error("NATS at `{bus}`: can't set up stream `{stream}`: {reason}")]
+    Setup {
+        /// Where.
+        bus: String,
+        /// Which stream.
+        stream: String,
+        /// The server's words.
+        reason: String,
+    },
+}
+
+/// One connection, with the streams made sure of.
+pub struct NatsBus {
+    /// Where, without credentials.
+    name: String,
+    prefix: String,
+    poll: Duration,
+    client: Client,
+    context: Context,
+    inbound: jetstream::stream::Stream,
+    consumer: PullConsumer,
+    /// Grows with every loss of the connection: pending requests for messages died with it.
+    link: watch::Receiver<u64>,
+    /// When the next look for stuck messages is due.
+    janitor_due: Mutex<Instant>,
+    metrics: Arc<Metrics>,
+}
+
+impl NatsBus {
+    /// Connects, waiting as the policy says, and makes the streams and the consumer.
+    pub async fn open(options: &NatsOptions) -> Result<Self, OpenError> {
+        let name = mask_url(&options.url);
+        let (link_sender, link) = watch::channel(0);
+        let client = connect(options, &name, link_sender).await?;
+        if !client.is_server_compatible(2, 12, 0) {
+            return Err(OpenError::Version { bus: name, version: client.server_info().version });
+        }
+        let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
+        let (inbound, consumer) = streams::ensure(&context, &name, options).await?;
+        Ok(Self {
+            name,
+            prefix: options.prefix.clone(),
+            poll: options.poll,
+            client,
+            context,
+            inbound,
+            consumer,
+            link,
+            janitor_due: Mutex::new(Instant::now()),
+            metrics: Arc::clone(&options.metrics),
+        })
+    }
+
+    /// Sends what is queued (acknowledgements among it) and closes the connection.
+    pub async fn close(&self) {
+        if let Err(error) = self.client.flush().await {
+            tracing::warn!("NATS at `{}`: not everything was sent before closing: {error}", self.name);
+        }
+        let _ = self.client.drain().await;
+    }
+
+    fn unavailable(&self, error: &dyn Error) -> BusError {
+        BusError::Unavailable { bus: self.name.clone(), reason: chain(error) }
+    }
+
+    fn refused(&self, reason: impl Into<String>) -> BusError {
+        BusError::Refused { bus: self.name.clone(), reason: reason.into() }
+    }
+
+    /// Publishes to a stream and waits until it is stored.
+    async fn publish_stored(&self, subject: String, headers: HeaderMap, body: Bytes) -> Result<(), BusError> {
+        let mut tries = 0;
+        loop {
+            let sent = self.context.publish_with_headers(subject.clone(), headers.clone(), body.clone()).await;
+            let acked = match sent {
+                Ok(ack) => ack.await.map(|_| ()),
+                Err(error) => Err(error),
+            };
+            let Err(error) = acked else { return Ok(()) };
+            tries += 1;
+            if server_code(&error) == Some(SUBJECT_IN_FLIGHT) && tries < IN_FLIGHT_TRIES {
+                tokio::time::sleep(IN_FLIGHT_WAIT).await;
+                continue;
+            }
+            return Err(self.publish_error(&error));
+        }
+    }
+
+    fn publish_error(&self, error: &PublishError) -> BusError {
+        match (error.kind(), server_error(error)) {
+            (PublishErrorKind::MaxPayloadExceeded, _) => self.refused(chain(error)),
+            // Everything a server answers with 4xx, and a full stream, surely isn't stored.
+            (_, Some(answer)) if answer.error_code().0 == STREAM_FULL || answer.code() < 500 => {
+                self.refused(answer.to_string())
+            }
+            _ => self.unavailable(error),
+        }
+    }
+}
+
+#[async_trait]
+impl Bus for NatsBus {
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+        self.take(max).await
+    }
+
+    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+        let headers = header_map(message).map_err(|reason| self.refused(reason))?;
+        let body = serde_json::to_vec(&message.body).map_err(|error| self.refused(error.to_string()))?.into();
+        let subject = subject::subject(&self.prefix, &message.to);
+        match message.to {
+            Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body).await,
+            Address::Reply(_) => {
+                let sent = self.client.publish_with_headers(subject, headers, body).await;
+                sent.map_err(|error| self.refused(chain(&error)))?;
+                self.client.flush().await.map_err(|error| self.unavailable(&error))
+            }
+        }
+    }
+
+    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
+        let subject = subject::live_subject(&self.prefix, to);
+        self.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
+    }
+
+    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
+        let subject = subject::live_subject(&self.prefix, from);
+        let messages = self.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
+        // A connection is served in order: the answer to a request means that the server has the
+        // subscription, so that nothing sent after this call is missed.
+        self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
+        Ok(messages.map(|message| message.payload).boxed())
+    }
+
+    async fn in_transit(&self) -> Result<Vec<String>, BusError> {
+        self.unacknowledged().await
+    }
+
+    async fn settings(&self) -> Result<Vec<Setting>, BusError> {
+        self.server_settings().await
+    }
+}
+
+async fn connect(options: &NatsOptions, name: &str, link: watch::Sender<u64>) -> Result<Client, OpenError> {
+    let failed = |reason: String| OpenError::Connect { bus: name.to_owned(), reason };
+    let servers: Vec<ServerAddr> = options
+        .url
+        .split(',')
+        .map(|url| url.trim().parse().map_err(|error: std::io::Error| failed(error.to_string())))
+        .collect::<Result<_, _>>()?;
+    let link = Arc::new(link);
+    let attempt = || {
+        let settings = ConnectOptions::new()
+            .name("trellis")
+            .ping_interval(PING_EVERY)
+            .request_timeout(Some(TIMEOUT))
+            .event_callback(log_events(name.to_owned(), Arc::clone(&link)));
+        let servers = servers.clone();
+        async move {
+            settings.connect(servers).await.map_err(|error| {
+                let reason = chain(&error);
+                match error.kind() {
+                    ConnectErrorKind::Authentication
+                    | ConnectErrorKind::AuthorizationViolation
+                    | ConnectErrorKind::ServerParse
+                    | ConnectErrorKind::Tls => Failure::Permanent(reason),
+                    ConnectErrorKind::Dns
+                    | ConnectErrorKind::TimedOut
+                    | ConnectErrorKind::Io
+                    | ConnectErrorKind::MaxReconnects => Failure::Transient(reason),
+                }
+            })
+        }
+    };
+    retry(options.connect, &format!("NATS at `{name}`"), attempt).await.map_err(failed)
+}
+
+/// One line for each change of the connection. While it is down the driver tries for ever and
+/// reports each failure; only the first of them is logged.
+fn log_events(name: String, link: Arc<watch::Sender<u64>>) -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
+    let complained = AtomicBool::new(false);
+    move |event| {
+        match event {
+            Event::Connected => {
+                complained.store(false, Ordering::Relaxed);
+                tracing::info!("NATS at `{name}`: connected");
+            }
+            Event::Disconnected => {
+                tracing::warn!("NATS at `{name}`: disconnected, reconnecting");
+                link.send_modify(|n| *n += 1);
+            }
+            Event::LameDuckMode => tracing::info!("NATS at `{name}`: the server is about to shut down"),
+            Event::SlowConsumer(id) => {
+                tracing::warn!("NATS at `{name}`: subscription {id} is read too slowly, messages were dropped");
+            }
+            Event::ServerError(error) => tracing::warn!("NATS at `{name}`: {error}"),
+            Event::ClientError(error) if !complained.swap(true, Ordering::Relaxed) => {
+                tracing::warn!("NATS at `{name}`: {error}");
+            }
+            Event::ClientError(_) | Event::Draining | Event::Closed => {}
+        }
+        std::future::ready(())
+    }
+}
+
+fn header_map(message: &Message) -> Result<HeaderMap, String> {
+    let mut map = HeaderMap::new();
+    for (name, value) in headers(message) {
+        if value.chars().any(char::is_control) {
+            return Err(format!("illegal message id `{}`: control characters are not allowed", value.escape_debug()));
+        }
+        map.insert(name, value);
+    }
+    Ok(map)
+}
+
+fn server_error(error: &PublishError) -> Option<&jetstream::Error> {
+    error.source().and_then(|source| source.downcast_ref::<jetstream::Error>())
+}
+
+fn server_code(error: &PublishError) -> Option<u64> {
+    server_error(error).map(|answer| answer.error_code().0)
+}
+
+/// An error with its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,162 @@
+//! The streams and the consumer, made or checked at the start (`protocol.md`, "Streams").
+
+use super::super::subject;
+use super::{NatsOptions, OpenError, chain};
+use async_nats::jetstream::{
+    Context,
+    consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
+    context::GetStreamErrorKind,
+    stream::{Config, DiscardPolicy, RetentionPolicy, StorageType, Stream},
+};
+use std::time::Duration;
+
+/// Only catches a client's own resend: ids of an inbound stream are shared by all owners, so a
+/// longer window would drop one owner's message for another's. The store deduplicates.
+const IN_DUPLICATES: Duration = Duration::from_millis(100);
+
+/// Ids of outbound messages are ours: a republish after a crash is seen once.
+const OUT_DUPLICATES: Duration = Duration::from_mins(10);
+
+/// The one consumer that all workers share.
+const CONSUMER: &str = "workers";
+
+/// Running turns of the whole fleet plus delayed ones; the server's default of 1000 would cap the
+/// fleet.
+const MAX_ACK_PENDING: i64 = 100_000;
+
+/// Requests for work waiting at the same time: one for each worker process, with room.
+const MAX_WAITING: i64 = 4096;
+
+/// Name of the inbound stream.
+pub(super) fn inbound_name(prefix: &str) -> String {
+    prefix.to_uppercase()
+}
+
+/// Name of the stream of completions.
+pub(super) fn outbound_name(prefix: &str) -> String {
+    format!("{}_OUT", prefix.to_uppercase())
+}
+
+/// Makes both streams and the consumer, or brings them up to date.
+pub(super) async fn ensure(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+) -> Result<(Stream, PullConsumer), OpenError> {
+    let inbound = ensure_stream(context, bus, inbound(options)).await?;
+    ensure_stream(context, bus, outbound(options)).await?;
+    let consumer = inbound.create_consumer(consumer(options)).await.map_err(|error| OpenError::Setup {
+        bus: bus.to_owned(),
+        stream: inbound_name(&options.prefix),
+        reason: format!("consumer `{CONSUMER}`: {}", chain(&error)),
+    })?;
+    Ok((inbound, consumer))
+}
+
+fn inbound(options: &NatsOptions) -> Config {
+    Config {
+        name: inbound_name(&options.prefix),
+        subjects: vec![subject::all_inbound(&options.prefix)],
+        retention: RetentionPolicy::WorkQueue,
+        // Never drop accepted work to make room: refuse new work.
+        discard: DiscardPolicy::New,
+        duplicate_window: IN_DUPLICATES,
+        ..common(options)
+    }
+}
+
+fn outbound(options: &NatsOptions) -> Config {
+    Config {
+        name: outbound_name(&options.prefix),
+        subjects: vec![subject::all_outbound(&options.prefix)],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::Old,
+        max_age: options.out_max_age,
+        // The server refuses a window that is longer than the age.
+        duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
+        ..common(options)
+    }
+}
+
+fn common(options: &NatsOptions) -> Config {
+    Config {
+        storage: StorageType::File,
+        num_replicas: options.replicas,
+        max_bytes: i64::try_from(options.max_bytes).unwrap_or(i64::MAX),
+        max_messages: -1,
+        max_messages_per_subject: -1,
+        max_message_size: -1,
+        max_consumers: -1,
+        ..Config::default()
+    }
+}
+
+fn consumer(options: &NatsOptions) -> pull::Config {
+    pull::Config {
+        durable_name: Some(CONSUMER.to_owned()),
+        filter_subject: subject::all_inbound(&options.prefix),
+        deliver_policy: DeliverPolicy::All,
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: options.ack_wait,
+        // The store counts crashes; a message at a delivery limit would stay and never be delivered.
+        max_deliver: -1,
+        max_ack_pending: MAX_ACK_PENDING,
+        max_waiting: MAX_WAITING,
+        ..pull::Config::default()
+    }
+}
+
+async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<Stream, OpenError> {
+    let name = wanted.name.clone();
+    let setup = |reason: String| OpenError::Setup { bus: bus.to_owned(), stream: name.clone(), reason };
+    let existing = match context.get_stream(&name).await {
+        Ok(stream) => stream,
+        Err(error) if is_missing(&error) => {
+            // Another process may make it at the same moment: the same request twice is one stream.
+            return context.create_stream(wanted).await.map_err(|error| setup(chain(&error)));
+        }
+        Err(error) => return Err(setup(chain(&error))),
+    };
+    let actual = existing.cached_info().config.clone();
+    if let Some(reason) = difference(&actual, &wanted) {
+        return Err(OpenError::Incompatible { bus: bus.to_owned(), stream: name, reason });
+    }
+    // What an operator added (placement, compression, …) stays.
+    let updated = Config {
+        subjects: wanted.subjects,
+        discard: wanted.discard,
+        num_replicas: wanted.num_replicas,
+        max_bytes: wanted.max_bytes,
+        max_age: wanted.max_age,
+        duplicate_window: wanted.duplicate_window,
+        ..actual.clone()
+    };
+    if updated == actual {
+        return Ok(existing);
+    }
+    context.update_stream(updated).await.map_err(|error| setup(chain(&error)))?;
+    context.get_stream(&name).await.map_err(|error| setup(chain(&error)))
+}
+
+/// What can't be changed by an update and breaks a guarantee.
+fn difference(actual: &Config, wanted: &Config) -> Option<String> {
+    let differs = |what: &str, expected: String, got: String| Some(format!("expected {what} {expected}, got {got}"));
+    if actual.retention != wanted.retention {
+        return differs("retention", format!("{:?}", wanted.retention), format!("{:?}", actual.retention));
+    }
+    if actual.storage != wanted.storage {
+        return differs("storage", format!("{:?}", wanted.storage), format!("{:?}", actual.storage));
+    }
+    if actual.sealed || actual.no_ack {
+        return differs("a writable stream with acknowledgements", String::new(), "a sealed or silent one".to_owned());
+    }
+    if wanted.retention == RetentionPolicy::WorkQueue && actual.allow_message_ttl {
+        return differs("no message TTL", "(it deletes accepted work)".to_owned(), "`allow_msg_ttl`".to_owned());
+    }
+    None
+}
+
+fn is_missing(error: &async_nats::jetstream::context::GetStreamError) -> bool {
+    matches!(error.kind(), GetStreamErrorKind::JetStream(answer)
+        if answer.error_code() == async_nats::jetstream::ErrorCode::STREAM_NOT_FOUND)
+}
