@@ -72,10 +72,7 @@ pub fn parse_inbound(prefix: &str, subject: &str) -> Result<(Owner, AgentId, InK
     };
     let name = |token: &str| decode(token).ok_or_else(|| bad(format!("`{token}` is not percent-encoded text")));
     let legal = |error: crate::domain::ids::IdError| bad(format!("got an {error}"));
-    let owner = Owner::new(
-        OwnerPart::new(name(tenant)?).map_err(legal)?,
-        OwnerPart::new(name(user)?).map_err(legal)?,
-    );
+    let owner = Owner::new(OwnerPart::new(name(tenant)?).map_err(legal)?, OwnerPart::new(name(user)?).map_err(legal)?);
     let agent = AgentId::new(name(agent)?).map_err(legal)?;
     let kind = parse_kind(kind).ok_or_else(|| bad(format!("got the kind `{kind}`")))?;
     Ok((owner, agent, kind))

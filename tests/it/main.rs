@@ -4,4 +4,5 @@
 
 mod support;
 
+mod nats_bus;
 mod redis_store;

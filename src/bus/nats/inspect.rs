@@ -67,7 +67,9 @@ impl NatsBus {
         }
         match self.janitor().await {
             Ok(0) => {}
-            Ok(n) => tracing::info!("NATS at `{}`: removed {n} acknowledged messages that were still stored", self.name),
+            Ok(n) => {
+                tracing::info!("NATS at `{}`: removed {n} acknowledged messages that were still stored", self.name);
+            }
             Err(error) => tracing::debug!("looking for stuck messages: {error}"),
         }
     }

@@ -1,4 +1,4 @@
-//! Bus over NATS JetStream.
+//! Bus over NATS `JetStream`.
 //!
 //! Streams and consumer: [`streams`]. Taking messages: [`receive`]. What operators see: [`inspect`].
 
@@ -91,7 +91,9 @@ pub enum OpenError {
         version: String,
     },
     /// A stream or consumer with this name is something else.
-    #[error("NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters")]
+    #[error(
+        "NATS at `{bus}`: stream `{stream}` can't be used: {reason}; use another `bus.prefix`, or delete it when nothing in it matters"
+    )]
     Incompatible {
         /// Where.
         bus: String,
@@ -154,6 +156,11 @@ impl NatsBus {
         })
     }
 
+    /// First token of every subject.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// Sends what is queued (acknowledgements among it) and closes the connection.
     pub async fn close(&self) {
         if let Err(error) = self.client.flush().await {
@@ -174,9 +181,18 @@ impl NatsBus {
     async fn publish_stored(&self, subject: String, headers: HeaderMap, body: Bytes) -> Result<(), BusError> {
         let mut tries = 0;
         loop {
+            let mut link = self.link.clone();
+            link.mark_unchanged();
             let sent = self.context.publish_with_headers(subject.clone(), headers.clone(), body.clone()).await;
             let acked = match sent {
-                Ok(ack) => ack.await.map(|_| ()),
+                Ok(ack) => tokio::select! {
+                    acked = ack.into_future() => acked.map(|_| ()),
+                    // The driver doesn't fail what was in flight; its answer can't come any more.
+                    _ = link.changed() => {
+                        let reason = "the connection was lost before the acknowledgement".to_owned();
+                        return Err(BusError::Unavailable { bus: self.name.clone(), reason });
+                    }
+                },
                 Err(error) => Err(error),
             };
             let Err(error) = acked else { return Ok(()) };

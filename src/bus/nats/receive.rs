@@ -154,7 +154,10 @@ struct NatsSettle {
 impl NatsSettle {
     async fn send(&self, kind: AckKind) {
         if let Err(error) = self.acker.ack_with(kind).await {
-            tracing::warn!("acknowledgement of a message on `{}` was lost, it will be delivered again: {error}", self.subject);
+            tracing::warn!(
+                "acknowledgement of a message on `{}` was lost, it will be delivered again: {error}",
+                self.subject
+            );
         }
     }
 }

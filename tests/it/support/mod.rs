@@ -1,3 +1,4 @@
 //! What several tests need.
 
+pub mod nats;
 pub mod redis;

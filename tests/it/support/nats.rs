@@ -1,11 +1,10 @@
 //! nats-servers for tests: one shared by all cases, and own ones that can be killed.
 //!
 //! Every server runs under a shell that holds a pipe from this process: when the test binary ends,
-//! however it ends, the pipe closes and the shell kills the server.
+//! however it ends, the pipe closes and the shell kills the server and removes its directory.
 
 use std::{
     io::{BufRead, BufReader},
-    net::{TcpListener, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     sync::{
@@ -26,6 +25,7 @@ const START_LIMIT: Duration = Duration::from_secs(20);
 pub struct NatsServer {
     port: u16,
     dir: TempDir,
+    runs: u32,
     running: Option<Running>,
 }
 
@@ -41,7 +41,7 @@ impl NatsServer {
     pub fn start() -> Option<Self> {
         let binary = binary()?;
         let dir = tempfile::Builder::new().prefix("trellis-nats").tempdir().unwrap();
-        let mut server = Self { port: free_port(), dir, running: None };
+        let mut server = Self { port: 0, dir, runs: 0, running: None };
         server.run(binary);
         Some(server)
     }
@@ -55,7 +55,8 @@ impl NatsServer {
     pub fn kill(&mut self) {
         if let Some(mut running) = self.running.take() {
             kill_9(running.pid);
-            drop(running.shell.stdin.take());
+            // Before its pipe closes: the directory stays.
+            let _ = running.shell.kill();
             let _ = running.shell.wait();
         }
     }
@@ -67,12 +68,16 @@ impl NatsServer {
     }
 
     fn run(&mut self, binary: &Path) {
-        let log = self.dir.path().join("server.log");
-        let script = "\"$@\" & pid=$!; echo $pid; exec 1>/dev/null; cat >/dev/null; kill -9 $pid; wait";
+        self.runs += 1;
+        let log = self.dir.path().join(format!("server-{}.log", self.runs));
+        // -1: any free port, which the log then names.
+        let port = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
+        let script = "dir=$1; shift; \"$@\" & pid=$!; echo $pid; exec 1>/dev/null 2>&1; cat; kill -9 $pid; wait; rm -rf \"$dir\"";
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh"])
+            .arg(self.dir.path())
             .arg(binary)
-            .args(["-c", CONFIG, "-a", "127.0.0.1", "-p", &self.port.to_string(), "-l"])
+            .args(["-c", CONFIG, "-a", "127.0.0.1", "-p", &port, "-l"])
             .arg(&log)
             .arg("-sd")
             .arg(self.dir.path().join("js"))
@@ -85,14 +90,14 @@ impl NatsServer {
         let pid = line.trim().parse().unwrap();
         self.running = Some(Running { shell, pid });
         let start = Instant::now();
-        while !log_says_ready(&log, self.port) {
-            assert!(
-                start.elapsed() < START_LIMIT,
-                "nats-server didn't start: {}",
-                std::fs::read_to_string(&log).unwrap_or_default()
-            );
+        self.port = loop {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            if let Some(port) = ready_on(&text) {
+                break port;
+            }
+            assert!(start.elapsed() < START_LIMIT, "nats-server didn't start: {text}");
             std::thread::sleep(Duration::from_millis(10));
-        }
+        };
     }
 }
 
@@ -102,9 +107,11 @@ impl Drop for NatsServer {
     }
 }
 
-fn log_says_ready(log: &Path, port: u16) -> bool {
-    TcpStream::connect(("127.0.0.1", port)).is_ok()
-        && std::fs::read_to_string(log).is_ok_and(|text| text.contains("Server is ready"))
+/// The port, when the log says that the server is ready.
+fn ready_on(log: &str) -> Option<u16> {
+    log.contains("Server is ready").then_some(())?;
+    let (_, rest) = log.split_once("Listening for client connections on 127.0.0.1:")?;
+    rest.lines().next()?.trim().parse().ok()
 }
 
 fn kill_9(pid: u32) {
@@ -136,10 +143,6 @@ pub fn options(url: &str) -> NatsOptions {
         connect: Policy { total: Some(Duration::from_secs(10)), ..Policy::CONNECT },
         metrics: Arc::new(Metrics::new()),
     }
-}
-
-fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
 /// The real server. What stands on the path may be a script of pyenv, and killing a script doesn't

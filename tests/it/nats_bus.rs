@@ -1,0 +1,283 @@
+//! The NATS bus on a real server: what only this backend has.
+
+use crate::support::nats::{NatsServer, options, shared};
+use bytes::Bytes;
+use futures::StreamExt;
+use serde_json::json;
+use std::{
+    collections::BTreeSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use trellis::bus::{
+    Address, Bus, BusError, Delivery, InKind, Live, Message,
+    nats::{NatsBus, NatsOptions, OpenError},
+};
+use trellis::domain::ids::{AgentId, Owner};
+
+fn owner() -> Owner {
+    "acme/jo.x".parse().unwrap()
+}
+
+fn agent() -> AgentId {
+    AgentId::new("helper").unwrap()
+}
+
+fn task(id: &str) -> Message {
+    let to = Address::In { owner: owner(), agent: agent(), kind: InKind::Task };
+    Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+}
+
+async fn open(options: &NatsOptions) -> NatsBus {
+    NatsBus::open(options).await.unwrap()
+}
+
+/// Receives until `n` messages came, or until `limit` passed.
+async fn receive_n(bus: &NatsBus, n: usize, limit: Duration) -> Vec<Delivery> {
+    let start = Instant::now();
+    let mut got = Vec::new();
+    while got.len() < n && start.elapsed() < limit {
+        got.extend(bus.receive(n - got.len()).await.unwrap_or_default());
+    }
+    got
+}
+
+fn ids(deliveries: &[Delivery]) -> Vec<&str> {
+    deliveries.iter().map(|delivery| delivery.id.as_deref().unwrap_or("-")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_arrives_at_once_with_its_facts_and_the_queue_gives_no_more_than_asked() {
+    let Some(url) = shared() else { return };
+    let bus = Arc::new(open(&options(&url)).await);
+    let waiting = Arc::clone(&bus);
+    let first = tokio::spawn(async move { waiting.receive(8).await.unwrap() });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let start = Instant::now();
+    bus.publish(&task("e1")).await.unwrap();
+    let got = first.await.unwrap();
+    assert!(start.elapsed() < Duration::from_millis(300), "{:?}", start.elapsed());
+    let delivery = &got[0];
+    assert_eq!((&delivery.owner, &delivery.agent, delivery.kind), (&owner(), &agent(), InKind::Task));
+    assert_eq!((delivery.id.as_deref(), delivery.delivered), (Some("e1"), 1));
+    assert_eq!(&delivery.body[..], br#"{"input":"e1"}"#);
+    let now = trellis::clock::Clock::system().now();
+    assert!(now.since(delivery.published) < Duration::from_secs(5) && delivery.published <= now);
+    for n in 0..5 {
+        bus.publish(&task(&format!("m{n}"))).await.unwrap();
+    }
+    let two = bus.receive(2).await.unwrap();
+    assert_eq!(ids(&two), ["m0", "m1"]);
+    let other = open(&NatsOptions { prefix: prefix_of(&bus), ..options(&url) }).await;
+    assert_eq!(ids(&other.receive(8).await.unwrap()), ["m2", "m3", "m4"], "nothing was prefetched");
+}
+
+fn prefix_of(bus: &NatsBus) -> String {
+    bus.prefix().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn unacknowledged_messages_come_back_after_the_ack_wait_and_progress_puts_it_off() {
+    let Some(url) = shared() else { return };
+    let bus = open(&NatsOptions { ack_wait: Duration::from_millis(600), ..options(&url) }).await;
+    bus.publish(&task("lost")).await.unwrap();
+    bus.publish(&task("kept")).await.unwrap();
+    let first = receive_n(&bus, 2, Duration::from_secs(2)).await;
+    for _ in 0..4 {
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        first[1].settle.progress().await;
+    }
+    let again = receive_n(&bus, 1, Duration::from_secs(2)).await;
+    assert_eq!((ids(&again), again[0].delivered), (vec!["lost"], 2));
+    again[0].settle.ack().await;
+    first[1].settle.ack().await;
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    assert!(bus.receive(4).await.unwrap().is_empty(), "both were acknowledged");
+    assert_eq!(bus.in_transit().await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_nak_puts_a_message_off_by_its_delay() {
+    let Some(url) = shared() else { return };
+    let bus = open(&options(&url)).await;
+    for (id, delay) in [("soon", Duration::ZERO), ("later", Duration::from_millis(400))] {
+        bus.publish(&task(id)).await.unwrap();
+        let start = Instant::now();
+        receive_n(&bus, 1, Duration::from_secs(2)).await[0].settle.nak(delay).await;
+        let again = receive_n(&bus, 1, Duration::from_secs(3)).await;
+        assert_eq!((ids(&again), again[0].delivered), (vec![id], 2));
+        let took = start.elapsed();
+        assert!(took >= delay && took < delay + Duration::from_millis(300), "{id}: {took:?}");
+        again[0].settle.ack().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outbound_message_published_twice_is_stored_once() {
+    let Some(url) = shared() else { return };
+    let options = options(&url);
+    let bus = open(&options).await;
+    let to = Address::Out { owner: owner(), agent: agent(), job: "j1".to_owned() };
+    let message = Message { to, id: Some("out-1".to_owned()), body: json!({"status": "COMPLETE"}) };
+    bus.publish(&message).await.unwrap();
+    bus.publish(&message).await.unwrap();
+    let client = async_nats::connect(&url).await.unwrap();
+    let name = format!("{}_OUT", options.prefix.to_uppercase());
+    let stream = async_nats::jetstream::new(client).get_stream(name).await.unwrap();
+    assert_eq!(stream.cached_info().state.messages, 1);
+    let stored = stream.get_raw_message(1).await.unwrap();
+    assert_eq!(stored.subject.as_str(), format!("{}.out.acme.jo%2Ex.helper.j1", options.prefix));
+    assert_eq!(stored.headers.get("Trellis-Id").unwrap().as_str(), "out-1");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replies_and_signals_reach_who_listens() {
+    let Some(url) = shared() else { return };
+    let options = options(&url);
+    let (bus, other) = (open(&options).await, open(&options).await);
+    let mut one = other.listen(&Live::Control(owner())).await.unwrap();
+    let mut all = other.listen(&Live::AllControl).await.unwrap();
+    bus.signal(&Live::Control(owner()), Bytes::from_static(b"job")).await.unwrap();
+    for stream in [&mut one, &mut all] {
+        let got = tokio::time::timeout(Duration::from_secs(2), stream.next()).await.unwrap();
+        assert_eq!(got.as_deref(), Some(&b"job"[..]));
+    }
+    let client = async_nats::connect(&url).await.unwrap();
+    let inbox = client.new_inbox();
+    let mut replies = client.subscribe(inbox.clone()).await.unwrap();
+    client.request("$JS.API.INFO", Bytes::new()).await.unwrap();
+    let message = Message { to: Address::Reply(inbox), id: Some("r".to_owned()), body: json!({"status": "FAILED"}) };
+    bus.publish(&message).await.unwrap();
+    let reply = tokio::time::timeout(Duration::from_secs(2), replies.next()).await.unwrap().unwrap();
+    assert_eq!(&reply.payload[..], br#"{"status":"FAILED"}"#);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_of_any_client_are_read_and_unreadable_subjects_are_dropped_and_counted() {
+    let Some(url) = shared() else { return };
+    let options = options(&url);
+    let bus = open(&options).await;
+    let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
+    let p = &options.prefix;
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Nats-Msg-Id", "by-hand");
+    for subject in [format!("{p}.in.t.u.a.tusk"), format!("{p}.in.t.u.task")] {
+        context.publish(subject, "{}".into()).await.unwrap().await.unwrap();
+    }
+    context.publish_with_headers(format!("{p}.in.t.u.a.message"), headers, "hi".into()).await.unwrap().await.unwrap();
+    context.publish(format!("{p}.in.t.u.a.wake"), "{}".into()).await.unwrap().await.unwrap();
+    assert_eq!(bus.in_transit().await.unwrap(), ["by-hand"]);
+    let got = receive_n(&bus, 2, Duration::from_secs(2)).await;
+    assert_eq!(ids(&got), ["by-hand", "-"]);
+    assert_eq!((got[0].kind, got[1].kind), (InKind::Message, InKind::Wake));
+    assert_eq!(options.metrics.messages_unreadable.get(), 2);
+    got[0].settle.nak(Duration::ZERO).await;
+    let again = receive_n(&bus, 1, Duration::from_secs(2)).await;
+    assert_eq!(ids(&again), ["by-hand"], "dropped messages don't come back");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_stream_and_a_message_that_is_too_long_are_refused() {
+    let Some(url) = shared() else { return };
+    let bus = open(&NatsOptions { max_bytes: 1 << 20, ..options(&url) }).await;
+    let filler = "x".repeat(300_000);
+    let mut refused = None;
+    for n in 0..5 {
+        let message = Message { body: json!(filler), ..task(&format!("f{n}")) };
+        if let Err(error) = bus.publish(&message).await {
+            refused = Some((n, error));
+            break;
+        }
+    }
+    let (n, error) = refused.unwrap();
+    assert!(n == 3 && matches!(error, BusError::Refused { .. }), "{n}: {error}");
+    let long = Message { body: json!("x".repeat(2 << 20)), ..task("long") };
+    let error = bus.publish(&long).await.unwrap_err();
+    assert!(matches!(&error, BusError::Refused { reason, .. } if reason.contains("max payload")), "{error}");
+    assert_eq!(bus.in_transit().await.unwrap(), ["f0", "f1", "f2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn opening_again_changes_what_can_change_and_refuses_a_foreign_stream() {
+    let Some(url) = shared() else { return };
+    let first = options(&url);
+    open(&first).await.publish(&task("kept")).await.unwrap();
+    let longer = NatsOptions { out_max_age: Duration::from_secs(7), ack_wait: Duration::from_secs(9), ..first.clone() };
+    let bus = open(&longer).await;
+    assert_eq!(ids(&bus.receive(1).await.unwrap()), ["kept"]);
+    let foreign = options(&url);
+    let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
+    let name = foreign.prefix.to_uppercase();
+    let config = async_nats::jetstream::stream::Config { name: name.clone(), max_bytes: 1 << 20, ..Default::default() };
+    context.create_stream(config).await.unwrap();
+    let error = NatsBus::open(&foreign).await.err().unwrap();
+    assert!(matches!(&error, OpenError::Incompatible { .. }), "{error}");
+    assert!(error.to_string().contains("expected retention WorkQueue, got Limits"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_name_the_version_and_what_is_not_guaranteed() {
+    let Some(url) = shared() else { return };
+    let bus = open(&options(&url)).await;
+    let settings = bus.settings().await.unwrap();
+    let value = |name: &str| settings.iter().find(|setting| setting.name == name).map(|s| s.value.as_str());
+    assert!(value("nats version").is_some_and(|version| version.starts_with("2.")), "{settings:?}");
+    assert_eq!(value("nats max_payload"), Some("1048576 bytes"), "config/nats.conf sets it");
+    assert!(value("nats replicas").is_some_and(|replicas| replicas.starts_with('1')));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_server_is_one_clear_error_without_credentials() {
+    let options = NatsOptions {
+        connect: trellis::retry::Policy { total: Some(Duration::from_millis(200)), ..trellis::retry::Policy::CONNECT },
+        ..options("nats://user:secret@127.0.0.1:1")
+    };
+    let error = NatsBus::open(&options).await.err().unwrap().to_string();
+    assert!(error.starts_with("can't connect to NATS at `nats://***@127.0.0.1:1`: "), "{error}");
+    assert!(error.contains("refused") && !error.contains("secret"), "{error}");
+}
+
+/// What was acknowledged to the producer is delivered although the server is killed meanwhile.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
+    let Some(mut server) = NatsServer::start() else { return };
+    let bus = Arc::new(open(&NatsOptions { ack_wait: Duration::from_secs(1), ..options(&server.url()) }).await);
+    let producer = Arc::clone(&bus);
+    let accepted = tokio::spawn(async move {
+        let mut accepted = BTreeSet::new();
+        for n in 0..400 {
+            let id = format!("e{n}");
+            // As an outbox does: again under the same id until it is acknowledged.
+            while let Err(error) = producer.publish(&task(&id)).await {
+                assert!(matches!(error, BusError::Unavailable { .. }), "{error}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+            accepted.insert(id);
+        }
+        accepted
+    });
+    let consumer = Arc::clone(&bus);
+    let finished = tokio_util::sync::CancellationToken::new();
+    let done = finished.clone();
+    let taken = tokio::spawn(async move {
+        let mut taken = BTreeSet::new();
+        while !done.is_cancelled() || taken.len() < 400 {
+            for delivery in consumer.receive(8).await.unwrap_or_default() {
+                taken.insert(delivery.id.clone().unwrap());
+                delivery.settle.ack().await;
+            }
+        }
+        taken
+    });
+    for _ in 0..2 {
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        server.kill();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        server.restart();
+    }
+    let accepted = tokio::time::timeout(Duration::from_mins(1), accepted).await.unwrap().unwrap();
+    finished.cancel();
+    let taken = tokio::time::timeout(Duration::from_mins(1), taken).await.unwrap().unwrap();
+    assert_eq!(accepted.difference(&taken).count(), 0);
+    assert_eq!(accepted.len(), 400);
+}
