@@ -104,6 +104,15 @@ async fn functions_are_loaded_again_when_the_server_lost_them() {
 }
 
 #[tokio::test]
+async fn a_damaged_record_is_corrupt_and_named() {
+    let Some(store) = store().await else { return };
+    add_agent(&store, "half a gate").await;
+    let error = store.admit(NOW, &message(&session("main"), "e1", b"")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error}");
+    assert!(error.to_string().contains("gate of agent clerk"), "{error}");
+}
+
+#[tokio::test]
 async fn the_servers_clock_counts_unless_injected() {
     let Some(server) = RedisServer::shared() else { return };
     let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();
@@ -172,4 +181,39 @@ async fn the_settings_of_the_shipped_configuration_have_no_problem() {
     let settings = store.settings().await.unwrap();
     let wrong: Vec<_> = settings.iter().filter(|setting| setting.problem.is_some()).collect();
     assert_eq!((wrong.len(), &*wrong[0].name, &*wrong[0].value), (1, "redis appendfsync", "everysec"));
+}
+
+/// `TRELLIS_BENCH=<seconds>` makes it a measurement; otherwise it is a short check that commits
+/// side by side don't disturb each other.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_sessions_commit_side_by_side() {
+    let Some(server) = RedisServer::shared() else { return };
+    let mut options = server.options(ServerOrInjected::Server);
+    options.connections = 8;
+    let store = RedisStore::open(options).await.unwrap();
+    add_agent(&store, "ACTIVE 64 100 queue").await;
+    let seconds = std::env::var("TRELLIS_BENCH").map_or(0.2, |text| text.parse().unwrap());
+    let start = std::time::Instant::now();
+    let runs = (0..64).map(|n| {
+        let store = store.clone();
+        tokio::spawn(async move {
+            let s = session(&format!("s{n}"));
+            let mut grant = granted(store.admit(NOW, &message(&s, &format!("e{n}"), b"1")).await.unwrap());
+            while start.elapsed().as_secs_f64() < seconds {
+                let mut commit = commit(&grant, vec![b's'; 1500]);
+                commit.then = After::Keep;
+                commit.writes =
+                    vec![put(&format!("w/{n}"), vec![b'x'; 500]), put(&keys::turn(&s, commit.turn), vec![b't'; 500])];
+                let done = store.commit(NOW, &grant.lease, &commit).await.unwrap();
+                assert!(matches!(done, Committed::Done(Next::Held { .. })), "{done:?}");
+                grant.version += 1;
+            }
+            grant.version
+        })
+    });
+    let turns: u64 = futures::future::join_all(runs).await.into_iter().map(Result::unwrap).sum();
+    let rate = f64::from(u32::try_from(turns).unwrap()) / start.elapsed().as_secs_f64();
+    println!("{turns} commits, {rate:.0} a second");
+    let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
+    assert_eq!((facts.len(), facts.iter().map(|facts| facts.version).sum::<u64>()), (64, turns));
 }
