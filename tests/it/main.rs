@@ -6,3 +6,4 @@ mod support;
 
 mod nats_bus;
 mod redis_store;
+mod model_provider;

@@ -1,1 +1,0 @@
-//! `trellis mock-llm`: a rules file served as an OpenAI-compatible endpoint.

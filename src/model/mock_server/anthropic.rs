@@ -1,0 +1,107 @@
+//! Messages as Anthropic writes them.
+
+use super::openai::arguments_text;
+use super::{Asked, messages_of, request, sse, string, text_of, tool_name};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
+use crate::model::scripted::chunks;
+use serde_json::{Value, json};
+
+pub(super) fn read(body: &Value) -> Result<Asked, String> {
+    let mut messages = Vec::new();
+    for message in messages_of(body)? {
+        let content = message.get("content");
+        let blocks = content.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let of_type = |kind: &'static str| blocks.iter().filter(move |block| string(block, "/type") == kind);
+        let text = text_of(content);
+        match message.get("role").and_then(Value::as_str) {
+            Some("user") => {
+                for result in of_type("tool_result") {
+                    let call = string(result, "/tool_use_id");
+                    let text = text_of(result.get("content"));
+                    messages.push(ChatMessage::Tool { name: tool_name(&messages, &call), call, text });
+                }
+                if of_type("tool_result").next().is_none() || !text.is_empty() {
+                    messages.push(ChatMessage::User { text });
+                }
+            }
+            Some("assistant") => {
+                let calls = of_type("tool_use").map(|block| ToolCall {
+                    id: string(block, "/id"),
+                    name: string(block, "/name"),
+                    arguments: Arguments::Json(block.get("input").cloned().unwrap_or_default()),
+                });
+                messages.push(ChatMessage::Assistant { text, calls: calls.collect() });
+            }
+            other => return Err(format!("unknown role {other:?}")),
+        }
+    }
+    Ok(Asked {
+        request: request("anthropic", body, text_of(body.get("system")), messages)?,
+        stream: body.get("stream").and_then(Value::as_bool).unwrap_or(false),
+        stream_usage: true,
+    })
+}
+
+fn stop_reason(reply: &Reply) -> &'static str {
+    if reply.calls.is_empty() { "end_turn" } else { "tool_use" }
+}
+
+pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+    let mut content = Vec::with_capacity(reply.calls.len() + 1);
+    if !reply.text.is_empty() {
+        content.push(json!({"type": "text", "text": reply.text}));
+    }
+    for call in &reply.calls {
+        // There is no place for text that is not JSON in a whole message: it is sent as a string.
+        let input = match &call.arguments {
+            Arguments::Json(value) => value.clone(),
+            Arguments::Malformed(text) => Value::String(text.clone()),
+        };
+        content.push(json!({"type": "tool_use", "id": call.id, "name": call.name, "input": input}));
+    }
+    json!({
+        "id": "msg_scripted",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": stop_reason(reply),
+        "stop_sequence": null,
+        "usage": {"input_tokens": reply.usage.input, "output_tokens": reply.usage.output},
+    })
+}
+
+pub(super) fn events(model: &str, reply: &Reply) -> Vec<String> {
+    let event = |kind: &str, mut data: Value| {
+        data["type"] = kind.into();
+        sse(Some(kind), &data.to_string())
+    };
+    let mut message = whole(model, &Reply { usage: reply.usage, ..Reply::default() });
+    message["stop_reason"] = Value::Null;
+    message["usage"]["output_tokens"] = 0.into();
+    let mut events = vec![event("message_start", json!({"message": message}))];
+    let mut index = 0;
+    let mut block = |start: Value, deltas: Vec<Value>| {
+        let mut events = vec![event("content_block_start", json!({"index": index, "content_block": start}))];
+        for delta in deltas {
+            events.push(event("content_block_delta", json!({"index": index, "delta": delta})));
+        }
+        events.push(event("content_block_stop", json!({"index": index})));
+        index += 1;
+        events
+    };
+    if !reply.text.is_empty() {
+        let deltas = chunks(&reply.text).into_iter().map(|piece| json!({"type": "text_delta", "text": piece}));
+        events.extend(block(json!({"type": "text", "text": ""}), deltas.collect()));
+    }
+    for call in &reply.calls {
+        let pieces = chunks(&arguments_text(&call.arguments));
+        let deltas = pieces.into_iter().map(|piece| json!({"type": "input_json_delta", "partial_json": piece}));
+        let start = json!({"type": "tool_use", "id": call.id, "name": call.name, "input": {}});
+        events.extend(block(start, deltas.collect()));
+    }
+    let delta = json!({"stop_reason": stop_reason(reply), "stop_sequence": null});
+    events.push(event("message_delta", json!({"delta": delta, "usage": {"output_tokens": reply.usage.output}})));
+    events.push(event("message_stop", json!({})));
+    events
+}

@@ -1,0 +1,316 @@
+//! The rules of a scripted model as an HTTP endpoint, so that real provider code runs without a key.
+//!
+//! | route | protocol |
+//! |---|---|
+//! | `POST /v1/chat/completions`, `GET /v1/models` | `OpenAI` |
+//! | `POST /v1/messages` | Anthropic |
+//! | `POST /api/chat` | Ollama |
+//!
+//! Faults are real: 429 with `Retry-After`, 503, 400, a connection cut in the middle of a reply,
+//! arguments that are not JSON, a request that is never answered. `agent` and `{{turn}}` of a rule
+//! have no value here: no provider's protocol says which agent asks.
+
+mod anthropic;
+mod ollama;
+mod openai;
+
+use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
+use crate::model::rules::{Answer, Fault};
+use crate::model::scripted::{Script, Taken};
+use axum::body::{Body, Bytes};
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use futures::Stream;
+use serde_json::{Value, json};
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+/// Longest request taken: a long conversation with its tools.
+const BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+
+/// Serves a script until `shutdown`; then connections that hang are cut.
+pub async fn serve(
+    listener: TcpListener,
+    script: Arc<Script>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let closing = CancellationToken::new();
+    let state = Served { script, closing: closing.clone() };
+    let routes = Router::new()
+        .route("/v1/chat/completions", post(|state, body| answer(Protocol::OpenAi, state, body)))
+        .route("/v1/messages", post(|state, body| answer(Protocol::Anthropic, state, body)))
+        .route("/api/chat", post(|state, body| answer(Protocol::Ollama, state, body)))
+        .route("/v1/models", get(models))
+        .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
+        .with_state(state);
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(async move {
+            shutdown.await;
+            closing.cancel();
+        })
+        .await
+}
+
+#[derive(Clone)]
+struct Served {
+    script: Arc<Script>,
+    closing: CancellationToken,
+}
+
+/// Whose words are spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    OpenAi,
+    Anthropic,
+    Ollama,
+}
+
+/// A request as its protocol wrote it.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    request: ModelRequest,
+    stream: bool,
+    /// The stream ends with its usage only when asked to (`OpenAI`).
+    stream_usage: bool,
+}
+
+/// A piece of a streamed reply.
+#[derive(Debug, Clone, PartialEq)]
+enum Frame {
+    Bytes(String),
+    Wait(Duration),
+    /// The connection ends here.
+    Cut,
+}
+
+impl Protocol {
+    fn read(self, body: &Value) -> Result<Asked, String> {
+        match self {
+            Protocol::OpenAi => openai::read(body),
+            Protocol::Anthropic => anthropic::read(body),
+            Protocol::Ollama => ollama::read(body),
+        }
+    }
+
+    fn whole(self, model: &str, answer: &Answer) -> Value {
+        match self {
+            Protocol::OpenAi => openai::whole(model, &answer.reply),
+            Protocol::Anthropic => anthropic::whole(model, &answer.reply),
+            Protocol::Ollama => ollama::whole(model, &answer.reply),
+        }
+    }
+
+    fn frames(self, asked: &Asked, answer: &Answer) -> Vec<Frame> {
+        let model = &asked.request.model.name;
+        let events = match self {
+            Protocol::OpenAi => openai::events(model, &answer.reply, asked.stream_usage),
+            Protocol::Anthropic => anthropic::events(model, &answer.reply),
+            Protocol::Ollama => ollama::events(model, &answer.reply),
+        };
+        let kept = if answer.fault == Some(Fault::CutStream) { events.len() / 2 } else { events.len() };
+        let mut frames = Vec::with_capacity(kept * 2 + 1);
+        for (at, event) in events.into_iter().take(kept).enumerate() {
+            if at > 0 && !answer.chunk_delay.is_zero() {
+                frames.push(Frame::Wait(answer.chunk_delay));
+            }
+            frames.push(Frame::Bytes(event));
+        }
+        if answer.fault == Some(Fault::CutStream) {
+            frames.push(Frame::Cut);
+        }
+        frames
+    }
+
+    fn content_type(self) -> HeaderValue {
+        HeaderValue::from_static(match self {
+            Protocol::OpenAi | Protocol::Anthropic => "text/event-stream",
+            Protocol::Ollama => "application/x-ndjson",
+        })
+    }
+
+    fn overloaded(self) -> StatusCode {
+        match self {
+            Protocol::Anthropic => StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
+            Protocol::OpenAi | Protocol::Ollama => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn refusal(self, status: StatusCode, kind: &str, message: &str) -> Response {
+        let body = match self {
+            Protocol::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": null}}),
+            Protocol::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            Protocol::Ollama => json!({"error": message}),
+        };
+        (status, Json(body)).into_response()
+    }
+}
+
+async fn models(State(served): State<Served>) -> Json<Value> {
+    let models = served.script.models();
+    let models: Vec<Value> =
+        models.iter().map(|id| json!({"id": id, "object": "model", "owned_by": "trellis"})).collect();
+    Json(json!({"object": "list", "data": models}))
+}
+
+async fn answer(protocol: Protocol, State(served): State<Served>, body: Bytes) -> Response {
+    let invalid = |message: &str| protocol.refusal(StatusCode::BAD_REQUEST, "invalid_request_error", message);
+    let asked =
+        match serde_json::from_slice(&body).map_err(|error| error.to_string()).and_then(|body| protocol.read(&body)) {
+            Ok(asked) => asked,
+            Err(reason) => return invalid(&reason),
+        };
+    let taken = match served.script.take(&asked.request) {
+        Ok(taken) => taken,
+        Err(error) => return invalid(&error.to_string()),
+    };
+    tokio::time::sleep(taken.answer.delay).await;
+    match taken.answer.fault {
+        None | Some(Fault::BadJson | Fault::CutStream) => reply(protocol, &asked, taken, served.closing),
+        Some(fault) => {
+            if fault == Fault::Hang {
+                served.closing.cancelled().await;
+            }
+            let response = refuse(protocol, fault, taken.answer.retry_after);
+            match taken.finish(false) {
+                Ok(()) => response,
+                Err(error) => protocol.refusal(StatusCode::INTERNAL_SERVER_ERROR, "server_error", &error.to_string()),
+            }
+        }
+    }
+}
+
+fn reply(protocol: Protocol, asked: &Asked, taken: Taken, closing: CancellationToken) -> Response {
+    let (frames, content_type) = if asked.stream {
+        (protocol.frames(asked, &taken.answer), protocol.content_type())
+    } else {
+        let whole = protocol.whole(&asked.request.model.name, &taken.answer).to_string();
+        let frames = match taken.answer.fault {
+            Some(Fault::CutStream) => {
+                vec![Frame::Bytes(whole.chars().take(whole.chars().count() / 2).collect()), Frame::Cut]
+            }
+            _ => vec![Frame::Bytes(whole)],
+        };
+        (frames, HeaderValue::from_static("application/json"))
+    };
+    let body = Body::from_stream(play(frames.into(), taken, closing));
+    ([(header::CONTENT_TYPE, content_type)], body).into_response()
+}
+
+fn refuse(protocol: Protocol, fault: Fault, retry_after: Option<Duration>) -> Response {
+    let (status, kind, message) = match fault {
+        Fault::RateLimit => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "too many requests"),
+        Fault::BadRequest => (StatusCode::BAD_REQUEST, "invalid_request_error", "bad request"),
+        Fault::Overloaded | Fault::Hang | Fault::CutStream | Fault::BadJson => {
+            (protocol.overloaded(), "overloaded_error", "overloaded")
+        }
+    };
+    let mut response = protocol.refusal(status, kind, message);
+    if let Some(wait) = retry_after {
+        // Whole seconds, rounded up, is all that the standard header can say.
+        let seconds = u64::try_from(wait.as_millis().div_ceil(1_000)).unwrap_or(u64::MAX);
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        let millis = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+        response.headers_mut().insert("retry-after-ms", HeaderValue::from(millis));
+    }
+    response
+}
+
+struct Playing {
+    frames: VecDeque<Frame>,
+    taken: Taken,
+    closing: CancellationToken,
+    ended: bool,
+}
+
+/// The frames in time. The call is logged as `replied` once the last one was taken by the client's
+/// connection; a client that leaves earlier leaves it `started`.
+fn play(frames: VecDeque<Frame>, taken: Taken, closing: CancellationToken) -> impl Stream<Item = io::Result<Bytes>> {
+    let playing = Playing { frames, taken, closing, ended: false };
+    futures::stream::unfold(playing, |mut playing| async move {
+        if playing.ended {
+            return None;
+        }
+        loop {
+            let outcome = match playing.frames.pop_front() {
+                Some(Frame::Bytes(text)) => return Some((Ok(Bytes::from(text)), playing)),
+                Some(Frame::Wait(delay)) => tokio::select! {
+                    () = tokio::time::sleep(delay) => continue,
+                    () = playing.closing.cancelled() => Err(io::Error::other("shutting down")),
+                },
+                // What was sent before must leave before the connection goes.
+                Some(Frame::Cut) => {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                    Err(io::Error::other("cut"))
+                }
+                None => Ok(()),
+            };
+            let logged = playing.taken.finish(outcome.is_ok()).map_err(io::Error::other);
+            playing.ended = true;
+            return match outcome.and(logged) {
+                Ok(()) => None,
+                Err(error) => Some((Err(error), playing)),
+            };
+        }
+    })
+}
+
+/// The parts of a request that all protocols share.
+fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessage>) -> Result<ModelRequest, String> {
+    let name = body.get("model").and_then(Value::as_str).ok_or("expected `model`, got none")?;
+    Ok(ModelRequest {
+        model: ModelSettings {
+            provider: provider.to_owned(),
+            name: name.to_owned(),
+            base_url: None,
+            temperature: None,
+            max_tokens: None,
+        },
+        system,
+        messages,
+        tools: Vec::new(),
+        turn: String::new(),
+    })
+}
+
+fn messages_of(body: &Value) -> Result<&Vec<Value>, String> {
+    body.get("messages").and_then(Value::as_array).ok_or_else(|| "expected a list `messages`".to_owned())
+}
+
+/// A text, or the texts of a list of parts.
+fn text_of(content: Option<&Value>) -> String {
+    match content {
+        Some(Value::String(text)) => text.clone(),
+        Some(Value::Array(parts)) => {
+            parts.iter().filter_map(|part| part.get("text")?.as_str()).collect::<Vec<_>>().join("\n\n")
+        }
+        _ => String::new(),
+    }
+}
+
+fn string(value: &Value, pointer: &str) -> String {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// The tool of the call that a result answers.
+fn tool_name(messages: &[ChatMessage], id: &str) -> String {
+    let calls = messages.iter().rev().flat_map(|message| match message {
+        ChatMessage::Assistant { calls, .. } => calls.as_slice(),
+        ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
+    });
+    calls.into_iter().find(|call| call.id == id).map(|call| call.name.clone()).unwrap_or_default()
+}
+
+/// One server-sent event.
+fn sse(event: Option<&str>, data: &str) -> String {
+    match event {
+        Some(event) => format!("event: {event}\ndata: {data}\n\n"),
+        None => format!("data: {data}\n\n"),
+    }
+}

@@ -1,0 +1,89 @@
+//! Chats as Ollama writes them: one JSON object per line.
+
+use super::{Asked, messages_of, request, string, text_of};
+use crate::domain::chat::{Arguments, ChatMessage, Reply, ToolCall};
+use crate::model::scripted::chunks;
+use serde_json::{Value, json};
+
+pub(super) fn read(body: &Value) -> Result<Asked, String> {
+    let mut system = String::new();
+    let mut messages = Vec::new();
+    // Calls have no ids here: a result answers the oldest call that has none yet.
+    let mut open: Vec<ToolCall> = Vec::new();
+    for message in messages_of(body)? {
+        let text = text_of(message.get("content"));
+        match message.get("role").and_then(Value::as_str) {
+            Some("system") => system = text,
+            Some("user") => messages.push(ChatMessage::User { text }),
+            Some("assistant") => {
+                let calls = message.get("tool_calls").and_then(Value::as_array).into_iter().flatten();
+                open = calls.enumerate().map(|(at, call)| call_of(at, call)).collect();
+                messages.push(ChatMessage::Assistant { text, calls: open.clone() });
+            }
+            Some("tool") => {
+                let answered = (!open.is_empty()).then(|| open.remove(0));
+                let (call, called) = answered.map(|call| (call.id, call.name)).unwrap_or_default();
+                let name = message.get("tool_name").and_then(Value::as_str).map_or(called, str::to_owned);
+                messages.push(ChatMessage::Tool { call, name, text });
+            }
+            other => return Err(format!("unknown role {other:?}")),
+        }
+    }
+    Ok(Asked {
+        request: request("ollama", body, system, messages)?,
+        // Unlike the others, it streams unless told not to.
+        stream: body.get("stream").and_then(Value::as_bool).unwrap_or(true),
+        stream_usage: true,
+    })
+}
+
+fn call_of(at: usize, call: &Value) -> ToolCall {
+    ToolCall {
+        id: format!("call_{at}"),
+        name: string(call, "/function/name"),
+        arguments: Arguments::Json(call.pointer("/function/arguments").cloned().unwrap_or_default()),
+    }
+}
+
+fn line(model: &str, message: &Value) -> Value {
+    json!({"model": model, "created_at": "1970-01-01T00:00:00Z", "message": message, "done": false})
+}
+
+fn calls(reply: &Reply) -> Value {
+    let calls = reply.calls.iter().map(|call| {
+        let arguments = match &call.arguments {
+            Arguments::Json(value) => value.clone(),
+            Arguments::Malformed(text) => Value::String(text.clone()),
+        };
+        json!({"function": {"name": call.name, "arguments": arguments}})
+    });
+    calls.collect()
+}
+
+fn finish(mut line: Value, reply: &Reply) -> Value {
+    line["done"] = true.into();
+    line["done_reason"] = "stop".into();
+    line["prompt_eval_count"] = reply.usage.input.into();
+    line["eval_count"] = reply.usage.output.into();
+    line
+}
+
+pub(super) fn whole(model: &str, reply: &Reply) -> Value {
+    let mut message = json!({"role": "assistant", "content": reply.text});
+    if !reply.calls.is_empty() {
+        message["tool_calls"] = calls(reply);
+    }
+    finish(line(model, &message), reply)
+}
+
+pub(super) fn events(model: &str, reply: &Reply) -> Vec<String> {
+    let mut lines: Vec<Value> = chunks(&reply.text)
+        .into_iter()
+        .map(|piece| line(model, &json!({"role": "assistant", "content": piece})))
+        .collect();
+    if !reply.calls.is_empty() {
+        lines.push(line(model, &json!({"role": "assistant", "content": "", "tool_calls": calls(reply)})));
+    }
+    lines.push(finish(line(model, &json!({"role": "assistant", "content": ""})), reply));
+    lines.into_iter().map(|line| format!("{line}\n")).collect()
+}

@@ -1,0 +1,366 @@
+//! The real provider code over real HTTP, against rules served on loopback.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use trellis::domain::chat::{Arguments, ChatMessage, ModelRequest, ModelSettings, Reply, ToolCall, ToolSpec, Usage};
+use trellis::model::endpoint::{Endpoint, Keys, ProviderOptions};
+use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::rules::Rules;
+use trellis::model::scripted::Script;
+use trellis::model::{Model, ModelError, mock_server};
+
+const PROVIDERS: [&str; 3] = ["openai", "anthropic", "ollama"];
+
+struct Server {
+    url: String,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Server {
+    async fn start(rules: &str) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let script = Arc::new(Script::of("test rules", Rules::parse(rules).unwrap()));
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let task = tokio::spawn(mock_server::serve(listener, script, shutdown));
+        Server { url, stop: Some(stop), task }
+    }
+
+    async fn stop(mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+        tokio::time::timeout(Duration::from_secs(2), self.task).await.expect("stops in time").unwrap().unwrap();
+    }
+}
+
+/// Every provider at `url`; `openai` with a key.
+async fn models(url: &str, timeout: Duration) -> Models {
+    let endpoint =
+        |path: &str, key: Option<&str>| Endpoint { base_url: format!("{url}{path}"), api_key_env: key.map(Into::into) };
+    let endpoints = BTreeMap::from([
+        ("openai".to_owned(), endpoint("/v1", Some("TEST_KEY"))),
+        ("anthropic".to_owned(), endpoint("/v1", None)),
+        ("ollama".to_owned(), endpoint("", None)),
+    ]);
+    let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
+    let providers = ProviderOptions { endpoints, keys, timeout };
+    Models::new(ModelOptions { providers, ..ModelOptions::default() }).await.unwrap()
+}
+
+fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
+    ModelRequest {
+        model: ModelSettings {
+            provider: provider.into(),
+            name: "small".into(),
+            base_url: None,
+            temperature: Some(0.5),
+            max_tokens: Some(100),
+        },
+        system: "You are a clerk.".into(),
+        messages,
+        tools: vec![ToolSpec {
+            name: "get_invoice".into(),
+            description: "Looks an invoice up.".into(),
+            schema: json!({"type": "object", "properties": {"id": {"type": "integer"}}}),
+        }],
+        turn: "acme/ann/clerk/default/1".into(),
+    }
+}
+
+fn user(text: &str) -> ChatMessage {
+    ChatMessage::User { text: text.into() }
+}
+
+/// One call of `provider` under `rules`: the outcome and what was streamed.
+async fn ask(rules: &str, provider: &str, messages: Vec<ChatMessage>) -> (Result<Reply, ModelError>, String) {
+    let server = Server::start(rules).await;
+    let models = models(&server.url, Duration::from_secs(5)).await;
+    let (live, mut pieces) = unbounded_channel();
+    let outcome = models.complete(&request(provider, messages), &live).await;
+    drop(live);
+    let mut streamed = String::new();
+    while let Some(piece) = pieces.recv().await {
+        streamed.push_str(&piece);
+    }
+    server.stop().await;
+    (outcome, streamed)
+}
+
+#[tokio::test]
+async fn text_and_usage_arrive() {
+    let rules = "[[rule]]\nwhen = { model = 'small', last_role = 'user' }
+        then = { text = 'Grüße, {{input}}: one two three four', usage = { input = 11, output = 7 } }";
+    for provider in PROVIDERS {
+        let (outcome, streamed) = ask(rules, provider, vec![user("Ann")]).await;
+        let text = "Grüße, Ann: one two three four";
+        let expected = Reply { text: text.into(), calls: vec![], usage: Usage { input: 11, output: 7 } };
+        assert_eq!(outcome, Ok(expected), "{provider}");
+        assert_eq!(streamed, text, "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn calls_and_results_go_round() {
+    let rules = r#"
+        [[rule]]
+        when = { turn = 1 }
+        then = { text = "Looking.", calls = [{ tool = "get_invoice", arguments = { id = 7 } }, { tool = "now" }] }
+        [[rule]]
+        when = { turn = 2, tool = "now", tool_result = "noon", text = "noon" }
+        then = { text = "It is {{tool_result}}." }
+    "#;
+    for provider in PROVIDERS {
+        let (outcome, _) = ask(rules, provider, vec![user("invoice 7")]).await;
+        let reply = outcome.unwrap();
+        assert_eq!(reply.text, "Looking.", "{provider}");
+        let called: Vec<(&str, &Arguments)> =
+            reply.calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+        let (id, none) = (Arguments::Json(json!({"id": 7})), Arguments::Json(json!({})));
+        assert_eq!(called, [("get_invoice", &id), ("now", &none)], "{provider}");
+        assert_ne!(reply.calls[0].id, reply.calls[1].id, "{provider}");
+
+        let result = |at: usize, text: &str| {
+            let ToolCall { id, name, .. } = &reply.calls[at];
+            ChatMessage::Tool { call: id.clone(), name: name.clone(), text: text.into() }
+        };
+        let messages = vec![
+            user("invoice 7"),
+            ChatMessage::Assistant { text: reply.text.clone(), calls: reply.calls.clone() },
+            result(0, "{total: 5}"),
+            result(1, "noon"),
+        ];
+        let (outcome, _) = ask(rules, provider, messages).await;
+        assert_eq!(outcome.unwrap().text, "It is noon.", "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn pieces_arrive_before_the_end() {
+    let rules = "[[rule]]\nthen = { text = 'a long text in a good many pieces', stream_chunk_ms = 40 }";
+    for provider in PROVIDERS {
+        let server = Server::start(rules).await;
+        let models = models(&server.url, Duration::from_secs(5)).await;
+        let (live, mut pieces) = unbounded_channel();
+        let request = request(provider, vec![user("x")]);
+        let call = tokio::spawn(async move { models.complete(&request, &live).await });
+        assert_eq!(pieces.recv().await.unwrap(), "a long text ", "{provider}");
+        assert!(!call.is_finished(), "{provider}");
+        assert!(call.await.unwrap().is_ok(), "{provider}");
+        server.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn refusals_say_whether_and_when_to_ask_again() {
+    let after = |millis: u64| Some(Duration::from_millis(millis));
+    let table = [
+        ("fault = 'rate_limit', retry_after_ms = 250", Some(after(250)), "429: too many requests"),
+        ("fault = 'rate_limit'", Some(None), "429: too many requests"),
+        ("fault = 'overloaded', retry_after_ms = 1500", Some(after(1_500)), "overloaded"),
+        ("fault = 'bad_request'", None, "400: bad request"),
+    ];
+    for provider in PROVIDERS {
+        for (fault, transient, said) in table {
+            let (outcome, streamed) = ask(&format!("[[rule]]\nthen = {{ {fault} }}"), provider, vec![user("x")]).await;
+            assert_eq!(streamed, "");
+            match (outcome, transient) {
+                (Err(ModelError::Transient { model, reason, retry_after }), Some(expected)) => {
+                    assert_eq!((model, retry_after), (format!("{provider}/small"), expected), "{fault}");
+                    assert!(reason.contains(said), "{provider} {fault}: {reason}");
+                }
+                (Err(ModelError::Permanent { reason, .. }), None) => assert!(reason.contains(said), "{reason}"),
+                (outcome, _) => panic!("{provider} {fault}: {outcome:?}"),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cut_stream_is_transient_and_shows_what_came() {
+    let rules = "[[rule]]\nthen = { text = 'a long text in a good many pieces, cut', fault = 'cut_stream' }";
+    for provider in PROVIDERS {
+        let (outcome, streamed) = ask(rules, provider, vec![user("x")]).await;
+        assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{provider}: {outcome:?}");
+        assert!(streamed.starts_with("a long text"), "{provider}: {streamed}");
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_not_json_come_as_they_are() {
+    let rules =
+        "[[rule]]\nthen = { calls = [{ tool = 'pay', arguments = { id = 7, to = 'Ann' } }], fault = 'bad_json' }";
+    for provider in PROVIDERS {
+        let (outcome, _) = ask(rules, provider, vec![user("x")]).await;
+        let reply = outcome.unwrap();
+        assert_eq!(reply.calls[0].arguments, Arguments::Malformed(r#"{"id":7,"to":"Ann""#.into()), "{provider}");
+        // The model is told; the next request carries what it wrote.
+        let call = reply.calls[0].clone();
+        let told = ChatMessage::Tool { call: call.id.clone(), name: call.name.clone(), text: "not JSON".into() };
+        let messages = vec![user("x"), ChatMessage::Assistant { text: String::new(), calls: vec![call] }, told];
+        let rules = "[[rule]]\nwhen = { tool = 'pay', tool_result = 'not JSON' }\nthen = { text = 'sorry' }";
+        assert_eq!(ask(rules, provider, messages).await.0.unwrap().text, "sorry", "{provider}");
+    }
+}
+
+#[tokio::test]
+async fn a_request_without_a_rule_is_permanent() {
+    let (outcome, _) = ask("[[rule]]\nwhen = { turn = 9 }\nthen = { text = 'x' }", "openai", vec![user("hello")]).await;
+    match outcome {
+        Err(ModelError::Permanent { reason, .. }) => {
+            assert!(reason.starts_with("400: no rule of `test rules` answers turn 1"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_or_finds_nobody_is_transient() {
+    let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
+    let (live, _pieces) = unbounded_channel();
+    let slow = models(&server.url, Duration::from_millis(150)).await;
+    let nobody = models("http://127.0.0.1:1", Duration::from_secs(5)).await;
+    for (models, said) in [(slow, "no complete reply within 0.15 s"), (nobody, "onnection refused")] {
+        match models.complete(&request("openai", vec![user("x")]), &live).await {
+            Err(ModelError::Transient { reason, .. }) => assert!(reason.contains(said), "{reason}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    server.stop().await;
+}
+
+/// Accepts one connection, answers `response` and gives back what was asked; then waits until the
+/// client has closed it.
+async fn one_request(listener: TcpListener, response: String) -> (String, Duration) {
+    let (mut socket, _) = listener.accept().await.unwrap();
+    let mut asked = Vec::new();
+    let mut buffer = [0_u8; 4096];
+    while !String::from_utf8_lossy(&asked).contains("\r\n\r\n") {
+        let read = socket.read(&mut buffer).await.unwrap();
+        asked.extend_from_slice(&buffer[..read]);
+    }
+    socket.write_all(response.as_bytes()).await.unwrap();
+    let held = Instant::now();
+    while socket.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
+    (String::from_utf8_lossy(&asked).to_ascii_lowercase(), held.elapsed())
+}
+
+#[tokio::test]
+async fn dropping_a_call_closes_its_connection() {
+    let opened = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
+    // Before any answer, and in the middle of a stream.
+    for response in [String::new(), opened.to_owned()] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let models = models(&format!("http://{}", listener.local_addr().unwrap()), Duration::from_secs(60)).await;
+        let server = tokio::spawn(one_request(listener, response));
+        let (live, _pieces) = unbounded_channel();
+        let request = request("openai", vec![user("x")]);
+        let call = models.complete(&request, &live);
+        assert!(tokio::time::timeout(Duration::from_millis(100), call).await.is_err());
+        let closed = tokio::time::timeout(Duration::from_secs(1), server).await;
+        closed.expect("the connection closes within a second").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_key_goes_to_its_endpoint_only() {
+    for (provider, base_url, sent) in [
+        ("openai", None, "authorization: bearer sk-test-key\r\n"),
+        ("openai", Some("/elsewhere"), "authorization: bearer none\r\n"),
+        ("anthropic", Some("/other"), "x-api-key: none\r\n"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let refusal = "HTTP/1.1 401 Unauthorized\r\ncontent-length: 16\r\nconnection: close\r\n\r\nbad sk-test-key!";
+        let server = tokio::spawn(one_request(listener, refusal.to_owned()));
+        let mut request = request(provider, vec![user("x")]);
+        request.model.base_url = base_url.map(|path| format!("{url}{path}"));
+        let (live, _pieces) = unbounded_channel();
+        let outcome = models(&url, Duration::from_secs(5)).await.complete(&request, &live).await;
+        let (asked, _) = server.await.unwrap();
+        assert!(asked.contains(sent), "{asked}");
+        match outcome {
+            Err(ModelError::Permanent { reason, .. }) => {
+                let expected = if sent.contains("sk-test-key") { "401: bad …!" } else { "401: bad sk-test-key!" };
+                assert_eq!(reason, expected);
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let (first, second) =
+        (TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap());
+    let elsewhere = second.local_addr().unwrap();
+    let url = format!("http://{}", first.local_addr().unwrap());
+    let response = format!(
+        "HTTP/1.1 307 Temporary Redirect\r\nlocation: http://{elsewhere}/\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+    );
+    let server = tokio::spawn(one_request(first, response));
+    let (live, _pieces) = unbounded_channel();
+    let outcome =
+        models(&url, Duration::from_secs(5)).await.complete(&request("anthropic", vec![user("x")]), &live).await;
+    assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{outcome:?}");
+    server.await.unwrap();
+    assert!(tokio::time::timeout(Duration::from_millis(50), second.accept()).await.is_err());
+}
+
+#[tokio::test]
+async fn an_unknown_provider_lists_the_known() {
+    let (outcome, _) = ask("[[rule]]\nthen = { text = 'x' }", "opneai", vec![user("x")]).await;
+    match outcome {
+        Err(ModelError::Permanent { reason, .. }) => {
+            assert!(reason.contains("`openai`") && reason.contains("`scripted`"), "{reason}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn whole_replies_and_models_are_served_too() {
+    let server = Server::start(
+        "[[rule]]\nwhen = { model = 'm' }\nthen = { text = 'hi', calls = [{ tool = 'pay' }], usage = { input = 3, output = 2 } }",
+    )
+    .await;
+    let http = reqwest::Client::new();
+    let post = async |path: &str| -> Value {
+        let body = json!({"model": "m", "stream": false, "messages": [{"role": "user", "content": "x"}]});
+        let response = http.post(format!("{}{path}", server.url)).json(&body).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "application/json");
+        response.json().await.unwrap()
+    };
+    let openai = post("/v1/chat/completions").await;
+    assert_eq!(openai["choices"][0]["message"]["content"], "hi");
+    assert_eq!(openai["choices"][0]["message"]["tool_calls"][0]["function"], json!({"name": "pay", "arguments": "{}"}));
+    assert_eq!(openai["usage"]["total_tokens"], 5);
+    let anthropic = post("/v1/messages").await;
+    assert_eq!(anthropic["content"][1]["name"], "pay");
+    let ollama = post("/api/chat").await;
+    assert_eq!(ollama["message"]["content"], "hi");
+    let models: Value = http.get(format!("{}/v1/models", server.url)).send().await.unwrap().json().await.unwrap();
+    assert_eq!(models["data"][1]["id"], "m");
+    drop(http);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn shutdown_does_not_wait_for_a_hanging_call() {
+    let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
+    let models = models(&server.url, Duration::from_secs(60)).await;
+    let (live, _pieces) = unbounded_channel();
+    let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), &live).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    server.stop().await;
+    assert!(matches!(call.await.unwrap(), Err(ModelError::Transient { .. })));
+}
