@@ -1,1 +1,212 @@
 //! Store over fjall: one writer thread, group commit, fsync.
+//!
+//! Every change is a request to the writer thread. It drains its channel, applies the requests
+//! in order (each one atomic batch, so that later ones see the earlier), makes the group durable
+//! with one fsync and then answers. Reads take the state after the last durable group.
+//!
+//! ```text
+//! admit, commit, … ─▶ channel ─▶ writer: apply, apply, … ─▶ fsync ─▶ answers
+//! read, scan, …    ─▶ snapshot of the last durable group
+//! ```
+//!
+//! [`layout`] has every key and record.
+
+mod admit;
+mod docs;
+mod finish;
+mod index;
+pub(crate) mod layout;
+mod lease;
+mod mailbox;
+mod open;
+mod outbox;
+mod reads;
+mod session;
+mod sweep;
+mod turn;
+pub(crate) mod tx;
+mod writer;
+
+use super::{
+    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
+    NewJob, OutboxEntry, Released, SessionFacts, Setting, Store, StoreError, Swept, Written,
+};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::time::Millis;
+use async_trait::async_trait;
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tx::{Durable, Fault, Tx};
+
+/// The store in a folder of this machine; one process at a time.
+pub struct EmbeddedStore {
+    name: Arc<str>,
+    durable: Arc<RwLock<Arc<Durable>>>,
+    requests: Option<writer::Requests>,
+    writer: Option<JoinHandle<()>>,
+    /// Released last, when the database is closed.
+    _lock: open::FolderLock,
+}
+
+impl EmbeddedStore {
+    /// Opens or makes the store in `dir` and locks the folder for this process.
+    ///
+    /// After it: leases of the process before have lapsed unreleased (a crash counts), and every
+    /// session with work is due at once. Fails with [`StoreError::Unavailable`] when the folder
+    /// can't be made or another process, which it names, holds it.
+    pub fn open(dir: &Path) -> Result<Arc<Self>, StoreError> {
+        let name: Arc<str> = format!("embedded:{}", dir.display()).into();
+        let lock = open::lock(dir, &name)?;
+        let (db, index) = open::database(dir).map_err(|e| e.at(&name))?;
+        let durable = Durable { db: db.clone(), snapshot: db.database.snapshot() };
+        let durable = Arc::new(RwLock::new(Arc::new(durable)));
+        let (requests, jobs) = writer::Requests::channel(name.clone());
+        let writer = writer::Writer::new(db, index, name.clone(), durable.clone());
+        let thread = std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs));
+        let thread = thread.map_err(|e| Fault::Database(e.into()).at(&name))?;
+        Ok(Arc::new(Self { name, durable, requests: Some(requests), writer: Some(thread), _lock: lock }))
+    }
+
+    /// `embedded:<folder>`, as in errors.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Has the writer apply `request`; answers when it is durable.
+    pub(crate) async fn call<T: Send + 'static>(
+        &self,
+        request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.requests.as_ref().expect("taken only when dropped").call(request).await
+    }
+
+    /// Reads from the last durable state, off the async threads.
+    pub(crate) async fn query<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&Durable) -> Result<T, Fault> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let state = self.durable.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let outcome = tokio::task::spawn_blocking(move || read(&state)).await;
+        let stopped = |e: tokio::task::JoinError| StoreError::Unavailable {
+            store: self.name.to_string(),
+            reason: e.to_string(),
+        };
+        outcome.map_err(stopped)?.map_err(|e| e.at(&self.name))
+    }
+}
+
+impl Drop for EmbeddedStore {
+    /// Waits for the writer to finish what it has, so that the folder is free afterwards.
+    fn drop(&mut self) {
+        self.requests = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for EmbeddedStore {
+    async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
+        let request = request.clone();
+        self.call(move |tx| admit::admit(tx, now, &request)).await
+    }
+
+    async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
+        let lease = lease.clone();
+        self.call(move |tx| turn::renew(tx, now, &lease, ttl)).await
+    }
+
+    async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
+        let (lease, write) = (lease.clone(), write.clone());
+        self.call(move |tx| turn::checkpoint(tx, now, &lease, &write)).await
+    }
+
+    async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
+        let (lease, commit) = (lease.clone(), commit.clone());
+        self.call(move |tx| turn::commit(tx, now, &lease, &commit)).await
+    }
+
+    async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError> {
+        let lease = lease.clone();
+        self.call(move |tx| turn::release(tx, now, &lease, then)).await
+    }
+
+    async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError> {
+        let (owner, ids) = (owner.token(), ids.to_vec());
+        self.call(move |tx| outbox::remove(tx, &owner, &ids)).await
+    }
+
+    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+        let (owner, keys) = (owner.clone(), keys.to_vec());
+        self.query(move |state| reads::read(state, &owner, &keys)).await
+    }
+
+    async fn scan(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        after: Option<&str>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
+        let owner = owner.clone();
+        let scan = reads::Scan { prefix: prefix.to_owned(), after: after.map(str::to_owned), reverse, limit };
+        self.query(move |state| reads::scan(state, &owner, &scan)).await
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+        let (owner, writes) = (owner.clone(), writes.to_vec());
+        self.call(move |tx| finish::write(tx, now, &owner, &writes)).await
+    }
+
+    async fn finish(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        finish: &JobFinish,
+        open: Option<&NewJob>,
+        outbox: &[OutboxEntry],
+    ) -> Result<Finished, StoreError> {
+        let (owner, session, finish) = (owner.clone(), session.clone(), finish.clone());
+        let (open, outbox) = (open.cloned(), outbox.to_vec());
+        self.call(move |tx| finish::finish(tx, now, &owner, &session, &finish, open.as_ref(), &outbox)).await
+    }
+
+    async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
+        let owner = owner.clone();
+        self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await
+    }
+
+    async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
+        let after = after.cloned();
+        self.query(move |state| reads::owners(state, after.as_ref(), limit)).await
+    }
+
+    async fn sessions(
+        &self,
+        owner: &Owner,
+        agent: Option<&AgentId>,
+        after: Option<&SessionKey>,
+        limit: usize,
+    ) -> Result<Vec<SessionFacts>, StoreError> {
+        let (owner, agent, after) = (owner.clone(), agent.cloned(), after.cloned());
+        self.query(move |state| reads::sessions(state, &owner, agent.as_ref(), after.as_ref(), limit)).await
+    }
+
+    async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
+        let owner = owner.token();
+        self.call(move |tx| outbox::all(tx, &owner)).await
+    }
+
+    async fn settings(&self) -> Result<Vec<Setting>, StoreError> {
+        let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into(), problem: None };
+        Ok(vec![
+            setting("store", &self.name),
+            setting("embedded durability", "fsync before every answer, one for up to 256 requests"),
+        ])
+    }
+}

@@ -1,0 +1,103 @@
+//! Stage 2, admit: dedupe, gate, append, and the lease.
+
+use super::docs;
+use super::layout::{self, Space};
+use super::lease;
+use super::mailbox::Slot;
+use super::outbox;
+use super::tx::{Fault, Tx, View};
+use crate::domain::ids::JobId;
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use crate::store::keys::{BusyPolicy, Gate, GateStatus};
+use crate::store::{Admit, Admitted, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
+use std::time::Duration;
+
+/// An admitted event is looked at after this, should its message be lost.
+const DUE_AFTER: Duration = Duration::from_secs(5);
+
+/// [`crate::store::Store::admit`].
+pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Admitted, Fault> {
+    let mut slot = Slot::load(tx, &request.owner, &request.session)?;
+    let gate = lease::gate(tx, &slot.owner, &request.session.agent)?;
+    let intake = match (&request.event, usable(gate)) {
+        (Some(event), usable) => intake(tx, now, &mut slot, usable, event)?,
+        (None, Ok(_)) => Intake::Nothing,
+        (None, Err(refusal)) => Intake::Refused(refusal),
+    };
+    let taken = match &intake {
+        Intake::Nothing | Intake::New | Intake::Duplicate => true,
+        Intake::Conflict | Intake::Refused(_) => false,
+    };
+    let outcome = match (&request.lease, usable(gate)) {
+        (Some(ask), Ok(gate)) if taken => lease::ask(tx, now, &mut slot, gate, ask)?,
+        _ => LeaseOutcome::NotAsked,
+    };
+    slot.save(tx)?;
+    Ok(Admitted { intake, lease: outcome })
+}
+
+fn usable(gate: Option<Gate>) -> Result<Gate, Refusal> {
+    match gate {
+        None => Err(Refusal::UnknownAgent),
+        Some(gate) if gate.status == GateStatus::Terminated => Err(Refusal::Terminated),
+        Some(gate) => Ok(gate),
+    }
+}
+
+fn intake(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    slot: &mut Slot,
+    gate: Result<Gate, Refusal>,
+    event: &NewEvent,
+) -> Result<Intake, Fault> {
+    let seen_key = layout::seen(&slot.owner, event.id.as_str());
+    if let Some(seen) = tx.get(Space::Core, &seen_key)? {
+        let same = seen.split(|b| *b == b' ').next() == Some(event.body_hash.as_bytes());
+        return Ok(if same { Intake::Duplicate } else { Intake::Conflict });
+    }
+    if let Some(finish) = &event.finish
+        && docs::job_status(tx, &slot.owner, &finish.job)?.is_some_and(JobStatus::is_terminal)
+    {
+        return Ok(Intake::Duplicate);
+    }
+    let gate = match gate {
+        Ok(gate) => gate,
+        Err(refusal) => return Ok(Intake::Refused(refusal)),
+    };
+    if let Some(refusal) = no_room(tx, slot, gate, event.kind)? {
+        return Ok(Intake::Refused(refusal));
+    }
+    tx.register(&slot.owner)?;
+    let seen = format!("{} {}", event.body_hash, event.job.as_ref().map_or("-", JobId::as_str));
+    tx.put(Space::Core, seen_key, seen.into_bytes());
+    slot.append(tx, event);
+    // The lease's end, the backoff's end and the agent's waiting queue see to it otherwise.
+    if slot.now.live_until(now).is_none() && slot.now.backing_off(now).is_none() && slot.now.waiting.is_none() {
+        slot.now.due_by(now.plus(DUE_AFTER).0);
+    }
+    if let Some(open) = &event.open {
+        docs::open_job(tx, now, &slot.owner, open)?;
+    }
+    if let Some(finish) = &event.finish {
+        docs::end_job(tx, now, &slot.owner, finish)?;
+    }
+    for entry in &event.outbox {
+        outbox::put(tx, now, &slot.owner, entry)?;
+    }
+    Ok(Intake::New)
+}
+
+/// Results always enter: what they answer was started here.
+fn no_room(tx: &Tx<'_>, slot: &Slot, gate: Gate, kind: EventKind) -> Result<Option<Refusal>, Fault> {
+    match kind {
+        EventKind::Result => return Ok(None),
+        EventKind::Task if gate.busy == BusyPolicy::Reject && slot.has_open_task(tx)? => {
+            return Ok(Some(Refusal::Busy));
+        }
+        EventKind::Task | EventKind::Message => {}
+    }
+    let full = slot.now.pending() >= u64::from(gate.mailbox);
+    Ok(full.then_some(Refusal::MailboxFull { limit: gate.mailbox }))
+}

@@ -1,0 +1,136 @@
+//! Documents: versions, conditions, tombstones; and the job documents made of them.
+
+use super::layout::{self, DocRecord, Space};
+use super::tx::{Fault, Tx, View};
+use crate::domain::ids::JobId;
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use crate::store::{Change, Doc, DocConflict, DocWrite, Expect, JobFinish, NewJob, keys};
+
+fn decode(key: &str, bytes: &[u8]) -> Result<DocRecord, Fault> {
+    DocRecord::decode(bytes).ok_or_else(|| Fault::Record(format!("document `{key}` is damaged")))
+}
+
+fn record(view: &impl View, owner: &str, key: &str) -> Result<Option<DocRecord>, Fault> {
+    view.get(Space::Docs, &layout::doc(owner, key))?.map(|bytes| decode(key, &bytes)).transpose()
+}
+
+/// The document at `key`.
+pub(super) fn get(view: &impl View, owner: &str, key: &str) -> Result<Doc, Fault> {
+    Ok(record(view, owner, key)?.map(|r| r.doc).unwrap_or_default())
+}
+
+/// A document of a scan; `None` when deleted.
+pub(super) fn present(key: &str, bytes: &[u8]) -> Result<Option<Doc>, Fault> {
+    let doc = decode(key, bytes)?.doc;
+    Ok(doc.value.is_some().then_some(doc))
+}
+
+/// Replaces the bytes at `key`, version + 1.
+pub(super) fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Fault> {
+    let version = get(tx, owner, key)?.version + 1;
+    tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(version, Ok(bytes)));
+    Ok(())
+}
+
+fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
+    let doc = get(tx, owner, key)?;
+    if doc.value.is_some() {
+        tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(doc.version + 1, Err(now.0)));
+        tx.put(Space::Core, layout::grave(owner, now.0, key), Vec::new());
+    }
+    Ok(())
+}
+
+/// The writes whose condition doesn't hold.
+pub(super) fn conflicts(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<Vec<DocConflict>, Fault> {
+    let mut conflicts = Vec::new();
+    for write in writes {
+        let Expect::Version(expected) = write.expect else { continue };
+        let actual = get(view, owner, &write.key)?.version;
+        if actual != expected {
+            conflicts.push(DocConflict { key: write.key.clone(), actual });
+        }
+    }
+    Ok(conflicts)
+}
+
+/// Applies writes whose conditions hold.
+pub(super) fn apply(tx: &mut Tx<'_>, now: Millis, owner: &str, writes: &[DocWrite]) -> Result<(), Fault> {
+    for write in writes {
+        match &write.change {
+            Change::Put(bytes) => put(tx, owner, &write.key, bytes)?,
+            Change::Delete => delete(tx, now, owner, &write.key)?,
+            Change::Check => {}
+        }
+    }
+    Ok(())
+}
+
+/// Forgets up to `limit` documents deleted before `before`.
+pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -> Result<(), Fault> {
+    let prefix = layout::graves(owner);
+    let mut old = Vec::new();
+    tx.walk(Space::Core, &prefix, &layout::grave(owner, before.0, ""), &mut |key, _| {
+        old.push(key.to_vec());
+        Ok(if old.len() < limit { std::ops::ControlFlow::Continue(()) } else { std::ops::ControlFlow::Break(()) })
+    })?;
+    for grave in old {
+        let Some((deleted, key)) = layout::number(&grave[prefix.len()..]) else { continue };
+        let key = String::from_utf8_lossy(key);
+        // Written or deleted again since: that is another grave's matter.
+        if record(tx, owner, &key)?.is_some_and(|r| r.deleted == Some(deleted)) {
+            tx.remove(Space::Docs, layout::doc(owner, &key));
+        }
+        tx.remove(Space::Core, grave);
+    }
+    Ok(())
+}
+
+/// The status of a job; `None` when there is no such job.
+pub(super) fn job_status(view: &impl View, owner: &str, job: &JobId) -> Result<Option<JobStatus>, Fault> {
+    let Some(bytes) = get(view, owner, &keys::job_status(job))?.value else { return Ok(None) };
+    let (status, _) =
+        keys::decode_status(&bytes).ok_or_else(|| Fault::Record(format!("status of job `{job}` is damaged")))?;
+    Ok(Some(status))
+}
+
+/// Sets a job's status.
+pub(super) fn set_status(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &str,
+    job: &JobId,
+    status: JobStatus,
+) -> Result<(), Fault> {
+    put(tx, owner, &keys::job_status(job), keys::encode_status(status, now).as_bytes())
+}
+
+/// Writes a job's head and its place in the list, unless it exists.
+pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob) -> Result<(), Fault> {
+    let key = keys::job_head(&new.job);
+    if get(tx, owner, &key)?.value.is_none() {
+        put(tx, owner, &key, &new.head)?;
+        put(tx, owner, &keys::job_list_entry(now, &new.job), b"")?;
+    }
+    Ok(())
+}
+
+/// Opens a job as `PENDING`; what exists of it stays.
+pub(super) fn open_job(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob) -> Result<(), Fault> {
+    open_head(tx, now, owner, new)?;
+    if job_status(tx, owner, &new.job)?.is_none() {
+        set_status(tx, now, owner, &new.job, JobStatus::Pending)?;
+    }
+    Ok(())
+}
+
+/// Ends a job unless it has ended. Whether it did.
+pub(super) fn end_job(tx: &mut Tx<'_>, now: Millis, owner: &str, finish: &JobFinish) -> Result<bool, Fault> {
+    if job_status(tx, owner, &finish.job)?.is_some_and(JobStatus::is_terminal) {
+        return Ok(false);
+    }
+    set_status(tx, now, owner, &finish.job, finish.status)?;
+    put(tx, owner, &keys::job_result(&finish.job), &finish.result)?;
+    Ok(true)
+}

@@ -1,0 +1,75 @@
+//! Jobs ended from outside their turn, and documents written from outside turns.
+
+use super::docs;
+use super::layout::MailRecord;
+use super::mailbox::Slot;
+use super::outbox;
+use super::sweep;
+use super::tx::{Fault, Tx};
+use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::time::Millis;
+use crate::store::{DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Written};
+use std::ops::ControlFlow;
+
+/// [`crate::store::Store::finish`].
+pub(super) fn finish(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    session: &SessionKey,
+    finish: &JobFinish,
+    open: Option<&NewJob>,
+    messages: &[OutboxEntry],
+) -> Result<Finished, Fault> {
+    let mut slot = Slot::load(tx, owner, session)?;
+    match docs::job_status(tx, &slot.owner, &finish.job)? {
+        Some(ended) if ended.is_terminal() => return Ok(Finished::Already(ended)),
+        None if open.is_none() => return Ok(Finished::Unknown),
+        None | Some(_) => {}
+    }
+    tx.register(&slot.owner)?;
+    if let Some(open) = open {
+        docs::open_head(tx, now, &slot.owner, open)?;
+    }
+    docs::end_job(tx, now, &slot.owner, finish)?;
+    for message in messages {
+        outbox::put(tx, now, &slot.owner, message)?;
+    }
+    if slot.now.arrivals > 0 {
+        if slot.now.live_until(now).is_some() {
+            slot.now.nudged = true;
+        } else {
+            let places = tasks_of(tx, &slot, &finish.job)?;
+            slot.consume(tx, &places)?;
+        }
+        slot.now.backoff = None;
+        slot.now.due = Some(now.0);
+        slot.save(tx)?;
+    }
+    Ok(Finished::Done)
+}
+
+fn tasks_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fault> {
+    let mut places = Vec::new();
+    slot.walk(tx, &mut |place, bytes| {
+        let record = MailRecord::decode(bytes).filter(|r| r.kind == EventKind::Task);
+        if record.is_some_and(|r| r.job.as_ref() == Some(job)) {
+            places.push(place.as_bytes().to_vec());
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(places)
+}
+
+/// [`crate::store::Store::write`].
+pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, Fault> {
+    let token = owner.token();
+    let conflicts = docs::conflicts(tx, &token, writes)?;
+    if !conflicts.is_empty() {
+        return Ok(Written::Conflict(conflicts));
+    }
+    tx.register(&token)?;
+    docs::apply(tx, now, &token, writes)?;
+    sweep::gates_changed(tx, now, owner, writes)?;
+    Ok(Written::Done)
+}

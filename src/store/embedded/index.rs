@@ -1,0 +1,191 @@
+//! What is due, who holds leases, who waits and what lies in the outbox: in memory, rebuilt at open.
+
+use super::layout::{Space, number};
+use super::session::Session;
+use super::tx::{Db, Fault};
+use crate::domain::time::Millis;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+/// The index of every owner.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    owners: HashMap<String, OwnerIndex>,
+    /// Tickets of the waiting queues and places in the outbox: larger than any in use.
+    next: u64,
+}
+
+/// The index of one owner.
+#[derive(Debug, Default)]
+pub(super) struct OwnerIndex {
+    /// Due time and session.
+    pub(super) due: BTreeSet<(u64, String)>,
+    /// By agent token.
+    pub(super) agents: BTreeMap<String, AgentIndex>,
+    /// Unpublished messages by place.
+    pub(super) outbox: BTreeMap<u64, OutboxSlot>,
+}
+
+/// The index of one agent.
+#[derive(Debug, Default)]
+pub(super) struct AgentIndex {
+    /// Lease end and session, lapsed ones included.
+    pub(super) leases: BTreeSet<(u64, String)>,
+    /// Ticket to session: first come, first served.
+    pub(super) waiting: BTreeMap<u64, Waiter>,
+}
+
+/// A session that waits for a slot.
+#[derive(Debug)]
+pub(super) struct Waiter {
+    /// Which.
+    pub(super) session: String,
+    /// When it was last told to come, unless it came in vain since.
+    pub(super) woken: Option<u64>,
+}
+
+/// An unpublished message.
+#[derive(Debug)]
+pub(super) struct OutboxSlot {
+    /// Its id.
+    pub(super) id: String,
+    /// When it was written or handed out last; 0 = by a process that is gone.
+    pub(super) at: u64,
+}
+
+impl AgentIndex {
+    /// Sessions with a live lease.
+    pub(super) fn live(&self, now: u64) -> usize {
+        self.leases.range((now.saturating_add(1), String::new())..).count()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.leases.is_empty() && self.waiting.is_empty()
+    }
+}
+
+fn agent_of(session: &str) -> &str {
+    session.split('/').next().unwrap_or_default()
+}
+
+impl Index {
+    /// Reads every session and outbox record.
+    pub(super) fn load(db: &Db) -> Result<Self, Fault> {
+        let mut index = Self::default();
+        for item in db.keyspace(Space::Core).prefix(b"s") {
+            let (key, value) = item.into_inner()?;
+            let (owner, session) = split(&key)?;
+            index.session(&owner, &session, &Session::default(), &parse_session(&value)?);
+        }
+        for item in db.keyspace(Space::Core).prefix(b"x") {
+            let (key, value) = item.into_inner()?;
+            let (owner, id) = split(&key)?;
+            let (place, _) = number(&value).ok_or_else(|| Fault::Record(format!("outbox entry `{id}`")))?;
+            index.next = index.next.max(place + 1);
+            index.owner(&owner).outbox.insert(place, OutboxSlot { id, at: 0 });
+        }
+        Ok(index)
+    }
+
+    /// The owner's index, made when needed.
+    pub(super) fn owner(&mut self, owner: &str) -> &mut OwnerIndex {
+        if !self.owners.contains_key(owner) {
+            self.owners.insert(owner.to_owned(), OwnerIndex::default());
+        }
+        self.owners.get_mut(owner).expect("inserted above")
+    }
+
+    /// The agent's index, when it has one.
+    pub(super) fn agent(&self, owner: &str, agent: &str) -> Option<&AgentIndex> {
+        self.owners.get(owner)?.agents.get(agent)
+    }
+
+    /// The owner's unpublished messages in order.
+    pub(super) fn outbox(&self, owner: &str) -> impl Iterator<Item = (&u64, &OutboxSlot)> {
+        self.owners.get(owner).into_iter().flat_map(|o| &o.outbox)
+    }
+
+    /// The first `limit` sessions due at `now`, and whether there are more.
+    pub(super) fn overdue(&self, owner: &str, now: u64, limit: usize) -> (Vec<String>, bool) {
+        let Some(index) = self.owners.get(owner) else { return (Vec::new(), false) };
+        let mut due = index.due.iter().take_while(|(at, _)| *at <= now).map(|(_, session)| session.clone());
+        let first = due.by_ref().take(limit).collect();
+        (first, due.next().is_some())
+    }
+
+    /// Agents for which sessions wait.
+    pub(super) fn agents_waiting(&self, owner: &str) -> Vec<String> {
+        let agents = self.owners.get(owner).into_iter().flat_map(|o| &o.agents);
+        agents.filter(|(_, a)| !a.waiting.is_empty()).map(|(token, _)| token.clone()).collect()
+    }
+
+    /// The first `limit` messages that nobody published for `grace`, or that lie after `fresh`, and whether there are more.
+    pub(super) fn stale(&self, owner: &str, now: Millis, grace: Duration, fresh: u64, limit: usize) -> (Vec<u64>, bool) {
+        let is_stale = |(place, slot): &(&u64, &OutboxSlot)| **place > fresh || Millis(slot.at).plus(grace) <= now;
+        let mut stale = self.outbox(owner).filter(is_stale).map(|(place, _)| *place);
+        let first = stale.by_ref().take(limit).collect();
+        (first, stale.next().is_some())
+    }
+
+    /// A place that every later message comes after.
+    pub(super) const fn mark(&self) -> u64 {
+        self.next
+    }
+
+    /// A number larger than any given before.
+    pub(super) fn next(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// Follows a session record from `was` to `is`.
+    pub(super) fn session(&mut self, owner: &str, session: &str, was: &Session, is: &Session) {
+        self.next = self.next.max(is.waiting.unwrap_or(0));
+        let index = self.owner(owner);
+        if was.due != is.due {
+            if let Some(due) = was.due {
+                index.due.remove(&(due, session.to_owned()));
+            }
+            if let Some(due) = is.due {
+                index.due.insert((due, session.to_owned()));
+            }
+        }
+        let (old, new) = (was.lease.as_ref().map(|l| l.until), is.lease.as_ref().map(|l| l.until));
+        if old == new && was.waiting == is.waiting {
+            return;
+        }
+        let agent = index.agents.entry(agent_of(session).to_owned()).or_default();
+        if old != new {
+            if let Some(until) = old {
+                agent.leases.remove(&(until, session.to_owned()));
+            }
+            if let Some(until) = new {
+                agent.leases.insert((until, session.to_owned()));
+            }
+        }
+        if was.waiting != is.waiting {
+            if let Some(ticket) = was.waiting {
+                agent.waiting.remove(&ticket);
+            }
+            if let Some(ticket) = is.waiting {
+                agent.waiting.insert(ticket, Waiter { session: session.to_owned(), woken: None });
+            }
+        }
+        if agent.is_empty() {
+            index.agents.remove(agent_of(session));
+        }
+    }
+}
+
+/// Owner and rest of a `core` key.
+pub(super) fn split(key: &[u8]) -> Result<(String, String), Fault> {
+    let bad = || Fault::Record(format!("key {:?}", String::from_utf8_lossy(key)));
+    let text = std::str::from_utf8(key.get(1..).unwrap_or_default()).map_err(|_| bad())?;
+    let (owner, rest) = text.split_once('\0').ok_or_else(bad)?;
+    Ok((owner.to_owned(), rest.to_owned()))
+}
+
+/// A session record.
+pub(super) fn parse_session(bytes: &[u8]) -> Result<Session, Fault> {
+    serde_json::from_slice(bytes).map_err(|e| Fault::Record(format!("session record: {e}")))
+}

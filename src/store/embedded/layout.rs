@@ -1,0 +1,247 @@
+//! Every key and record of the embedded store, with layout and lifetime.
+//!
+//! Four keyspaces of one fjall database. `O` is an owner's token and `S` a session's
+//! (`agent/session`, both percent-encoded), so neither holds a `\0`.
+//!
+//! | keyspace | key | value | lifetime |
+//! |---|---|---|---|
+//! | `docs` | `O\0<document key>` | version u64, then `1` + bytes, or `0` + deleted-at ms u64 | live: until deleted; deleted: a day |
+//! | `mail` | `O\0S\0<order>\0<event id>` | kind letter, arrival number u64, job length u8, job, body | until consumed |
+//! | `core` | `oO` | empty; the owner exists | for ever |
+//! | `core` | `sO\0S` | JSON [`super::session::Session`] | for ever |
+//! | `core` | `pO\0S\0s` | session state of the last commit | until the next commit |
+//! | `core` | `pO\0S\0r` | recorded reply of the running turn | until its commit |
+//! | `core` | `pO\0S\0c<index u32>` | recorded call of the running turn | until its commit |
+//! | `core` | `pO\0S\0x` | JSON crash counts by mailbox key | until a commit |
+//! | `core` | `dO\0<event id>` | `<body hash> <job or ->` | for ever |
+//! | `core` | `xO\0<outbox id>` | place u64, message | until published |
+//! | `core` | `gO\0<deleted-at ms u64><document key>` | empty; a deleted document to forget | a day |
+//! | `queue` | `q<sequence u64>` | JSON line of the embedded bus, see `bus::embedded` | until acknowledged |
+//! | `queue` | `o<sequence u64>` | JSON [`crate::bus::Message`] | the newest 10,000 |
+//!
+//! Numbers are big-endian, so that they sort. What is due, who holds leases, who waits and what
+//! lies in the outbox is also indexed in memory ([`super::index`]) and rebuilt at open: it
+//! follows from the session and outbox records, and a log-structured tree is bad at queues.
+
+use crate::domain::ids::JobId;
+use crate::store::{Doc, EventKind};
+use bytes::Bytes;
+
+/// A keyspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Space {
+    /// Documents.
+    Docs,
+    /// Mailboxes.
+    Mail,
+    /// Everything else of the protocol.
+    Core,
+    /// The embedded bus.
+    Queue,
+}
+
+/// Separates the parts of a key; no token holds it.
+pub(crate) const SEPARATOR: u8 = 0;
+
+fn join(letter: &[u8], parts: &[&[u8]]) -> Vec<u8> {
+    let mut key = letter.to_vec();
+    for (i, part) in parts.iter().enumerate() {
+        if i > 0 {
+            key.push(SEPARATOR);
+        }
+        key.extend_from_slice(part);
+    }
+    key
+}
+
+/// Key of a document, or prefix of documents.
+pub(super) fn doc(owner: &str, key: &str) -> Vec<u8> {
+    join(b"", &[owner.as_bytes(), key.as_bytes()])
+}
+
+/// Key of an owner's registration.
+pub(super) fn owner(owner: &str) -> Vec<u8> {
+    join(b"o", &[owner.as_bytes()])
+}
+
+/// Key of a session record, or prefix of sessions.
+pub(super) fn session(owner: &str, session: &str) -> Vec<u8> {
+    join(b"s", &[owner.as_bytes(), session.as_bytes()])
+}
+
+/// Key of a part of a session.
+pub(super) fn part(owner: &str, session: &str, part: &[u8]) -> Vec<u8> {
+    join(b"p", &[owner.as_bytes(), session.as_bytes(), part])
+}
+
+/// Key of a call of the running turn.
+pub(super) fn call(owner: &str, session: &str, index: u32) -> Vec<u8> {
+    let mut key = part(owner, session, b"c");
+    key.extend_from_slice(&index.to_be_bytes());
+    key
+}
+
+/// Key of a dedupe record.
+pub(super) fn seen(owner: &str, event: &str) -> Vec<u8> {
+    join(b"d", &[owner.as_bytes(), event.as_bytes()])
+}
+
+/// Key of an outbox entry.
+pub(super) fn outbox(owner: &str, id: &str) -> Vec<u8> {
+    join(b"x", &[owner.as_bytes(), id.as_bytes()])
+}
+
+/// Prefix of an owner's deleted documents.
+pub(super) fn graves(owner: &str) -> Vec<u8> {
+    join(b"g", &[owner.as_bytes(), b""])
+}
+
+/// Key of a deleted document's end.
+pub(super) fn grave(owner: &str, deleted: u64, key: &str) -> Vec<u8> {
+    let mut out = graves(owner);
+    out.extend_from_slice(&deleted.to_be_bytes());
+    out.extend_from_slice(key.as_bytes());
+    out
+}
+
+/// Prefix of a mailbox.
+pub(super) fn mailbox(owner: &str, session: &str) -> Vec<u8> {
+    join(b"", &[owner.as_bytes(), session.as_bytes(), b""])
+}
+
+/// Storage form of a place `order|id`: `order\0id`, so that a shorter order sorts first.
+pub(super) fn place_to_storage(place: &str) -> Vec<u8> {
+    place.replacen('|', "\0", 1).into_bytes()
+}
+
+/// The inverse of [`place_to_storage`].
+pub(super) fn place_from_storage(bytes: &[u8]) -> Option<String> {
+    Some(std::str::from_utf8(bytes).ok()?.replacen('\0', "|", 1))
+}
+
+/// The first key after every key that starts with `prefix`, which must not be all `0xff`.
+pub(crate) fn end_of(prefix: &[u8]) -> Vec<u8> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.pop() {
+        if last < u8::MAX {
+            end.push(last + 1);
+            break;
+        }
+    }
+    end
+}
+
+/// A stored document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DocRecord {
+    /// Version and bytes.
+    pub(super) doc: Doc,
+    /// When it was deleted, in ms.
+    pub(super) deleted: Option<u64>,
+}
+
+impl DocRecord {
+    /// The stored bytes.
+    pub(super) fn encode(version: u64, value: Result<&[u8], u64>) -> Vec<u8> {
+        let mut out = version.to_be_bytes().to_vec();
+        match value {
+            Ok(bytes) => {
+                out.push(b'1');
+                out.extend_from_slice(bytes);
+            }
+            Err(deleted) => {
+                out.push(b'0');
+                out.extend_from_slice(&deleted.to_be_bytes());
+            }
+        }
+        out
+    }
+
+    /// The inverse of [`DocRecord::encode`].
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (version, rest) = number(bytes)?;
+        let (flag, rest) = rest.split_first()?;
+        match flag {
+            b'1' => Some(Self { doc: Doc { version, value: Some(Bytes::copy_from_slice(rest)) }, deleted: None }),
+            b'0' => Some(Self { doc: Doc { version, value: None }, deleted: Some(number(rest)?.0) }),
+            _ => None,
+        }
+    }
+}
+
+/// A stored mailbox entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct MailRecord {
+    /// What it is.
+    pub(super) kind: EventKind,
+    /// The session's count of arrivals with it.
+    pub(super) arrival: u64,
+    /// Its job.
+    pub(super) job: Option<JobId>,
+    /// The event.
+    pub(super) body: Bytes,
+}
+
+impl MailRecord {
+    /// The stored bytes.
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let job = self.job.as_ref().map_or("", JobId::as_str);
+        let mut out = Vec::with_capacity(10 + job.len() + self.body.len());
+        out.push(self.kind.letter() as u8);
+        out.extend_from_slice(&self.arrival.to_be_bytes());
+        out.push(u8::try_from(job.len()).expect("a job id has 32 bytes"));
+        out.extend_from_slice(job.as_bytes());
+        out.extend_from_slice(&self.body);
+        out
+    }
+
+    /// The inverse of [`MailRecord::encode`].
+    pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
+        let (kind, rest) = bytes.split_first()?;
+        let kind = EventKind::from_letter(*kind as char)?;
+        let (arrival, rest) = number(rest)?;
+        let (length, rest) = rest.split_first()?;
+        let (job, body) = rest.split_at_checked(usize::from(*length))?;
+        let job = match std::str::from_utf8(job).ok()? {
+            "" => None,
+            text => Some(JobId::new(text).ok()?),
+        };
+        Some(Self { kind, arrival, job, body: Bytes::copy_from_slice(body) })
+    }
+}
+
+/// A big-endian number and what follows it.
+pub(crate) fn number(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let (head, rest) = bytes.split_first_chunk::<8>()?;
+    Some((u64::from_be_bytes(*head), rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_pinned_and_round_trip() {
+        let bytes = DocRecord::encode(2, Ok(b"x"));
+        assert_eq!(bytes, b"\0\0\0\0\0\0\0\x021x");
+        assert_eq!(DocRecord::decode(&bytes).unwrap().doc.value.unwrap(), "x");
+        let bytes = DocRecord::encode(3, Err(7));
+        assert_eq!(bytes, b"\0\0\0\0\0\0\0\x030\0\0\0\0\0\0\0\x07");
+        assert_eq!(DocRecord::decode(&bytes).unwrap().deleted, Some(7));
+        for job in [None, Some(JobId::new(&"0f".repeat(16)).unwrap())] {
+            let mail = MailRecord { kind: EventKind::Task, arrival: 1, job, body: Bytes::from_static(b"{}") };
+            assert_eq!(MailRecord::decode(&mail.encode()), Some(mail));
+        }
+        assert_eq!(MailRecord::decode(b"t"), None);
+    }
+
+    #[test]
+    fn keys_are_pinned_and_sort_a_shorter_order_first() {
+        assert_eq!(session("t/u", "a/main"), b"st/u\0a/main");
+        assert_eq!(call("t/u", "a/main", 1), b"pt/u\0a/main\0c\0\0\0\x01");
+        assert_eq!(grave("t/u", 1, "w/x"), b"gt/u\0\0\0\0\0\0\0\0\x01w/x");
+        assert!(place_to_storage("1|z") < place_to_storage("10|a"));
+        assert_eq!(place_from_storage(&place_to_storage("1|a|b")).unwrap(), "1|a|b");
+        assert_eq!(end_of(b"a\xff"), b"b");
+    }
+}

@@ -1,0 +1,262 @@
+//! Who may run a session: capacity, waiting, the grant, crash counts, giving back.
+
+use super::docs;
+use super::index::Waiter;
+use super::layout::{self, Space};
+use super::mailbox::{Mail, Slot};
+use super::outbox;
+use super::session::{LeaseRecord, Serving};
+use super::tx::{Fault, Tx, View};
+use crate::bus::{Address, InKind, Message};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::time::Millis;
+use crate::store::keys::{self, Gate, GateStatus};
+use crate::store::{After, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next};
+use bytes::Bytes;
+use std::{ops::ControlFlow, time::Duration};
+
+/// A session told to come for its slot is told again after this, unless it came.
+const WAKE_AGAIN: Duration = Duration::from_secs(5);
+
+/// The agent's gate; `None` when there is no such agent.
+pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<Gate>, Fault> {
+    let Some(bytes) = docs::get(view, owner, &keys::agent_gate(agent))?.value else { return Ok(None) };
+    Gate::decode(&bytes).map(Some).ok_or_else(|| Fault::Record(format!("gate of agent `{agent}` is damaged")))
+}
+
+/// Tries the lease.
+pub(super) fn ask(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    slot: &mut Slot,
+    gate: Gate,
+    ask: &LeaseRequest,
+) -> Result<LeaseOutcome, Fault> {
+    if let Some(until) = slot.now.live_until(now) {
+        return Ok(LeaseOutcome::Busy(Millis(until)));
+    }
+    if slot.now.pending() == 0 {
+        let waited = slot.now.waiting.take().is_some();
+        let session = &mut slot.now;
+        (session.due, session.lease, session.backoff) = (None, None, None);
+        slot.save(tx)?;
+        if waited {
+            // It was told to come for a slot and doesn't need it.
+            wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+        }
+        return Ok(LeaseOutcome::Empty);
+    }
+    if let Some(until) = slot.now.backing_off(now) {
+        return Ok(LeaseOutcome::Backoff(Millis(until)));
+    }
+    let suspended = gate.status != GateStatus::Active;
+    if suspended || !has_place(tx, now, slot, gate) {
+        wait(tx, slot)?;
+        return Ok(if suspended { LeaseOutcome::Suspended } else { LeaseOutcome::Waiting });
+    }
+    Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, ask)?)))
+}
+
+/// Whether a slot is free for this session: those who wait longer go first.
+fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> bool {
+    let concurrency = usize::try_from(gate.concurrency).unwrap_or(usize::MAX);
+    let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return concurrency > 0 };
+    let free = concurrency.saturating_sub(agent.live(now.0));
+    match slot.now.waiting {
+        Some(ticket) => agent.waiting.keys().take(free).any(|t| *t == ticket),
+        None => agent.waiting.len() < free,
+    }
+}
+
+/// Joins the agent's waiting queue, or keeps its place there.
+fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
+    slot.now.due = None;
+    if let Some(ticket) = slot.now.waiting {
+        let agent = slot.key.agent.token();
+        let index = tx.index_mut().owner(&slot.owner);
+        if let Some(waiter) = index.agents.get_mut(&agent).and_then(|a| a.waiting.get_mut(&ticket)) {
+            waiter.woken = None;
+        }
+    } else {
+        slot.now.waiting = Some(tx.index_mut().next());
+    }
+    slot.save(tx)
+}
+
+fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> Result<Grant, Fault> {
+    if let Some(lapsed) = slot.now.lease.take() {
+        count_crash(tx, slot, &lapsed.serving)?;
+    }
+    let until = now.plus(ask.ttl);
+    let session = &mut slot.now;
+    session.epoch += 1;
+    (session.due, session.waiting, session.backoff) = (Some(until.0), None, None);
+    session.lease = Some(LeaseRecord {
+        until: until.0,
+        worker: ask.worker.clone(),
+        limit: ask.mailbox_limit,
+        serving: Serving::default(),
+    });
+    let mailbox = serve(tx, now, slot, Some(ask.crash_limit))?;
+    slot.save(tx)?;
+    let (checkpoint, calls) = recorded(tx, slot)?;
+    let state = tx.get(Space::Core, &slot.part(b"s"))?.map(|b| Bytes::copy_from_slice(&b));
+    let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
+    let (version, arrivals) = (slot.now.version, slot.now.arrivals);
+    Ok(Grant { lease, until, version, state, checkpoint, calls, mailbox, arrivals })
+}
+
+type Recorded = (Option<Bytes>, Vec<(u32, Bytes)>);
+
+fn recorded(tx: &Tx<'_>, slot: &Slot) -> Result<Recorded, Fault> {
+    if !slot.now.checkpointed {
+        return Ok((None, Vec::new()));
+    }
+    let reply = tx.get(Space::Core, &slot.part(b"r"))?.map(|b| Bytes::copy_from_slice(&b));
+    let prefix = slot.part(b"c");
+    let mut calls = Vec::new();
+    tx.walk(Space::Core, &prefix, &layout::end_of(&prefix), &mut |key, value| {
+        let index = key[prefix.len()..].try_into().map(u32::from_be_bytes);
+        let index = index.map_err(|_| Fault::Record(format!("call key of `{}` is damaged", slot.token)))?;
+        calls.push((index, Bytes::copy_from_slice(value)));
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok((reply, calls))
+}
+
+/// One more crash for each event that the lapsed lease served.
+fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(), Fault> {
+    let mut crashes = slot.crashes(tx)?;
+    for mail in slot.mail(tx, usize::MAX)? {
+        if served.covers(&mail.place, mail.entry.kind == EventKind::Task, mail.arrival) {
+            *crashes.entry(mail.place).or_insert(0) += 1;
+        }
+    }
+    if !crashes.is_empty() {
+        let bytes = serde_json::to_vec(&crashes).map_err(|e| Fault::Record(e.to_string()))?;
+        tx.put(Space::Core, slot.part(b"x"), bytes);
+        slot.now.crashed = true;
+    }
+    Ok(())
+}
+
+/// Hands the mailbox to the holder: what the lease serves is settled here. With a crash limit, a
+/// first task that reached it is dead-lettered.
+pub(super) fn serve(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    slot: &mut Slot,
+    crash_limit: Option<u32>,
+) -> Result<Vec<MailboxEntry>, Fault> {
+    let limit = slot.now.lease.as_ref().map_or(0, |l| l.limit);
+    let mut mail = slot.mail(tx, usize::try_from(limit).unwrap_or(usize::MAX))?;
+    let task = mail.iter_mut().find(|m| m.entry.kind == EventKind::Task);
+    let task_served = task.as_ref().map(|m| (m.place.clone(), m.entry.job.clone()));
+    if let Some(task) = task {
+        start(tx, now, slot, task, crash_limit)?;
+    }
+    let last = mail.last().map(|m| m.place.clone()).unwrap_or_default();
+    let arrivals = slot.now.arrivals;
+    if let Some(lease) = &mut slot.now.lease {
+        lease.serving = Serving { arrivals, last, task: task_served };
+    }
+    slot.now.nudged = false;
+    Ok(mail.into_iter().map(|m| m.entry).collect())
+}
+
+fn start(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    slot: &Slot,
+    task: &mut Mail,
+    crash_limit: Option<u32>,
+) -> Result<(), Fault> {
+    let Some(job) = task.entry.job.clone() else { return Ok(()) };
+    let ended = task.entry.job_status.is_some_and(JobStatus::is_terminal);
+    let crashes = task.entry.crashes;
+    if !ended && crash_limit.is_some_and(|limit| crashes > 0 && crashes >= limit) {
+        let error = format!("its worker died {crashes} times while serving it");
+        let result = JobResult::failed(ErrorCode::Dead, error);
+        let result = serde_json::to_vec(&result).map_err(|e| Fault::Record(e.to_string()))?;
+        let finish = JobFinish { job, status: JobStatus::Failed, result: result.into() };
+        docs::end_job(tx, now, &slot.owner, &finish)?;
+        task.entry.job_status = Some(JobStatus::Failed);
+    } else if task.entry.job_status == Some(JobStatus::Pending) {
+        docs::set_status(tx, now, &slot.owner, &job, JobStatus::Started)?;
+        task.entry.job_status = Some(JobStatus::Started);
+    }
+    Ok(())
+}
+
+/// How the holder goes on. The caller has checked that it is the holder, and saves nothing.
+pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -> Result<Next, Fault> {
+    let After::Release { arrivals, due, backoff } = then else { return held(tx, now, slot) };
+    if slot.now.arrivals > arrivals {
+        return held(tx, now, slot);
+    }
+    let session = &mut slot.now;
+    let due = due.map(|d| d.0);
+    // A job ended during the lease and its entry is still here: look again at once.
+    let again = session.nudged && session.pending() > 0;
+    session.lease = None;
+    session.nudged = false;
+    session.due = if again { Some(now.0) } else { due };
+    session.backoff = due.filter(|_| backoff && !again);
+    slot.save(tx)?;
+    wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+    Ok(Next::Released)
+}
+
+/// The lease goes on with the mailbox of now.
+pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Next, Fault> {
+    let mailbox = serve(tx, now, slot, None)?;
+    slot.save(tx)?;
+    Ok(Next::Held { mailbox, arrivals: slot.now.arrivals })
+}
+
+/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`.
+pub(super) fn wake_waiting(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    agent: &AgentId,
+    again: Duration,
+) -> Result<(), Fault> {
+    let (owner_token, agent_token) = (owner.token(), agent.token());
+    let Some(index) = tx.index().agent(&owner_token, &agent_token) else { return Ok(()) };
+    if index.waiting.is_empty() {
+        return Ok(());
+    }
+    let Some(gate) = gate(tx, &owner_token, agent)? else { return Ok(()) };
+    if gate.status != GateStatus::Active {
+        return Ok(());
+    }
+    let free = usize::try_from(gate.concurrency).unwrap_or(usize::MAX).saturating_sub(index.live(now.0));
+    let rested = |w: &Waiter| w.woken.is_none_or(|at| Millis(at).plus(again) <= now);
+    let chosen: Vec<(u64, String)> = index
+        .waiting
+        .iter()
+        .take(free)
+        .filter(|(_, w)| rested(w))
+        .map(|(ticket, w)| (*ticket, w.session.clone()))
+        .collect();
+    for (ticket, session) in chosen {
+        let key = SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?;
+        outbox::put_wake(tx, now, owner, &key)?;
+        let owner = tx.index_mut().owner(&owner_token);
+        if let Some(waiter) = owner.agents.get_mut(&agent_token).and_then(|a| a.waiting.get_mut(&ticket)) {
+            waiter.woken = Some(now.0);
+        }
+    }
+    Ok(())
+}
+
+/// The message that makes a worker look at a session.
+pub(super) fn wake_message(owner: &Owner, session: &SessionKey) -> Message {
+    Message {
+        to: Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake },
+        id: None,
+        body: serde_json::json!({ "session": session.session.as_str() }),
+    }
+}

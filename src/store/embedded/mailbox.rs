@@ -1,0 +1,179 @@
+//! A session with its record loaded, and its mailbox.
+
+use super::docs;
+use super::index::parse_session;
+use super::layout::{self, MailRecord, Space};
+use super::session::Session;
+use super::tx::{Fault, Tx, View};
+use crate::domain::ids::{Owner, SessionKey};
+use crate::store::{EventKind, MailboxEntry, NewEvent};
+use std::{collections::BTreeMap, ops::ControlFlow};
+
+/// A session on the writer: its record as it was, and as it becomes.
+pub(super) struct Slot {
+    /// Token of the owner.
+    pub(super) owner: String,
+    /// Token of the session.
+    pub(super) token: String,
+    /// Whose.
+    pub(super) owner_id: Owner,
+    /// Which.
+    pub(super) key: SessionKey,
+    was: Session,
+    /// The record to be.
+    pub(super) now: Session,
+}
+
+/// A mailbox entry with its place in storage form and its arrival number.
+pub(super) struct Mail {
+    /// Place in storage form.
+    pub(super) place: String,
+    /// When it arrived, as a count.
+    pub(super) arrival: u64,
+    /// As callers see it.
+    pub(super) entry: MailboxEntry,
+}
+
+impl Slot {
+    /// The session's record; an unknown session has an empty one.
+    pub(super) fn load(view: &impl View, owner: &Owner, key: &SessionKey) -> Result<Self, Fault> {
+        let (owner_token, token) = (owner.token(), key.token());
+        let record = view.get(Space::Core, &layout::session(&owner_token, &token))?;
+        let was = record.map(|bytes| parse_session(&bytes)).transpose()?.unwrap_or_default();
+        let now = was.clone();
+        Ok(Self { owner: owner_token, token, owner_id: owner.clone(), key: key.clone(), was, now })
+    }
+
+    /// Writes the record if it changed, and keeps the index true.
+    pub(super) fn save(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
+        if self.was == self.now {
+            return Ok(());
+        }
+        let bytes = serde_json::to_vec(&self.now).map_err(|e| Fault::Record(e.to_string()))?;
+        tx.put(Space::Core, layout::session(&self.owner, &self.token), bytes);
+        tx.index_mut().session(&self.owner, &self.token, &self.was, &self.now);
+        self.was = self.now.clone();
+        Ok(())
+    }
+
+    /// Key of a part of this session.
+    pub(super) fn part(&self, part: &[u8]) -> Vec<u8> {
+        layout::part(&self.owner, &self.token, part)
+    }
+
+    /// Puts an event into the mailbox.
+    pub(super) fn append(&mut self, tx: &mut Tx<'_>, event: &NewEvent) {
+        let place = format!("{}\0{}", event.order, event.id);
+        self.now.arrivals += 1;
+        let record = MailRecord {
+            kind: event.kind,
+            arrival: self.now.arrivals,
+            job: event.job.clone(),
+            body: event.body.clone(),
+        };
+        let mut key = layout::mailbox(&self.owner, &self.token);
+        key.extend_from_slice(place.as_bytes());
+        tx.put(Space::Mail, key, record.encode());
+        if self.now.head.as_ref().is_none_or(|head| place < *head) {
+            self.now.head = Some(place);
+        }
+    }
+
+    /// Takes entries out, by place in storage form; those not there are ignored.
+    pub(super) fn consume(&mut self, tx: &mut Tx<'_>, places: &[Vec<u8>]) -> Result<(), Fault> {
+        let mailbox = layout::mailbox(&self.owner, &self.token);
+        for place in places {
+            let key = [mailbox.as_slice(), place].concat();
+            if tx.get(Space::Mail, &key)?.is_some() {
+                tx.remove(Space::Mail, key);
+                self.now.consumed += 1;
+            }
+        }
+        let mut head = None;
+        if self.now.pending() > 0 {
+            self.walk(tx, &mut |place, _| {
+                head = Some(place.to_owned());
+                Ok(ControlFlow::Break(()))
+            })?;
+        }
+        self.now.head = head;
+        Ok(())
+    }
+
+    /// Visits the mailbox in order, by place in storage form.
+    pub(super) fn walk(
+        &self,
+        view: &impl View,
+        visit: &mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>,
+    ) -> Result<(), Fault> {
+        if self.now.pending() == 0 {
+            return Ok(());
+        }
+        let prefix = layout::mailbox(&self.owner, &self.token);
+        let mut from = prefix.clone();
+        from.extend_from_slice(self.now.head.as_deref().unwrap_or_default().as_bytes());
+        view.walk(Space::Mail, &from, &layout::end_of(&prefix), &mut |key, value| {
+            let place = std::str::from_utf8(&key[prefix.len()..])
+                .map_err(|_| Fault::Record(format!("mailbox key of `{}` is damaged", self.token)))?;
+            visit(place, value)
+        })
+    }
+
+    fn decode(&self, place: &str, bytes: &[u8]) -> Result<MailRecord, Fault> {
+        MailRecord::decode(bytes)
+            .ok_or_else(|| Fault::Record(format!("mailbox entry `{place}` of `{}` is damaged", self.token)))
+    }
+
+    /// Crash counts by place in storage form.
+    pub(super) fn crashes(&self, view: &impl View) -> Result<BTreeMap<String, u32>, Fault> {
+        if !self.now.crashed {
+            return Ok(BTreeMap::new());
+        }
+        let Some(bytes) = view.get(Space::Core, &self.part(b"x"))? else { return Ok(BTreeMap::new()) };
+        serde_json::from_slice(&bytes).map_err(|e| Fault::Record(format!("crash counts of `{}`: {e}", self.token)))
+    }
+
+    /// The first `limit` entries.
+    pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
+        let crashes = self.crashes(view)?;
+        let mut mail = Vec::new();
+        self.walk(view, &mut |place, bytes| {
+            if mail.len() >= limit {
+                return Ok(ControlFlow::Break(()));
+            }
+            let record = self.decode(place, bytes)?;
+            let job_status = match &record.job {
+                Some(job) => docs::job_status(view, &self.owner, job)?,
+                None => None,
+            };
+            let entry = MailboxEntry {
+                key: layout::place_from_storage(place.as_bytes()).unwrap_or_default(),
+                kind: record.kind,
+                job: record.job,
+                job_status,
+                crashes: crashes.get(place).copied().unwrap_or(0),
+                body: record.body,
+            };
+            mail.push(Mail { place: place.to_owned(), arrival: record.arrival, entry });
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(mail)
+    }
+
+    /// Whether a task waits here whose job hasn't ended.
+    pub(super) fn has_open_task(&self, view: &impl View) -> Result<bool, Fault> {
+        let mut open = false;
+        self.walk(view, &mut |place, bytes| {
+            let record = self.decode(place, bytes)?;
+            if record.kind == EventKind::Task {
+                let status = match &record.job {
+                    Some(job) => docs::job_status(view, &self.owner, job)?,
+                    None => None,
+                };
+                open = !status.is_some_and(crate::domain::job::JobStatus::is_terminal);
+            }
+            Ok(if open { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+        Ok(open)
+    }
+}

@@ -1,0 +1,79 @@
+//! Opening: the folder's lock, recovery, and what a restart means for leases.
+
+use super::index::{Index, parse_session};
+use super::layout::Space;
+use super::tx::{Db, Fault};
+use crate::store::StoreError;
+use fjall::PersistMode;
+use std::fs::{File, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+/// Session records rewritten in one batch at open.
+const VOID_BATCH: usize = 1000;
+
+/// Holds the folder for this process until dropped.
+#[derive(Debug)]
+pub(super) struct FolderLock(#[expect(dead_code, reason = "the lock lives as long as the file is open")] File);
+
+fn unavailable(store: &str, reason: String) -> StoreError {
+    StoreError::Unavailable { store: store.to_owned(), reason }
+}
+
+/// Makes the folder and locks it; the lock file says which process holds it.
+pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
+    let cannot = |what: &str, e: &std::io::Error| unavailable(store, format!("can't {what}: {e}"));
+    std::fs::create_dir_all(dir).map_err(|e| cannot("create its folder", &e))?;
+    let path = dir.join("trellis.lock");
+    let mut file = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(&path)
+        .map_err(|e| cannot("open its lock file", &e))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut pid = String::new();
+            let _ = file.read_to_string(&mut pid);
+            let holder = if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
+            return Err(unavailable(store, format!("{holder} holds the folder; stop it or use another folder")));
+        }
+        Err(TryLockError::Error(e)) => return Err(cannot("lock its folder", &e)),
+    }
+    let write = |file: &mut File| -> std::io::Result<()> {
+        file.set_len(0)?;
+        file.rewind()?;
+        writeln!(file, "{}", std::process::id())
+    };
+    write(&mut file).map_err(|e| cannot("write its lock file", &e))?;
+    Ok(FolderLock(file))
+}
+
+/// Opens the database, with every lease void and the index built.
+pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
+    let db = Db::open(&dir.join("db"))?;
+    void_leases(&db)?;
+    let index = Index::load(&db)?;
+    Ok((db, index))
+}
+
+fn void_leases(db: &Db) -> Result<(), Fault> {
+    let core = db.keyspace(Space::Core);
+    let mut batch = db.database.batch();
+    for item in core.prefix(b"s") {
+        let (key, value) = item.into_inner()?;
+        let mut session = parse_session(&value)?;
+        session.void();
+        let now = serde_json::to_vec(&session).map_err(|e| Fault::Record(e.to_string()))?;
+        if *now != *value {
+            batch.insert(core, key, now);
+        }
+        if batch.len() >= VOID_BATCH {
+            std::mem::replace(&mut batch, db.database.batch()).commit()?;
+        }
+    }
+    batch.commit()?;
+    Ok(db.database.persist(PersistMode::SyncAll)?)
+}

@@ -1,0 +1,62 @@
+//! Messages decided and not yet published.
+
+use super::index::OutboxSlot;
+use super::layout::{self, Space};
+use super::lease::wake_message;
+use super::tx::{Fault, Tx, View};
+use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::time::Millis;
+use crate::store::OutboxEntry;
+use bytes::Bytes;
+
+/// Adds an entry; one with that id that is still there stays as it is.
+pub(super) fn put(tx: &mut Tx<'_>, now: Millis, owner: &str, entry: &OutboxEntry) -> Result<(), Fault> {
+    let key = layout::outbox(owner, &entry.id);
+    if tx.get(Space::Core, &key)?.is_some() {
+        return Ok(());
+    }
+    let place = tx.index_mut().next();
+    let value = [&place.to_be_bytes(), entry.message.as_ref()].concat();
+    tx.put(Space::Core, key, value);
+    let slot = OutboxSlot { id: entry.id.clone(), at: now.0 };
+    tx.index_mut().owner(owner).outbox.insert(place, slot);
+    Ok(())
+}
+
+/// Adds a wake under an id of its own.
+pub(super) fn put_wake(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &SessionKey) -> Result<(), Fault> {
+    let message = serde_json::to_vec(&wake_message(owner, session)).map_err(|e| Fault::Record(e.to_string()))?;
+    let id = format!("wake-{:x}-{:x}", now.0, tx.index_mut().next());
+    put(tx, now, &owner.token(), &OutboxEntry { id, message: message.into() })
+}
+
+/// Removes published entries.
+pub(super) fn remove(tx: &mut Tx<'_>, owner: &str, ids: &[String]) -> Result<(), Fault> {
+    for id in ids {
+        let key = layout::outbox(owner, id);
+        if let Some(value) = tx.get(Space::Core, &key)? {
+            let (place, _) = decode(id, &value)?;
+            tx.remove(Space::Core, key);
+            tx.index_mut().owner(owner).outbox.remove(&place);
+        }
+    }
+    Ok(())
+}
+
+/// Every entry, in the order they were decided.
+pub(super) fn all(tx: &Tx<'_>, owner: &str) -> Result<Vec<OutboxEntry>, Fault> {
+    let ids: Vec<String> = tx.index().outbox(owner).map(|(_, slot)| slot.id.clone()).collect();
+    ids.into_iter().filter_map(|id| read(tx, owner, id).transpose()).collect()
+}
+
+/// The entry `id`.
+pub(super) fn read(tx: &Tx<'_>, owner: &str, id: String) -> Result<Option<OutboxEntry>, Fault> {
+    let Some(value) = tx.get(Space::Core, &layout::outbox(owner, &id))? else { return Ok(None) };
+    let (_, message) = decode(&id, &value)?;
+    let message = Bytes::copy_from_slice(message);
+    Ok(Some(OutboxEntry { id, message }))
+}
+
+fn decode<'v>(id: &str, value: &'v [u8]) -> Result<(u64, &'v [u8]), Fault> {
+    layout::number(value).ok_or_else(|| Fault::Record(format!("outbox entry `{id}` is damaged")))
+}

@@ -1,0 +1,124 @@
+//! Reads that bypass the writer: each from one durable state.
+
+use super::docs;
+use super::index::{parse_session, split};
+use super::layout::{self, Space};
+use super::mailbox::Slot;
+use super::tx::{Durable, Fault, View};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::time::Millis;
+use crate::store::{Doc, DocKey, SessionFacts};
+use std::ops::ControlFlow;
+
+fn until<T>(found: &[T], limit: usize) -> ControlFlow<()> {
+    if found.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+}
+
+fn after_key(key: &[u8]) -> Vec<u8> {
+    [key, b"\0"].concat()
+}
+
+/// [`crate::store::Store::read`].
+pub(super) fn read(state: &Durable, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, Fault> {
+    let owner = owner.token();
+    keys.iter().map(|key| docs::get(state, &owner, key)).collect()
+}
+
+/// What [`crate::store::Store::scan`] is asked for.
+pub(super) struct Scan {
+    /// Keys start with it.
+    pub(super) prefix: String,
+    /// Where the page before ended.
+    pub(super) after: Option<String>,
+    /// Backwards.
+    pub(super) reverse: bool,
+    /// Documents per page.
+    pub(super) limit: usize,
+}
+
+/// [`crate::store::Store::scan`].
+pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(DocKey, Doc)>, Fault> {
+    if scan.limit == 0 {
+        return Ok(Vec::new());
+    }
+    let owner = owner.token();
+    let skip = owner.len() + 1;
+    let prefix = layout::doc(&owner, &scan.prefix);
+    let (mut from, mut to) = (prefix.clone(), layout::end_of(&prefix));
+    if let Some(after) = &scan.after {
+        let after = layout::doc(&owner, after);
+        if scan.reverse {
+            to = to.min(after);
+        } else {
+            from = from.max(after_key(&after));
+        }
+    }
+    let mut found = Vec::new();
+    let mut visit = |key: &[u8], value: &[u8]| {
+        let key = String::from_utf8_lossy(&key[skip..]).into_owned();
+        if let Some(doc) = docs::present(&key, value)? {
+            found.push((key, doc));
+        }
+        Ok(until(&found, scan.limit))
+    };
+    if scan.reverse {
+        state.walk_back(Space::Docs, &from, &to, &mut visit)?;
+    } else {
+        state.walk(Space::Docs, &from, &to, &mut visit)?;
+    }
+    Ok(found)
+}
+
+/// [`crate::store::Store::owners`], sorted by token.
+pub(super) fn owners(state: &Durable, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, Fault> {
+    let mut found = Vec::new();
+    if limit == 0 {
+        return Ok(found);
+    }
+    let from = after.map_or_else(|| layout::owner(""), |owner| after_key(&layout::owner(&owner.token())));
+    state.walk(Space::Core, &from, &layout::end_of(&layout::owner("")), &mut |key, _| {
+        let token = String::from_utf8_lossy(&key[1..]);
+        found.push(Owner::from_token(&token).map_err(|e| Fault::Record(e.to_string()))?);
+        Ok(until(&found, limit))
+    })?;
+    Ok(found)
+}
+
+/// [`crate::store::Store::sessions`], sorted by token.
+pub(super) fn sessions(
+    state: &Durable,
+    owner: &Owner,
+    agent: Option<&AgentId>,
+    after: Option<&SessionKey>,
+    limit: usize,
+) -> Result<Vec<SessionFacts>, Fault> {
+    let mut keys = Vec::new();
+    if limit == 0 {
+        return Ok(Vec::new());
+    }
+    let token = owner.token();
+    let prefix = layout::session(&token, &agent.map(|a| format!("{}/", a.token())).unwrap_or_default());
+    let after = after.map(|key| after_key(&layout::session(&token, &key.token()))).unwrap_or_default();
+    state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, value| {
+        let (_, session) = split(key)?;
+        parse_session(value)?;
+        keys.push(SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?);
+        Ok(until(&keys, limit))
+    })?;
+    keys.iter().map(|key| facts(state, owner, key)).collect()
+}
+
+fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, Fault> {
+    let slot = Slot::load(state, owner, key)?;
+    let mailbox = slot.mail(state, usize::MAX)?.into_iter().map(|m| m.entry).collect();
+    Ok(SessionFacts {
+        key: key.clone(),
+        version: slot.now.version,
+        epoch: slot.now.epoch,
+        lease_until: slot.now.lease.as_ref().map(|l| Millis(l.until)),
+        due: slot.now.due.map(Millis),
+        arrivals: slot.now.arrivals,
+        consumed: slot.now.consumed,
+        mailbox,
+    })
+}

@@ -1,0 +1,158 @@
+//! The record of one session: lease, counters, due time. Pure.
+
+use crate::domain::ids::JobId;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+
+/// Protocol state of a session. Times are ms.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Session {
+    /// Turns committed.
+    pub(super) version: u64,
+    /// Grants so far: the fencing token.
+    pub(super) epoch: u64,
+    /// The lease, live or lapsed; `None` when given back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lease: Option<LeaseRecord>,
+    /// Next look at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) due: Option<u64>,
+    /// No lease before then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) backoff: Option<u64>,
+    /// Its ticket in the agent's waiting queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waiting: Option<u64>,
+    /// Events ever appended.
+    pub(super) arrivals: u64,
+    /// Events ever consumed.
+    pub(super) consumed: u64,
+    /// No mailbox entry sorts before this place (storage form); saves walking over deleted ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) head: Option<String>,
+    /// Epoch and turn of the last commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last: Option<(u64, u64)>,
+    /// A job of this session was ended from outside during the lease.
+    pub(super) nudged: bool,
+    /// There is a recorded reply or call.
+    pub(super) checkpointed: bool,
+    /// There are crash counts.
+    pub(super) crashed: bool,
+}
+
+/// A lease and what it serves.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LeaseRecord {
+    /// It lapses then.
+    pub(super) until: u64,
+    /// Who holds it, for operators.
+    pub(super) worker: String,
+    /// How many mailbox entries its holder takes at once.
+    pub(super) limit: u32,
+    /// What it serves.
+    #[serde(default)]
+    pub(super) serving: Serving,
+}
+
+/// The events a lease serves, in constant space: those up to `last` that had arrived by then,
+/// tasks other than `task` excepted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(super) struct Serving {
+    /// Arrivals when the mailbox was handed out.
+    pub(super) arrivals: u64,
+    /// Place (storage form) of the last entry handed out.
+    pub(super) last: String,
+    /// Place (storage form) of the first task, and its job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) task: Option<(String, Option<JobId>)>,
+}
+
+impl Serving {
+    /// Whether the entry at `place` was served.
+    pub(super) fn covers(&self, place: &str, is_task: bool, arrival: u64) -> bool {
+        let handed_out = arrival <= self.arrivals && place <= self.last.as_str();
+        handed_out && (!is_task || self.task.as_ref().is_some_and(|(task, _)| task == place))
+    }
+}
+
+impl Session {
+    /// Events in the mailbox.
+    pub(super) const fn pending(&self) -> u64 {
+        self.arrivals.saturating_sub(self.consumed)
+    }
+
+    /// End of the lease if it is live.
+    pub(super) fn live_until(&self, now: Millis) -> Option<u64> {
+        self.lease.as_ref().map(|l| l.until).filter(|until| *until > now.0)
+    }
+
+    /// Whether `epoch` is the holder: nobody came after it, and it didn't give the lease back.
+    /// A lapsed lease that nobody took over still is one.
+    pub(super) const fn held_by(&self, epoch: u64) -> bool {
+        self.epoch == epoch && self.lease.is_some()
+    }
+
+    /// End of the backoff if it isn't over.
+    pub(super) fn backing_off(&self, now: Millis) -> Option<u64> {
+        self.backoff.filter(|until| *until > now.0)
+    }
+
+    /// Due at `at` or before.
+    pub(super) fn due_by(&mut self, at: u64) {
+        self.due = Some(self.due.map_or(at, |due| due.min(at)));
+    }
+
+    /// What a restart of the process means: its leases have lapsed unreleased, and whatever has
+    /// work is due at once (time 0 is before any `now`), unless it waits for time or for a slot.
+    pub(super) fn void(&mut self) {
+        if let Some(lease) = &mut self.lease {
+            lease.until = 0;
+            self.due = Some(0);
+        } else if self.pending() > 0 && self.backoff.is_none() && self.waiting.is_none() {
+            self.due = Some(0);
+        }
+    }
+
+    /// The job of the served task.
+    pub(super) fn served_job(&self) -> Option<&JobId> {
+        self.lease.as_ref()?.serving.task.as_ref()?.1.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_serves_the_first_task_and_what_else_was_handed_out() {
+        let serving = Serving { arrivals: 3, last: "5".into(), task: Some(("2".into(), None)) };
+        for (place, is_task, arrival, expected) in [
+            ("2", true, 1, true),
+            ("4", true, 2, false),
+            ("4", false, 3, true),
+            ("6", false, 3, false),
+            ("1", false, 4, false),
+        ] {
+            assert_eq!(serving.covers(place, is_task, arrival), expected, "{place} {is_task} {arrival}");
+        }
+    }
+
+    #[test]
+    fn a_restart_makes_leases_lapse_and_work_due() {
+        let lease = LeaseRecord { until: 9, worker: "w".into(), limit: 1, serving: Serving::default() };
+        let mut held = Session { lease: Some(lease), epoch: 1, ..Session::default() };
+        held.void();
+        assert_eq!((held.live_until(Millis(1)), held.held_by(1), held.due), (None, true, Some(0)));
+        for (mut session, due) in [
+            (Session { arrivals: 1, ..Session::default() }, Some(0)),
+            (Session { arrivals: 1, backoff: Some(7), due: Some(7), ..Session::default() }, Some(7)),
+            (Session { arrivals: 1, waiting: Some(1), ..Session::default() }, None),
+            (Session { arrivals: 1, consumed: 1, due: Some(5), ..Session::default() }, Some(5)),
+        ] {
+            session.void();
+            assert_eq!(session.due, due, "{session:?}");
+        }
+    }
+}

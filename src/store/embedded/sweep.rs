@@ -1,0 +1,66 @@
+//! What makes it certain: overdue sessions, waiting sessions with a free slot, stale outboxes.
+
+use super::docs;
+use super::lease;
+use super::mailbox::Slot;
+use super::outbox;
+use super::tx::{Fault, Tx};
+use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
+use crate::domain::time::Millis;
+use crate::store::{DocWrite, Swept};
+use std::time::Duration;
+
+/// A deleted document keeps its version for a day: no writer holds an `expect` for longer.
+const GRAVE: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// [`crate::store::Store::sweep`].
+pub(super) fn sweep(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    grace: Duration,
+    limit: u32,
+) -> Result<Swept, Fault> {
+    let token = owner.token();
+    let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+    let mut swept = Swept::default();
+    let (overdue, more_due) = tx.index().overdue(&token, now.0, limit);
+    for session in overdue {
+        let key = SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?;
+        let mut slot = Slot::load(tx, owner, &key)?;
+        slot.now.due = Some(now.plus(grace).0);
+        slot.save(tx)?;
+        swept.due.push(key);
+    }
+    let waking = tx.index().mark();
+    for agent in tx.index().agents_waiting(&token) {
+        lease::wake_waiting(tx, now, owner, &agent_id(&agent)?, grace)?;
+    }
+    let (stale, more_outbox) = tx.index().stale(&token, now, grace, waking, limit);
+    for place in stale {
+        let Some(slot) = tx.index_mut().owner(&token).outbox.get_mut(&place) else { continue };
+        slot.at = now.0;
+        let id = slot.id.clone();
+        swept.outbox.extend(outbox::read(tx, &token, id)?);
+    }
+    swept.more = more_due || more_outbox;
+    if let Some(before) = now.0.checked_sub(Millis(0).plus(GRAVE).0) {
+        docs::bury(tx, Millis(before), &token, limit)?;
+    }
+    Ok(swept)
+}
+
+fn agent_id(token: &str) -> Result<AgentId, Fault> {
+    let bad = || Fault::Record(format!("agent token `{token}` is damaged"));
+    AgentId::new(decode_token(token).ok_or_else(bad)?).map_err(|_| bad())
+}
+
+/// Wakes those who wait for agents whose gate was written: resumed, or given more slots.
+pub(super) fn gates_changed(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), Fault> {
+    for write in writes {
+        let gate = write.key.strip_prefix("g/").and_then(|k| k.strip_suffix("/gate"));
+        let Some(agent) = gate.and_then(decode_token).and_then(|a| AgentId::new(a).ok()) else { continue };
+        lease::wake_waiting(tx, now, owner, &agent, Duration::ZERO)?;
+    }
+    Ok(())
+}
