@@ -4,6 +4,7 @@
 
 mod support;
 
+mod deployment;
 mod nats_bus;
 mod redis_store;
 mod model_provider;

