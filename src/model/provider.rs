@@ -75,7 +75,8 @@ impl Provider {
             let text = reply.content.joined_texts().unwrap_or_default();
             // Nobody watches: the reply is complete without it.
             let _ = live.send(text.clone());
-            return finish(text, reply.content.into_tool_calls(), Some(&usage), stop.as_ref(), &model);
+            let calls = calls_of(reply.content.into_tool_calls(), kind);
+            return finish(text, calls, Some(&usage), stop.as_ref(), &model);
         }
         let mut events = self
             .client
@@ -148,11 +149,11 @@ fn chat_request(request: &ModelRequest, kind: AdapterKind) -> ChatRequest {
         let is_result = matches!(message, chat::ChatMessage::Tool { .. });
         match (message, messages.last_mut()) {
             (chat::ChatMessage::Tool { .. }, Some(last)) if after_result && together => {
-                last.content.extend(message_content(message));
+                last.content.extend(message_content(message, kind));
             }
             // Providers refuse an empty message; it says nothing.
             (chat::ChatMessage::Assistant { text, calls }, _) if text.is_empty() && calls.is_empty() => {}
-            (message, _) => messages.push(chat_message(message)),
+            (message, _) => messages.push(chat_message(message, kind)),
         }
         after_result = is_result;
     }
@@ -168,8 +169,8 @@ fn chat_request(request: &ModelRequest, kind: AdapterKind) -> ChatRequest {
     chat
 }
 
-fn chat_message(message: &chat::ChatMessage) -> ChatMessage {
-    let content = message_content(message);
+fn chat_message(message: &chat::ChatMessage, kind: AdapterKind) -> ChatMessage {
+    let content = message_content(message, kind);
     match message {
         chat::ChatMessage::User { .. } => ChatMessage::user(content),
         chat::ChatMessage::Assistant { .. } => ChatMessage::assistant(content),
@@ -177,14 +178,14 @@ fn chat_message(message: &chat::ChatMessage) -> ChatMessage {
     }
 }
 
-fn message_content(message: &chat::ChatMessage) -> MessageContent {
+fn message_content(message: &chat::ChatMessage, kind: AdapterKind) -> MessageContent {
     match message {
         chat::ChatMessage::User { text } => MessageContent::from_text(text.clone()),
         chat::ChatMessage::Assistant { text, calls } => {
             let text = (!text.is_empty()).then(|| ContentPart::Text(text.clone()));
             let calls = calls.iter().map(|call| {
                 ContentPart::ToolCall(ToolCall {
-                    call_id: call.id.clone(),
+                    call_id: sent_id(&call.id, kind),
                     fn_name: call.name.clone(),
                     fn_arguments: sent_arguments(&call.arguments),
                     thought_signatures: None,
@@ -193,9 +194,17 @@ fn message_content(message: &chat::ChatMessage) -> MessageContent {
             text.into_iter().chain(calls).collect()
         }
         chat::ChatMessage::Tool { call, name, text } => MessageContent::from_tool_responses(vec![
-            ToolResponse::new(call.clone(), text.clone()).with_fn_name(name.clone()),
+            ToolResponse::new(sent_id(call, kind), text.clone()).with_fn_name(name.clone()),
         ]),
     }
+}
+
+/// A conversation may go on with another provider; most take no other characters in an id.
+fn sent_id(id: &str, kind: AdapterKind) -> String {
+    if kind == AdapterKind::Gemini {
+        return id.to_owned();
+    }
+    id.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect()
 }
 
 /// Providers take only an object: anything else the model wrote goes back inside one.
@@ -227,12 +236,13 @@ fn end_of(end: StreamEnd, kind: AdapterKind, model: &str) -> Result<Reply, Model
     let text = end.captured_texts().unwrap_or_default().concat();
     let usage = end.captured_usage.clone();
     let stop = end.captured_stop_reason.clone();
-    finish(text, end.captured_into_tool_calls().unwrap_or_default(), usage.as_ref(), stop.as_ref(), model)
+    let calls = calls_of(end.captured_into_tool_calls().unwrap_or_default(), kind);
+    finish(text, calls, usage.as_ref(), stop.as_ref(), model)
 }
 
 fn finish(
     text: String,
-    calls: Vec<ToolCall>,
+    calls: Vec<chat::ToolCall>,
     usage: Option<&Usage>,
     stop: Option<&StopReason>,
     model: &str,
@@ -249,16 +259,21 @@ fn finish(
         input: count(usage.and_then(|usage| usage.prompt_tokens)),
         output: count(usage.and_then(|usage| usage.completion_tokens)),
     };
-    Ok(Reply { text, calls: calls_of(calls), usage })
+    Ok(Reply { text, calls, usage })
 }
 
-fn calls_of(calls: Vec<ToolCall>) -> Vec<chat::ToolCall> {
+fn calls_of(calls: Vec<ToolCall>, kind: AdapterKind) -> Vec<chat::ToolCall> {
     let mut ids = BTreeSet::new();
     let mut found = Vec::with_capacity(calls.len());
     for (at, call) in calls.into_iter().enumerate() {
         // A result is matched to its call by this id alone.
         let usable = !call.call_id.is_empty() && ids.insert(call.call_id.clone());
-        let id = if usable { call.call_id } else { format!("call_{at}_{}", call.fn_name) };
+        let id = match kind {
+            _ if usable => call.call_id,
+            // An id of this form the adapter knows for its own and keeps from Gemini, which refuses strange ones.
+            AdapterKind::Gemini => format!("call#{}#{at}", call.fn_name),
+            _ => format!("call_{}_{at}", call.fn_name),
+        };
         found.push(chat::ToolCall { id, name: call.fn_name, arguments: received_arguments(call.fn_arguments) });
     }
     found
@@ -312,7 +327,10 @@ mod tests {
             fn_arguments: json!({}),
             thought_signatures: None,
         };
-        let ids: Vec<String> = calls_of(vec![call("a"), call("a"), call("")]).into_iter().map(|call| call.id).collect();
-        assert_eq!(ids, ["a", "call_1_f", "call_2_f"]);
+        let ids: Vec<String> = calls_of(vec![call("a"), call("a"), call("")], AdapterKind::OpenAI)
+            .into_iter()
+            .map(|call| call.id)
+            .collect();
+        assert_eq!(ids, ["a", "call_f_1", "call_f_2"]);
     }
 }

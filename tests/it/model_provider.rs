@@ -16,7 +16,7 @@ use trellis::model::rules::Rules;
 use trellis::model::scripted::Script;
 use trellis::model::{Model, ModelError, mock_server};
 
-const PROVIDERS: [&str; 3] = ["openai", "anthropic", "ollama"];
+const PROVIDERS: [&str; 4] = ["openai", "anthropic", "gemini", "ollama"];
 
 struct Server {
     url: String,
@@ -50,6 +50,7 @@ async fn models(url: &str, timeout: Duration) -> Models {
     let endpoints = BTreeMap::from([
         ("openai".to_owned(), endpoint("/v1", Some("TEST_KEY"))),
         ("anthropic".to_owned(), endpoint("/v1", None)),
+        ("gemini".to_owned(), endpoint("/v1beta", None)),
         ("ollama".to_owned(), endpoint("", None)),
     ]);
     let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
@@ -260,7 +261,7 @@ async fn dropping_a_call_closes_its_connection() {
     // Before any answer, and in the middle of a stream.
     for response in [String::new(), opened.to_owned()] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let models = models(&format!("http://{}", listener.local_addr().unwrap()), Duration::from_secs(60)).await;
+        let models = models(&format!("http://{}", listener.local_addr().unwrap()), Duration::from_mins(1)).await;
         let server = tokio::spawn(one_request(listener, response));
         let (live, _pieces) = unbounded_channel();
         let request = request("openai", vec![user("x")]);
@@ -268,6 +269,37 @@ async fn dropping_a_call_closes_its_connection() {
         assert!(tokio::time::timeout(Duration::from_millis(100), call).await.is_err());
         let closed = tokio::time::timeout(Duration::from_secs(1), server).await;
         closed.expect("the connection closes within a second").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_too_early_is_no_reply() {
+    let sse = "text/event-stream";
+    let table = [
+        ("openai", sse, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"}}]}\n\n"),
+        ("anthropic", sse, "event: content_block_delta\ndata: {\"index\":0,\"delta\":{\"text\":\"half\"}}\n\n"),
+        ("gemini", sse, "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"half\"}]}}]}\n\n"),
+        ("ollama", "application/x-ndjson", "{\"message\":{\"content\":\"half\"},\"done\":false}\n"),
+        ("openai", "text/html", "<html>not a model</html>"),
+    ];
+    for (provider, kind, body) in table {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let length = body.len();
+        let head =
+            format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n");
+        let server = tokio::spawn(one_request(listener, format!("{head}\r\n{body}")));
+        let (live, mut pieces) = unbounded_channel();
+        let models = models(&url, Duration::from_secs(5)).await;
+        let outcome = models.complete(&request(provider, vec![user("x")]), &live).await;
+        match outcome {
+            Err(ModelError::Transient { reason, .. }) => {
+                assert_eq!(reason, "the reply ended in the middle", "{provider}")
+            }
+            other => panic!("{provider}: {other:?}"),
+        }
+        assert_eq!(pieces.try_recv().ok().as_deref(), body.contains("half").then_some("half"), "{provider}");
+        server.await.unwrap();
     }
 }
 
@@ -357,7 +389,7 @@ async fn whole_replies_and_models_are_served_too() {
 #[tokio::test]
 async fn shutdown_does_not_wait_for_a_hanging_call() {
     let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
-    let models = models(&server.url, Duration::from_secs(60)).await;
+    let models = models(&server.url, Duration::from_mins(1)).await;
     let (live, _pieces) = unbounded_channel();
     let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), &live).await });
     tokio::time::sleep(Duration::from_millis(100)).await;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `POST /v1/chat/completions`, `GET /v1/models` | `OpenAI` |
 //! | `POST /v1/messages` | Anthropic |
+//! | `POST /v1beta/models/MODEL:streamGenerateContent` | Gemini |
 //! | `POST /api/chat` | Ollama |
 //!
 //! Faults are real: 429 with `Retry-After`, 503, 400, a connection cut in the middle of a reply,
@@ -11,6 +12,7 @@
 //! have no value here: no provider's protocol says which agent asks.
 
 mod anthropic;
+mod gemini;
 mod ollama;
 mod openai;
 
@@ -18,7 +20,7 @@ use crate::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
 use crate::model::rules::{Answer, Fault};
 use crate::model::scripted::{Script, Taken};
 use axum::body::{Body, Bytes};
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{DefaultBodyLimit, Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -47,6 +49,7 @@ pub async fn serve(
         .route("/v1/chat/completions", post(|state, body| answer(Protocol::OpenAi, state, body)))
         .route("/v1/messages", post(|state, body| answer(Protocol::Anthropic, state, body)))
         .route("/api/chat", post(|state, body| answer(Protocol::Ollama, state, body)))
+        .route("/v1beta/models/{call}", post(gemini_answer))
         .route("/v1/models", get(models))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .with_state(state);
@@ -69,6 +72,7 @@ struct Served {
 enum Protocol {
     OpenAi,
     Anthropic,
+    Gemini,
     Ollama,
 }
 
@@ -95,6 +99,7 @@ impl Protocol {
         match self {
             Protocol::OpenAi => openai::read(body),
             Protocol::Anthropic => anthropic::read(body),
+            Protocol::Gemini => gemini::read(body),
             Protocol::Ollama => ollama::read(body),
         }
     }
@@ -103,6 +108,7 @@ impl Protocol {
         match self {
             Protocol::OpenAi => openai::whole(model, &answer.reply),
             Protocol::Anthropic => anthropic::whole(model, &answer.reply),
+            Protocol::Gemini => gemini::whole(model, &answer.reply),
             Protocol::Ollama => ollama::whole(model, &answer.reply),
         }
     }
@@ -112,6 +118,7 @@ impl Protocol {
         let events = match self {
             Protocol::OpenAi => openai::events(model, &answer.reply, asked.stream_usage),
             Protocol::Anthropic => anthropic::events(model, &answer.reply),
+            Protocol::Gemini => gemini::events(model, &answer.reply),
             Protocol::Ollama => ollama::events(model, &answer.reply),
         };
         let kept = if answer.fault == Some(Fault::CutStream) { events.len() / 2 } else { events.len() };
@@ -130,7 +137,7 @@ impl Protocol {
 
     fn content_type(self) -> HeaderValue {
         HeaderValue::from_static(match self {
-            Protocol::OpenAi | Protocol::Anthropic => "text/event-stream",
+            Protocol::OpenAi | Protocol::Anthropic | Protocol::Gemini => "text/event-stream",
             Protocol::Ollama => "application/x-ndjson",
         })
     }
@@ -138,7 +145,7 @@ impl Protocol {
     fn overloaded(self) -> StatusCode {
         match self {
             Protocol::Anthropic => StatusCode::from_u16(529).unwrap_or(StatusCode::SERVICE_UNAVAILABLE),
-            Protocol::OpenAi | Protocol::Ollama => StatusCode::SERVICE_UNAVAILABLE,
+            Protocol::OpenAi | Protocol::Gemini | Protocol::Ollama => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -146,6 +153,7 @@ impl Protocol {
         let body = match self {
             Protocol::OpenAi => json!({"error": {"message": message, "type": kind, "param": null, "code": null}}),
             Protocol::Anthropic => json!({"type": "error", "error": {"type": kind, "message": message}}),
+            Protocol::Gemini => json!({"error": {"code": status.as_u16(), "message": message, "status": kind}}),
             Protocol::Ollama => json!({"error": message}),
         };
         (status, Json(body)).into_response()
@@ -159,13 +167,25 @@ async fn models(State(served): State<Served>) -> Json<Value> {
     Json(json!({"object": "list", "data": models}))
 }
 
-async fn answer(protocol: Protocol, State(served): State<Served>, body: Bytes) -> Response {
+async fn gemini_answer(Path(call): Path<String>, served: State<Served>, body: Bytes) -> Response {
+    let body = parsed(&body).and_then(|mut body| gemini::complete(&mut body, &call).map(|()| body));
+    answer_to(Protocol::Gemini, served, body).await
+}
+
+async fn answer(protocol: Protocol, served: State<Served>, body: Bytes) -> Response {
+    answer_to(protocol, served, parsed(&body)).await
+}
+
+fn parsed(body: &Bytes) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|error| error.to_string())
+}
+
+async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Result<Value, String>) -> Response {
     let invalid = |message: &str| protocol.refusal(StatusCode::BAD_REQUEST, "invalid_request_error", message);
-    let asked =
-        match serde_json::from_slice(&body).map_err(|error| error.to_string()).and_then(|body| protocol.read(&body)) {
-            Ok(asked) => asked,
-            Err(reason) => return invalid(&reason),
-        };
+    let asked = match body.and_then(|body| protocol.read(&body)) {
+        Ok(asked) => asked,
+        Err(reason) => return invalid(&reason),
+    };
     let taken = match served.script.take(&asked.request) {
         Ok(taken) => taken,
         Err(error) => return invalid(&error.to_string()),
