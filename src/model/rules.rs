@@ -206,12 +206,10 @@ pub enum RulesError {
 impl Rules {
     /// Reads TOML, or JSON when the text begins with `{`.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
-        let syntax =
-            |error: &dyn std::fmt::Display| RulesError::Syntax(error.to_string().trim_end().replace('\n', "; "));
         let file: Map<String, Value> = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|error| syntax(&error))?
+            serde_json::from_str(text).map_err(|error| RulesError::Syntax(error.to_string()))?
         } else {
-            toml::from_str(text).map_err(|error| syntax(&error))?
+            toml::from_str(text).map_err(|error| toml_syntax(text, &error))?
         };
         check_keys(&file, "the file", &TOP_KEYS)?;
         let calls_log = file.get("calls_log").map(|path| read("`calls_log`", path)).transpose()?;
@@ -357,6 +355,13 @@ fn cut_json(value: &Value) -> String {
     let mut text = value.to_string();
     text.pop();
     text
+}
+
+/// Where and why, without the line itself: the path may have come from an agent, the file may be none of its business.
+fn toml_syntax(text: &str, error: &toml::de::Error) -> RulesError {
+    let line =
+        error.span().and_then(|span| text.get(..span.start)).map_or(0, |before| before.matches('\n').count()) + 1;
+    RulesError::Syntax(format!("line {line}: {}", error.message().replace('\n', "; ")))
 }
 
 fn empty_map() -> Value {

@@ -19,6 +19,9 @@ pub const ECHO: &str = "echo";
 /// Hangs until it is dropped.
 pub const NEVER: &str = "never";
 
+/// Stands for the configured rules file; no file can have this name.
+const CONFIGURED: &str = "";
+
 /// Characters of one piece of a streamed text.
 const CHUNK_CHARS: usize = 12;
 /// Longest rules file read.
@@ -27,7 +30,10 @@ const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Where rules files may be, and where calls are logged.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedOptions {
-    /// Only files inside this folder, names relative to it; any path when absent.
+    /// Answers for every name but the built-in ones, which `when.model` tells apart. When absent, the name is the path of
+    /// a rules file.
+    pub rules: Option<PathBuf>,
+    /// Only files inside this folder, names relative to it; any path when absent. Does not bind `rules`.
     pub rules_dir: Option<PathBuf>,
     /// One JSON line per call; a file's own `calls_log` wins.
     pub calls_log: Option<PathBuf>,
@@ -137,7 +143,8 @@ impl Script {
             NEVER => Source::Never,
             file => Source::Rules(read_rules(file, options)?),
         };
-        Ok(Script::new(name, source, options.calls_log.clone(), calls))
+        let shown = options.rules.as_ref().filter(|_| name == CONFIGURED).map(|path| path.display().to_string());
+        Ok(Script::new(shown.as_deref().unwrap_or(name), source, options.calls_log.clone(), calls))
     }
 
     fn new(name: &str, source: Source, log: Option<PathBuf>, calls: Arc<AtomicU64>) -> Script {
@@ -238,24 +245,26 @@ fn echo(facts: &Facts) -> Answer {
 }
 
 fn read_rules(file: &str, options: &ScriptedOptions) -> Result<Rules, ScriptError> {
-    let path = match &options.rules_dir {
-        None => PathBuf::from(file),
-        Some(dir) => {
+    let shown = |path: &Path| path.display().to_string();
+    let (path, file) = match (&options.rules, &options.rules_dir) {
+        (Some(rules), _) if file == CONFIGURED => (rules.clone(), shown(rules)),
+        (_, None) => (PathBuf::from(file), file.to_owned()),
+        (_, Some(dir)) => {
             let inside =
                 Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
             if !inside {
                 return Err(ScriptError::Outside(file.to_owned()));
             }
-            dir.join(file)
+            (dir.join(file), file.to_owned())
         }
     };
-    let unreadable = |reason: String| ScriptError::Unreadable { file: file.to_owned(), reason };
+    let unreadable = |reason: String| ScriptError::Unreadable { file: file.clone(), reason };
     let size = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?.len();
     if size > FILE_BYTES_MAX {
         return Err(unreadable(format!("expected at most {FILE_BYTES_MAX} bytes, got {size}")));
     }
     let text = std::fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
-    Rules::parse(&text).map_err(|error| ScriptError::Rules { file: file.to_owned(), error })
+    Rules::parse(&text).map_err(|error| ScriptError::Rules { file: file.clone(), error })
 }
 
 /// The provider `scripted`. Files are read once and kept.
@@ -273,6 +282,11 @@ impl Scripted {
     }
 
     fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
+        // One script for all names that the configured file answers, so that it counts its calls together.
+        let name = match &self.options.rules {
+            Some(_) if !matches!(name, ECHO | NEVER) => CONFIGURED,
+            _ => name,
+        };
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(script) = scripts.get(name) {
             return Ok(Arc::clone(script));

@@ -24,7 +24,7 @@ fn with_rules(rules: &str) -> (tempfile::TempDir, Scripted) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("calls.jsonl");
     std::fs::write(dir.path().join("r.toml"), format!("calls_log = {:?}\n{rules}", log.display().to_string())).unwrap();
-    let options = ScriptedOptions { rules_dir: Some(dir.path().to_owned()), calls_log: None };
+    let options = ScriptedOptions { rules_dir: Some(dir.path().to_owned()), ..ScriptedOptions::default() };
     (dir, Scripted::new(options))
 }
 
@@ -97,4 +97,29 @@ async fn what_can_not_be_answered_says_what_was_asked() {
             other => panic!("{name}: {other:?}"),
         }
     }
+}
+
+#[tokio::test]
+async fn one_file_can_answer_for_every_name() {
+    let (dir, _) = with_rules(
+        "[[rule]]\nwhen = { model = 'small' }\nthen = { text = 'small {{call}}' }\n[[rule]]\nthen = { text = 'other {{call}}' }",
+    );
+    let options = ScriptedOptions { rules: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
+    let model = Scripted::new(options);
+    let (live, _pieces) = unbounded_channel();
+    for (name, expected) in [("small", "small 1"), ("/etc/passwd", "other 2"), (ECHO, "x"), ("", "other 4")] {
+        assert_eq!(model.complete(&request(name, "x"), &live).await.unwrap().text, expected, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn lines_of_several_writers_do_not_mix() {
+    let (dir, model) = with_rules("[[rule]]\nthen = { text = 'x' }");
+    let model = Arc::new(model);
+    let calls = (0..200).map(|_| {
+        let model = Arc::clone(&model);
+        tokio::spawn(async move { model.complete(&request("r.toml", "x"), &unbounded_channel().0).await.is_ok() })
+    });
+    assert!(futures::future::join_all(calls).await.into_iter().all(|done| done.unwrap()));
+    assert_eq!(log_of(&dir).len(), 400);
 }

@@ -294,7 +294,7 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
         let outcome = models.complete(&request(provider, vec![user("x")]), &live).await;
         match outcome {
             Err(ModelError::Transient { reason, .. }) => {
-                assert_eq!(reason, "the reply ended in the middle", "{provider}")
+                assert_eq!(reason, "the reply ended in the middle", "{provider}");
             }
             other => panic!("{provider}: {other:?}"),
         }
