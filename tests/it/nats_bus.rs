@@ -216,6 +216,77 @@ async fn opening_again_changes_what_can_change_and_refuses_a_foreign_stream() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deleted_streams_and_consumers_are_made_again() {
+    let Some(url) = shared() else { return };
+    let options = options(&url);
+    let bus = open(&options).await;
+    let name = options.prefix.to_uppercase();
+    let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
+    context.delete_consumer_from_stream("workers", &name).await.unwrap();
+    bus.publish(&task("e1")).await.unwrap();
+    assert_eq!(ids(&receive_n(&bus, 1, Duration::from_secs(5)).await), ["e1"]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    context.delete_stream(&name).await.unwrap();
+    let error = bus.publish(&task("e2")).await.unwrap_err();
+    assert!(matches!(&error, BusError::Unavailable { .. }), "{error}");
+    bus.publish(&task("e2")).await.unwrap();
+    assert_eq!(ids(&receive_n(&bus, 1, Duration::from_secs(5)).await), ["e2"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_janitor_removes_nothing_that_is_not_acknowledged() {
+    let Some(url) = shared() else { return };
+    let bus = open(&options(&url)).await;
+    for id in ["a", "b", "c"] {
+        bus.publish(&task(id)).await.unwrap();
+    }
+    let got = receive_n(&bus, 3, Duration::from_secs(2)).await;
+    got[0].settle.ack().await;
+    got[2].settle.ack().await;
+    bus.janitor().await.unwrap();
+    assert_eq!(bus.in_transit().await.unwrap(), ["b"]);
+    got[1].settle.ack().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_receive_that_is_given_up_loses_no_message() {
+    let Some(url) = shared() else { return };
+    let bus = open(&options(&url)).await;
+    let mut came = BTreeSet::new();
+    for n in 0..40 {
+        bus.publish(&task(&format!("m{n}"))).await.unwrap();
+        // Given up at every possible point of the two round trips.
+        let limit = Duration::from_micros(n * 25);
+        for delivery in tokio::time::timeout(limit, bus.receive(4)).await.unwrap_or(Ok(vec![])).unwrap() {
+            came.insert(delivery.id.clone());
+            delivery.settle.ack().await;
+        }
+    }
+    let start = Instant::now();
+    while came.len() < 40 && start.elapsed() < Duration::from_secs(3) {
+        for delivery in bus.receive(8).await.unwrap() {
+            came.insert(delivery.id.clone());
+            delivery.settle.ack().await;
+        }
+    }
+    assert_eq!(came.len(), 40);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_closing_worker_took_and_did_not_start_goes_to_another_at_once() {
+    let Some(url) = shared() else { return };
+    let options = options(&url);
+    let (one, other) = (open(&options).await, open(&options).await);
+    let given_up = tokio::time::timeout(Duration::from_millis(50), one.receive(4)).await;
+    assert!(given_up.is_err(), "nothing is there yet");
+    other.publish(&task("e1")).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    one.close().await;
+    let got = receive_n(&other, 1, Duration::from_secs(3)).await;
+    assert_eq!((ids(&got), got[0].delivered), (vec!["e1"], 2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn settings_name_the_version_and_what_is_not_guaranteed() {
     let Some(url) = shared() else { return };
     let bus = open(&options(&url)).await;

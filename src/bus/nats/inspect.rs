@@ -2,13 +2,10 @@
 
 use super::super::{BusError, subject};
 use super::receive::producer_id;
-use super::{NatsBus, streams};
+use super::{NatsBus, is_due, streams};
 use crate::store::Setting;
 use async_nats::jetstream::stream::RawMessageErrorKind;
-use std::{
-    sync::PoisonError,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 /// Longest enumeration; an audit of a longer queue waits until it is shorter.
 const MAX_LISTED: usize = 10_000;
@@ -20,7 +17,7 @@ impl NatsBus {
     /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones from
     /// the stream's leader (a direct read may be behind). Messages without an id aren't listed.
     pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
-        let filter = subject::all_inbound(&self.prefix);
+        let filter = subject::all_inbound(self.prefix());
         let floor = self.ack_floor().await?;
         let mut next = floor + 1;
         let mut ids = Vec::new();
@@ -52,18 +49,14 @@ impl NatsBus {
         if stream.state.messages == 0 || stream.state.first_sequence > floor {
             return Ok(0);
         }
-        let purge = self.inbound.purge().sequence(floor + 1).filter(subject::all_inbound(&self.prefix));
+        let purge = self.inbound.purge().sequence(floor + 1).filter(subject::all_inbound(self.prefix()));
         purge.await.map(|done| done.purged).map_err(|error| self.unavailable(&error))
     }
 
     /// Runs [`NatsBus::janitor`] when its time has come.
     pub(super) async fn clean_when_due(&self) {
-        {
-            let mut due = self.janitor_due.lock().unwrap_or_else(PoisonError::into_inner);
-            if *due > Instant::now() {
-                return;
-            }
-            *due = Instant::now() + JANITOR_EVERY;
+        if !is_due(&self.janitor_due, JANITOR_EVERY) {
+            return;
         }
         match self.janitor().await {
             Ok(0) => {}
@@ -101,7 +94,7 @@ impl NatsBus {
                 (server.max_payload < 1 << 20)
                     .then_some("submissions up to `http.body_limit` may not fit; set `max_payload: 1MB`"),
             ),
-            setting("replicas", format!("{replicas} ({})", streams::inbound_name(&self.prefix)), None),
+            setting("replicas", format!("{replicas} ({})", streams::inbound_name(self.prefix())), None),
             setting(
                 "sync_interval",
                 "not shown to clients".to_owned(),
@@ -114,7 +107,7 @@ impl NatsBus {
                 format!("{} of {} bytes", inbound.state.bytes, inbound.config.max_bytes),
                 full.then_some("nearly full, then submissions are refused; raise `bus.max_bytes` or add workers"),
             ),
-            setting("completions kept", format!("in {}", streams::outbound_name(&self.prefix)), None),
+            setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
         ])
     }
 }

@@ -7,7 +7,7 @@ mod receive;
 mod streams;
 
 use super::{Address, Bus, BusError, Delivery, Live, Message, headers, subject};
-use crate::config::mask_url;
+use crate::config::{Config, mask_url};
 use crate::retry::{Failure, Policy, retry};
 use crate::store::Setting;
 use crate::telemetry::Metrics;
@@ -26,7 +26,7 @@ use std::{
     error::Error,
     future::Ready,
     sync::{
-        Arc, Mutex,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -44,6 +44,9 @@ const PING_EVERY: Duration = Duration::from_secs(10);
 const SUBJECT_IN_FLIGHT: u64 = 10164;
 const IN_FLIGHT_WAIT: Duration = Duration::from_millis(5);
 const IN_FLIGHT_TRIES: u32 = 20;
+
+/// Time between two attempts to make a missing stream or consumer again.
+const REPAIR_EVERY: Duration = Duration::from_secs(1);
 
 /// Error code of a stream that is full and discards new messages.
 const STREAM_FULL: u64 = 10077;
@@ -69,6 +72,23 @@ pub struct NatsOptions {
     pub connect: Policy,
     /// Where unreadable messages are counted.
     pub metrics: Arc<Metrics>,
+}
+
+impl NatsOptions {
+    /// What `config` says about the NATS servers at `url`.
+    pub fn new(config: &Config, url: &str, connect: Policy, metrics: Arc<Metrics>) -> Self {
+        Self {
+            url: url.to_owned(),
+            prefix: config.bus.prefix.clone(),
+            replicas: config.bus.replicas,
+            out_max_age: config.bus.out_max_age,
+            max_bytes: config.bus.max_bytes,
+            ack_wait: config.worker.lease,
+            poll: config.worker.poll,
+            connect,
+            metrics,
+        }
+    }
 }
 
 /// Why the bus can't be opened.
@@ -118,17 +138,18 @@ pub enum OpenError {
 pub struct NatsBus {
     /// Where, without credentials.
     name: String,
-    prefix: String,
-    poll: Duration,
+    options: NatsOptions,
     client: Client,
     context: Context,
     inbound: jetstream::stream::Stream,
     consumer: PullConsumer,
+    pulling: tokio::sync::Mutex<receive::Pulling>,
     /// Grows with every loss of the connection: pending requests for messages died with it.
     link: watch::Receiver<u64>,
     /// When the next look for stuck messages is due.
     janitor_due: Mutex<Instant>,
-    metrics: Arc<Metrics>,
+    /// When streams that seem to be gone may be made again.
+    repair_due: Mutex<Instant>,
 }
 
 impl NatsBus {
@@ -144,25 +165,37 @@ impl NatsBus {
         let (inbound, consumer) = streams::ensure(&context, &name, options).await?;
         Ok(Self {
             name,
-            prefix: options.prefix.clone(),
-            poll: options.poll,
+            options: options.clone(),
             client,
             context,
             inbound,
             consumer,
+            pulling: tokio::sync::Mutex::default(),
             link,
             janitor_due: Mutex::new(Instant::now()),
-            metrics: Arc::clone(&options.metrics),
+            repair_due: Mutex::new(Instant::now()),
         })
     }
 
     /// First token of every subject.
     pub fn prefix(&self) -> &str {
-        &self.prefix
+        &self.options.prefix
     }
 
-    /// Sends what is queued (acknowledgements among it) and closes the connection.
+    /// After an error that a missing stream or consumer can have caused: makes them again, at most
+    /// once in [`REPAIR_EVERY`]. An operator may have deleted them, or a server lost its disk.
+    async fn repair(&self) {
+        if !is_due(&self.repair_due, REPAIR_EVERY) {
+            return;
+        }
+        if let Err(error) = streams::ensure(&self.context, &self.name, &self.options).await {
+            tracing::warn!("{error}");
+        }
+    }
+
+    /// Gives back messages that nobody took, sends what is queued (acknowledgements among it) and closes the connection.
     pub async fn close(&self) {
+        self.put_back_all().await;
         if let Err(error) = self.client.flush().await {
             tracing::warn!("NATS at `{}`: not everything was sent before closing: {error}", self.name);
         }
@@ -201,6 +234,9 @@ impl NatsBus {
                 tokio::time::sleep(IN_FLIGHT_WAIT).await;
                 continue;
             }
+            if error.kind() == PublishErrorKind::StreamNotFound {
+                self.repair().await;
+            }
             return Err(self.publish_error(&error));
         }
     }
@@ -226,7 +262,7 @@ impl Bus for NatsBus {
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;
         let body = serde_json::to_vec(&message.body).map_err(|error| self.refused(error.to_string()))?.into();
-        let subject = subject::subject(&self.prefix, &message.to);
+        let subject = subject::subject(self.prefix(), &message.to);
         match message.to {
             Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body).await,
             Address::Reply(_) => {
@@ -238,12 +274,12 @@ impl Bus for NatsBus {
     }
 
     async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
-        let subject = subject::live_subject(&self.prefix, to);
+        let subject = subject::live_subject(self.prefix(), to);
         self.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
     }
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
-        let subject = subject::live_subject(&self.prefix, from);
+        let subject = subject::live_subject(self.prefix(), from);
         let messages = self.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
         // A connection is served in order: the answer to a request means that the server has the
         // subscription, so that nothing sent after this call is missed.
@@ -320,6 +356,17 @@ fn log_events(name: String, link: Arc<watch::Sender<u64>>) -> impl Fn(Event) -> 
         }
         std::future::ready(())
     }
+}
+
+/// True once for each `every`.
+fn is_due(due: &Mutex<Instant>, every: Duration) -> bool {
+    let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = Instant::now();
+    let yes = *due <= now;
+    if yes {
+        *due = now + every;
+    }
+    yes
 }
 
 fn header_map(message: &Message) -> Result<HeaderMap, String> {

@@ -5,11 +5,12 @@ use super::NatsBus;
 use crate::domain::time::Millis;
 use async_nats::{
     HeaderMap,
-    jetstream::{self, AckKind, consumer::pull::Batch, message::Acker},
+    jetstream::{self, AckKind, consumer::pull::Batch},
 };
 use async_trait::async_trait;
-use futures::StreamExt;
-use std::time::Duration;
+use futures::{FutureExt, StreamExt};
+use std::{collections::VecDeque, time::Duration};
+use tokio::{sync::watch, time::Instant};
 
 /// Longest wait for the answer to "what is there now".
 const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
@@ -17,12 +18,18 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 /// Wait after a failed pull, so that a server that refuses isn't asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
-enum Pulled {
-    Message(Box<jetstream::Message>),
-    /// The server has nothing (more).
-    End,
-    /// The connection was lost: the server doesn't know the request any more.
-    LinkLost,
+/// What was asked of the server and what came. It lives in the bus: when the caller of `receive`
+/// goes away meanwhile, the next call goes on with it and nothing has to wait for the ack wait.
+#[derive(Default)]
+pub(super) struct Pulling {
+    request: Option<Request>,
+    taken: VecDeque<jetstream::Message>,
+}
+
+struct Request {
+    batch: Batch,
+    link: watch::Receiver<u64>,
+    deadline: Instant,
 }
 
 impl NatsBus {
@@ -38,107 +45,129 @@ impl NatsBus {
             return Ok(Vec::new());
         }
         self.clean_when_due().await;
-        let mut messages = self.fetch_present(max).await?;
-        if messages.is_empty() {
-            messages.extend(self.wait_for_one().await?);
-            if !messages.is_empty() && max > 1 {
-                // An error here must not lose the message that came.
-                messages.extend(self.fetch_present(max - 1).await.unwrap_or_default());
+        let mut pulling = self.pulling.lock().await;
+        if pulling.request.is_none() && pulling.taken.len() < max {
+            self.ask_for_present(&mut pulling, max).await?;
+        }
+        self.drain(&mut pulling).await?;
+        if pulling.taken.is_empty() {
+            self.wait_for_one(&mut pulling).await?;
+            self.drain(&mut pulling).await?;
+        }
+        if (1..max).contains(&pulling.taken.len()) {
+            // An error here must not lose the messages that came.
+            let topped_up = match self.ask_for_present(&mut pulling, max).await {
+                Ok(()) => self.drain(&mut pulling).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = topped_up {
+                tracing::debug!("asking for more messages: {error}");
             }
         }
-        let mut deliveries = Vec::with_capacity(messages.len());
-        for message in messages {
-            deliveries.extend(self.delivery(message).await);
-        }
-        Ok(deliveries)
+        self.put_back(&mut pulling, max).await;
+        // Nothing is awaited from here on: whoever gets the deliveries settles them.
+        Ok(pulling.taken.drain(..).filter_map(|message| delivery(self.prefix(), message).ok()).collect())
     }
 
-    /// Up to `max` messages that are there now.
-    async fn fetch_present(&self, max: usize) -> Result<Vec<jetstream::Message>, BusError> {
+    /// Asks for as many of the messages that are there now as are missing to `max`.
+    async fn ask_for_present(&self, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
+        let link = self.fresh_link();
+        let batch = self.consumer.fetch().max_messages(max - pulling.taken.len()).messages().await;
+        let batch = batch.map_err(|error| self.unavailable(&error))?;
+        pulling.request = Some(Request { batch, link, deadline: Instant::now() + FETCH_TIMEOUT });
+        Ok(())
+    }
+
+    async fn wait_for_one(&self, pulling: &mut Pulling) -> Result<(), BusError> {
+        let link = self.fresh_link();
+        let poll = self.options.poll;
+        let batch = self.consumer.batch().max_messages(1).expires(poll).messages().await;
+        let batch = batch.map_err(|error| self.unavailable(&error))?;
+        pulling.request = Some(Request { batch, link, deadline: Instant::now() + poll + FETCH_TIMEOUT });
+        Ok(())
+    }
+
+    fn fresh_link(&self) -> watch::Receiver<u64> {
         let mut link = self.link.clone();
         link.mark_unchanged();
-        let batch = self.consumer.fetch().max_messages(max).messages().await;
-        let mut batch = batch.map_err(|error| self.unavailable(&error))?;
-        let mut messages = Vec::new();
-        let deadline = tokio::time::Instant::now() + FETCH_TIMEOUT;
-        loop {
-            match tokio::time::timeout_at(deadline, self.next(&mut batch, &mut link)).await {
-                Ok(Ok(Pulled::Message(message))) => messages.push(*message),
-                Ok(Ok(Pulled::End | Pulled::LinkLost)) => return Ok(messages),
-                Ok(Err(_)) | Err(_) if !messages.is_empty() => return Ok(messages),
-                Ok(Err(error)) => return Err(error),
-                Err(_) => {
-                    let reason = "no answer to a request for messages".to_owned();
+        link
+    }
+
+    /// Waits until the request is answered completely, or can't be any more.
+    async fn drain(&self, pulling: &mut Pulling) -> Result<(), BusError> {
+        let Pulling { request, taken } = pulling;
+        while let Some(Request { batch, link, deadline }) = request {
+            let problem = tokio::select! {
+                biased;
+                next = batch.next() => match next {
+                    Some(Ok(message)) => {
+                        taken.push_back(message);
+                        continue;
+                    }
+                    Some(Err(error)) => Some(error.to_string()),
+                    None => None,
+                },
+                // The server doesn't know the request any more.
+                _ = link.changed() => None,
+                () = tokio::time::sleep_until(*deadline) => Some("no answer to a request for messages".to_owned()),
+            };
+            *request = None;
+            if let Some(reason) = problem {
+                tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+                self.repair().await;
+                if taken.is_empty() {
                     return Err(BusError::Unavailable { bus: self.name.clone(), reason });
                 }
             }
         }
+        Ok(())
     }
 
-    async fn wait_for_one(&self) -> Result<Option<jetstream::Message>, BusError> {
-        let mut link = self.link.clone();
-        link.mark_unchanged();
-        let batch = self.consumer.batch().max_messages(1).expires(self.poll).messages().await;
-        let mut batch = batch.map_err(|error| self.unavailable(&error))?;
-        match self.next(&mut batch, &mut link).await? {
-            Pulled::Message(message) => Ok(Some(*message)),
-            Pulled::End | Pulled::LinkLost => Ok(None),
+    /// Gives back what is too much (an earlier call asked for more) and drops what names no owner:
+    /// that can't be answered to anybody, so it is logged, counted and never delivered again.
+    async fn put_back(&self, pulling: &mut Pulling, max: usize) {
+        let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
+            pulling.taken.drain(..).partition(|message| delivery(self.prefix(), message.clone()).is_ok());
+        pulling.taken = readable;
+        for message in unreadable {
+            if let Err(problem) = delivery(self.prefix(), message.clone()) {
+                tracing::warn!("dropping an unreadable message of {} bytes: {problem}", message.payload.len());
+            }
+            self.options.metrics.messages_unreadable.inc();
+            settle(&message, AckKind::Term).await;
+        }
+        while pulling.taken.len() > max {
+            if let Some(message) = pulling.taken.pop_back() {
+                settle(&message, AckKind::Nak(None)).await;
+            }
         }
     }
 
-    async fn next(&self, batch: &mut Batch, link: &mut tokio::sync::watch::Receiver<u64>) -> Result<Pulled, BusError> {
-        tokio::select! {
-            biased;
-            next = batch.next() => match next {
-                Some(Ok(message)) => Ok(Pulled::Message(Box::new(message))),
-                Some(Err(error)) => {
-                    tokio::time::sleep(PAUSE_AFTER_ERROR).await;
-                    Err(BusError::Unavailable { bus: self.name.clone(), reason: error.to_string() })
-                }
-                None => Ok(Pulled::End),
-            },
-            _ = link.changed() => Ok(Pulled::LinkLost),
+    /// Gives back everything that came and that nobody took, before the connection closes.
+    pub(super) async fn put_back_all(&self) {
+        let mut pulling = self.pulling.lock().await;
+        if let Some(mut request) = pulling.request.take() {
+            while let Some(Some(Ok(message))) = request.batch.next().now_or_never() {
+                pulling.taken.push_back(message);
+            }
+        }
+        for message in pulling.taken.drain(..) {
+            settle(&message, AckKind::Nak(None)).await;
         }
     }
+}
 
-    /// What a message says about itself. One that names no owner can't be answered to anybody: it
-    /// is logged, counted and never delivered again.
-    async fn delivery(&self, message: jetstream::Message) -> Option<Delivery> {
-        let subject = message.subject.to_string();
-        let facts = message.info().map(|info| {
-            let published = info.published.unix_timestamp_nanos() / 1_000_000;
-            let delivered = u64::try_from(info.delivered).unwrap_or(1);
-            (info.stream_sequence, delivered, Millis(u64::try_from(published).unwrap_or_default()))
-        });
-        let (message, acker) = message.split();
-        let settle = NatsSettle { acker, subject: subject.clone() };
-        let address = subject::parse_inbound(&self.prefix, &subject);
-        let ((owner, agent, kind), (sequence, delivered, published)) = match (address, facts) {
-            (Ok(address), Ok(facts)) => (address, facts),
-            (Err(error), _) => {
-                tracing::warn!("dropping an unreadable message of {} bytes: {error}", message.payload.len());
-                self.metrics.messages_unreadable.inc();
-                settle.send(AckKind::Term).await;
-                return None;
-            }
-            (_, Err(error)) => {
-                tracing::warn!("leaving a message on `{subject}` that can't be acknowledged: {error}");
-                self.metrics.messages_unreadable.inc();
-                return None;
-            }
-        };
-        Some(Delivery {
-            owner,
-            agent,
-            kind,
-            id: message.headers.as_ref().and_then(producer_id),
-            body: message.payload,
-            sequence,
-            delivered,
-            published,
-            settle: Box::new(settle),
-        })
-    }
+/// What a message says about itself, or what is wrong with it.
+fn delivery(prefix: &str, message: jetstream::Message) -> Result<Delivery, String> {
+    let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
+    let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
+    let sequence = info.stream_sequence;
+    let delivered = u64::try_from(info.delivered).unwrap_or(1);
+    let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+    let id = message.headers.as_ref().and_then(producer_id);
+    let body = message.payload.clone();
+    let settle = Box::new(NatsSettle(message));
+    Ok(Delivery { owner, agent, kind, id, body, sequence, delivered, published: Millis(published), settle })
 }
 
 /// [`ID_HEADER`], else `Nats-Msg-Id`.
@@ -146,34 +175,27 @@ pub(super) fn producer_id(headers: &HeaderMap) -> Option<String> {
     headers.get(ID_HEADER).or_else(|| headers.get("Nats-Msg-Id")).map(|value| value.as_str().to_owned())
 }
 
-struct NatsSettle {
-    acker: Acker,
-    subject: String,
-}
+struct NatsSettle(jetstream::Message);
 
-impl NatsSettle {
-    async fn send(&self, kind: AckKind) {
-        if let Err(error) = self.acker.ack_with(kind).await {
-            tracing::warn!(
-                "acknowledgement of a message on `{}` was lost, it will be delivered again: {error}",
-                self.subject
-            );
-        }
+async fn settle(message: &jetstream::Message, kind: AckKind) {
+    if let Err(error) = message.ack_with(kind).await {
+        let subject = &message.subject;
+        tracing::warn!("acknowledgement of a message on `{subject}` was lost, it will be delivered again: {error}");
     }
 }
 
 #[async_trait]
 impl Settle for NatsSettle {
     async fn ack(&self) {
-        self.send(AckKind::Ack).await;
+        settle(&self.0, AckKind::Ack).await;
     }
 
     async fn nak(&self, delay: Duration) {
         // A zero delay would be sent as "no delay given", which means the same.
-        self.send(AckKind::Nak(Some(delay).filter(|delay| !delay.is_zero()))).await;
+        settle(&self.0, AckKind::Nak(Some(delay).filter(|delay| !delay.is_zero()))).await;
     }
 
     async fn progress(&self) {
-        self.send(AckKind::Progress).await;
+        settle(&self.0, AckKind::Progress).await;
     }
 }
