@@ -8,3 +8,4 @@ mod deployment;
 mod nats_bus;
 mod redis_store;
 mod model_provider;
+mod store_differential;

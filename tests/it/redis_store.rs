@@ -171,6 +171,35 @@ async fn a_killed_server_keeps_what_it_acknowledged() {
 }
 
 #[tokio::test]
+async fn a_server_that_loads_is_waited_for() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    // Enough that reading the log takes a moment.
+    let fill = "for i = 1, 50000 do redis.call('SET', KEYS[1] .. i, i) end";
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        server.command(&["EVAL", fill, "1", key]).await.unwrap();
+    }
+    server.kill();
+    server.spawn();
+    let ping = async || server.command(&["PING"]).await;
+    let mut loading = false;
+    while !loading {
+        match ping().await {
+            Err(error) => loading = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::BusyLoading),
+            Ok(_) => break,
+        }
+    }
+    let admitted = loop {
+        match store.admit(NOW, &message(&session("main"), "e1", b"1")).await {
+            Err(error) if !error.to_string().contains("LOADING") => tokio::time::sleep(Duration::from_millis(5)).await,
+            other => break other.unwrap(),
+        }
+    };
+    assert_eq!((loading, admitted.intake), (true, Intake::New));
+}
+
+#[tokio::test]
 async fn the_settings_of_the_shipped_configuration_have_no_problem() {
     let Some(server) = RedisServer::start() else { return };
     let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();

@@ -23,6 +23,7 @@
 //! | `O:running:<agent>` | zset | `S` → lease expiry | while leased |
 //! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue | while it waits |
 //! | `O:waiting` | set | agents with a queue | while one waits |
+//! | `O:woken` | hash | waiting `S` → when it was last told to come | until it came |
 //! | `O:outbox` | hash | outbox id → message | until published |
 //! | `O:relay` | zset | outbox id → when a sweep publishes it | until published |
 //! | `O:count` | hash | `waiting`, `wake`: numbers given out | for good |

@@ -54,13 +54,7 @@ impl RedisServer {
 
     /// After [`RedisServer::kill`]: the same port and folder. False when it didn't come up.
     pub fn start_again(&mut self) -> bool {
-        let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redis.conf");
-        let mut command = Command::new("sh");
-        command.arg("-c").arg(SUPERVISOR).arg("redis-supervisor").arg(conf);
-        command.arg(self.port.to_string()).arg(&self.dir).arg(if self.shared { "shared" } else { "own" });
-        let output = File::create(self.dir.join("supervisor.log")).unwrap();
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(output);
-        self.supervisor = Some(command.spawn().unwrap());
+        self.spawn();
         let end = Instant::now() + Duration::from_secs(10);
         while Instant::now() < end {
             if self.answers() {
@@ -70,6 +64,17 @@ impl RedisServer {
         }
         self.kill();
         false
+    }
+
+    /// The same without waiting until it has loaded its data.
+    pub fn spawn(&mut self) {
+        let conf = Path::new(env!("CARGO_MANIFEST_DIR")).join("config/redis.conf");
+        let mut command = Command::new("sh");
+        command.arg("-c").arg(SUPERVISOR).arg("redis-supervisor").arg(conf);
+        command.arg(self.port.to_string()).arg(&self.dir).arg(if self.shared { "shared" } else { "own" });
+        let output = File::create(self.dir.join("supervisor.log")).unwrap();
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(output);
+        self.supervisor = Some(command.spawn().unwrap());
     }
 
     /// It is this one that listens on the port, and it has loaded its data.

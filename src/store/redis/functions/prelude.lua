@@ -316,42 +316,52 @@ local function running(o, now, agent)
   return call('ZCOUNT', o .. ':running:' .. agent, '(' .. text(now), '+inf')
 end
 
+-- Joins the agent's queue, or keeps its place there.
 local function wait(o, s)
   local agent = agent_of(s)
-  local turn = call('HINCRBY', o .. ':count', 'waiting', 1)
-  call('ZADD', o .. ':waiting:' .. agent, 'NX', turn, s)
-  call('SADD', o .. ':waiting', agent)
+  if not call('ZSCORE', o .. ':waiting:' .. agent, s) then
+    call('ZADD', o .. ':waiting:' .. agent, call('HINCRBY', o .. ':count', 'waiting', 1), s)
+    call('SADD', o .. ':waiting', agent)
+  end
+  call('HDEL', o .. ':woken', s)
   set_due(o, s, nil)
 end
 
 local function wait_no_more(o, s)
   local agent = agent_of(s)
-  if call('ZREM', o .. ':waiting:' .. agent, s) == 1 and call('EXISTS', o .. ':waiting:' .. agent) == 0 then
-    call('SREM', o .. ':waiting', agent)
+  if call('ZREM', o .. ':waiting:' .. agent, s) == 1 then
+    call('HDEL', o .. ':woken', s)
+    if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
+      call('SREM', o .. ':waiting', agent)
+    end
   end
 end
 
--- Sessions that leave the agent's queue because there is room for them, at most `limit`.
-local function leave_queue(o, now, agent, limit)
+-- The next sessions of the agent's queue for which there is room, at most `limit`. They keep their
+-- place until they are granted; those told to come less than `grace` ago are on their way.
+local function wake_waiting(o, now, agent, grace, limit)
   local status, concurrency = gate(o, agent)
   if status ~= 'ACTIVE' then
     return {}
   end
-  local free = math.min(limit, concurrency - running(o, now, agent))
+  local free = concurrency - running(o, now, agent)
+  local woken = {}
   if free < 1 then
-    return {}
+    return woken
   end
-  local leaving = call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)
-  for _, s in ipairs(leaving) do
-    wait_no_more(o, s)
+  for _, s in ipairs(call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)) do
+    local told = call('HGET', o .. ':woken', s)
+    if #woken < limit and not (told and tonumber(told) + grace > now) then
+      call('HSET', o .. ':woken', s, text(now))
+      woken[#woken + 1] = s
+    end
   end
-  return leaving
+  return woken
 end
 
 -- Nobody else publishes this wake, so that the next sweep finds it at once.
 local function wake_next(o, now, agent, wake)
-  for _, s in ipairs(leave_queue(o, now, agent, 1)) do
-    set_due(o, s, now + LOOK_AGAIN_MS)
+  for _, s in ipairs(wake_waiting(o, now, agent, LOOK_AGAIN_MS, 1)) do
     local token = string.match(s, '/(.*)$')
     local name = string.gsub(token, '%%(%x%x)', function(hex)
       return string.char(tonumber(hex, 16))

@@ -28,7 +28,7 @@ register('sweep', function(keys, args)
   local now, grace, limit = clock(take()), tonumber(take()), tonumber(take())
   purge(o, now)
   for _, agent in ipairs(call('SMEMBERS', o .. ':waiting')) do
-    for _, s in ipairs(leave_queue(o, now, agent, limit)) do
+    for _, s in ipairs(wake_waiting(o, now, agent, grace, limit)) do
       set_due(o, s, now)
     end
   end

@@ -1,0 +1,419 @@
+//! Random operations on two backends with injected time: every answer and all that is readable
+//! afterwards must be equal.
+
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::time::Duration;
+use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
+use trellis::domain::job::JobStatus;
+use trellis::domain::time::Millis;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::{
+    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, DocWrite, EventKind, Expect, Grant, JobFinish,
+    Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, NewJob, Next, OutboxEntry, Released, Store, keys,
+};
+
+const STEPS: usize = 200;
+const SEEDS: std::ops::Range<u64> = 0..8;
+/// Everything is compared after so many steps; answers after each.
+const COMPARED_EVERY: usize = 5;
+
+/// Answers that the runs must reach together, or they test little.
+const REACHED: [&str; 27] = [
+    "New",
+    "Duplicate",
+    "Conflict",
+    "UnknownAgent",
+    "Terminated",
+    "MailboxFull",
+    "lease: Busy",
+    "Refused(Busy)",
+    "NotAsked",
+    "Run",
+    "Empty",
+    "Waiting",
+    "Suspended",
+    "Backoff",
+    "checkpoint: Some",
+    "crashes: 2",
+    "job_status: Some(Failed)",
+    "cancelled: true",
+    "cancelled: false",
+    "Fenced",
+    "Done(Held",
+    "Done(Released",
+    "Conflict([",
+    "Cancelled",
+    "Already(",
+    "Unknown",
+    "state: Some",
+];
+const START: Millis = Millis(1_700_000_000_000);
+
+/// SplitMix64: a seed gives the same run on every machine.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % end
+    }
+
+    fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+        &items[usize::try_from(self.below(items.len() as u64)).unwrap()]
+    }
+}
+
+/// What a worker knows of a lease that it was granted, perhaps long ago.
+#[derive(Clone)]
+struct Holding {
+    lease: Lease,
+    version: u64,
+    arrivals: u64,
+    mailbox: Vec<MailboxEntry>,
+}
+
+struct Run<'a> {
+    stores: [&'a dyn Store; 2],
+    dice: Dice,
+    now: Millis,
+    owner: Owner,
+    holdings: Vec<Holding>,
+    last: String,
+    step: usize,
+    turns: u64,
+    reached: BTreeSet<&'static str>,
+}
+
+/// Answers of both stores, which must be equal.
+macro_rules! both {
+    ($run:ident . $($call:tt)+) => {{
+        let left = $run.stores[0].$($call)+.await.unwrap();
+        let right = $run.stores[1].$($call)+.await.unwrap();
+        $run.same(&left, &right);
+        $run.tally(&left);
+        left
+    }};
+}
+
+fn job(n: u64) -> JobId {
+    JobId::new(&format!("{n:032x}")).unwrap()
+}
+
+fn event_id(n: u64) -> EventId {
+    EventId::new(format!("e{n}")).unwrap()
+}
+
+fn new_job(n: u64) -> NewJob {
+    NewJob { job: job(n), head: format!("{{\"head\":{n}}}").into() }
+}
+
+fn entry(id: String) -> OutboxEntry {
+    OutboxEntry { message: format!("{{\"m\":\"{id}\"}}").into(), id }
+}
+
+/// Wakes that a store makes have ids of its own.
+fn comparable(mut entries: Vec<OutboxEntry>) -> Vec<Bytes> {
+    entries.sort_by(|a, b| a.message.cmp(&b.message));
+    entries.into_iter().map(|entry| entry.message).collect()
+}
+
+impl Run<'_> {
+    fn same<T: Debug + PartialEq>(&self, left: &T, right: &T) {
+        assert!(left == right, "step {} at {}: {}\nleft  {left:?}\nright {right:?}", self.step, self.now, self.last);
+    }
+
+    fn tally(&mut self, answer: &impl Debug) {
+        let text = format!("{answer:?}");
+        self.reached.extend(REACHED.iter().copied().filter(|name| text.contains(name)));
+    }
+
+    fn session(&mut self) -> SessionKey {
+        let agent = *self.dice.pick(&["clerk", "a.b"]);
+        let session = *self.dice.pick(&["main", "s/2", "ü\"x"]);
+        SessionKey { agent: agent.parse().unwrap(), session: session.replace('/', "_").parse().unwrap() }
+    }
+
+    async fn set_gate(&mut self) {
+        let agent = self.session().agent;
+        let gate = match self.dice.below(8) {
+            0 => "SUSPENDED 2 5 queue",
+            1 => "TERMINATED 2 5 queue",
+            2 => "ACTIVE 1 5 reject",
+            _ => "ACTIVE 2 5 queue",
+        };
+        self.last = format!("gate of {agent}: {gate}");
+        let key = keys::agent_gate(&agent);
+        let write = DocWrite { key, expect: Expect::Any, change: Change::Put(gate.into()) };
+        both!(self.write(self.now, &self.owner, std::slice::from_ref(&write)));
+    }
+
+    fn event(&mut self) -> NewEvent {
+        let n = self.dice.below(60);
+        let body = if self.dice.one_in(20) { format!("other {n}") } else { format!("body {n}") };
+        let kind = *self.dice.pick(&[EventKind::Task, EventKind::Task, EventKind::Message, EventKind::Result]);
+        let finish = (kind == EventKind::Result).then(|| JobFinish {
+            job: job(200 + n),
+            status: JobStatus::Complete,
+            result: format!("{{\"r\":{n}}}").into(),
+        });
+        NewEvent {
+            id: event_id(n),
+            body_hash: sha256_hex(body.as_bytes()),
+            kind,
+            job: match kind {
+                EventKind::Task => Some(job(n)),
+                EventKind::Message => None,
+                EventKind::Result => Some(job(200 + n)),
+            },
+            order: format!("{:04}", self.dice.below(9)),
+            body: body.into(),
+            open: (kind == EventKind::Task).then(|| new_job(n)),
+            finish: finish.filter(|_| self.dice.one_in(2)),
+            outbox: if self.dice.one_in(4) { vec![entry(format!("admit-{n}"))] } else { Vec::new() },
+        }
+    }
+
+    async fn admit(&mut self) {
+        let session = self.session();
+        let event = if self.dice.one_in(3) { None } else { Some(self.event()) };
+        let lease = (!self.dice.one_in(4)).then(|| LeaseRequest {
+            worker: "w".to_owned(),
+            ttl: Duration::from_secs(10),
+            mailbox_limit: 4,
+            crash_limit: 2,
+        });
+        let request = Admit { owner: self.owner.clone(), session, event, lease };
+        self.last = format!("{request:?}");
+        let Admitted { lease, .. } = both!(self.admit(self.now, &request));
+        if let LeaseOutcome::Run(grant) = lease {
+            let Grant { lease, version, arrivals, mailbox, .. } = *grant;
+            self.holdings.push(Holding { lease, version, arrivals, mailbox });
+        }
+    }
+
+    /// Mostly a recent one, sometimes one that was lost long ago.
+    fn holding(&mut self) -> Option<usize> {
+        let many = self.holdings.len() as u64;
+        if many == 0 {
+            return None;
+        }
+        let back = if self.dice.one_in(6) { self.dice.below(many) } else { self.dice.below(many.min(4)) };
+        Some(usize::try_from(many - 1 - back).unwrap())
+    }
+
+    fn after(&mut self, holding: &Holding) -> After {
+        if self.dice.one_in(3) {
+            return After::Keep;
+        }
+        let due = (!self.dice.one_in(3)).then(|| self.now.plus(Duration::from_millis(self.dice.below(20_000))));
+        After::Release { arrivals: holding.arrivals, due, backoff: due.is_some() && self.dice.one_in(2) }
+    }
+
+    fn go_on(&mut self, at: usize, next: &Next) {
+        match next {
+            Next::Held { mailbox, arrivals } => {
+                self.holdings[at].mailbox.clone_from(mailbox);
+                self.holdings[at].arrivals = *arrivals;
+            }
+            Next::Released if self.dice.one_in(3) => {
+                self.holdings.remove(at);
+            }
+            Next::Released => {}
+        }
+    }
+
+    async fn renew(&mut self) {
+        let Some(at) = self.holding() else { return };
+        let holding = self.holdings[at].clone();
+        self.last = format!("renew {:?}", holding.lease);
+        both!(self.renew(self.now, &holding.lease, Duration::from_secs(12)));
+    }
+
+    async fn checkpoint(&mut self) {
+        let Some(at) = self.holding() else { return };
+        let holding = self.holdings[at].clone();
+        let n = self.dice.below(20);
+        let write = Checkpoint {
+            turn: holding.version + 1,
+            reply: self.dice.one_in(2).then(|| format!("reply {n}").into()),
+            calls: (0..self.dice.below(3)).map(|i| (u32::try_from(i * 7).unwrap(), format!("c{n}").into())).collect(),
+            open: if self.dice.one_in(3) { vec![new_job(200 + n)] } else { Vec::new() },
+            outbox: if self.dice.one_in(3) { vec![entry(format!("child-{n}"))] } else { Vec::new() },
+        };
+        self.last = format!("checkpoint {:?} {write:?}", holding.lease);
+        both!(self.checkpoint(self.now, &holding.lease, &write));
+    }
+
+    fn write(&mut self) -> DocWrite {
+        let key = format!("w/{}", *self.dice.pick(&["a", "b", "b/c", "c"]));
+        let expect = if self.dice.one_in(4) { Expect::Version(self.dice.below(4)) } else { Expect::Any };
+        let change = match self.dice.below(6) {
+            0 | 1 => Change::Delete,
+            2 => Change::Check,
+            _ => Change::Put(format!("value {}", self.step).into()),
+        };
+        DocWrite { key, expect, change }
+    }
+
+    async fn write_docs(&mut self) {
+        let writes: Vec<_> = (0..=self.dice.below(3)).map(|_| self.write()).collect();
+        self.last = format!("write {writes:?}");
+        both!(self.write(self.now, &self.owner, &writes));
+    }
+
+    async fn commit(&mut self) {
+        let Some(at) = self.holding() else { return };
+        let holding = self.holdings[at].clone();
+        let consume: Vec<_> = holding.mailbox.iter().take(usize::try_from(self.dice.below(3)).unwrap()).collect();
+        let finish = consume.iter().filter(|entry| entry.kind == EventKind::Task).filter_map(|entry| entry.job.clone());
+        self.turns += 1;
+        let commit = Commit {
+            turn: holding.version + 1,
+            finish: finish.map(|job| JobFinish { job, status: JobStatus::Complete, result: "{}".into() }).collect(),
+            consume: consume.iter().map(|entry| entry.key.clone()).collect(),
+            writes: (0..self.dice.below(2)).map(|_| self.write()).collect(),
+            outbox: if self.dice.one_in(2) { vec![entry(format!("turn-{}", self.turns))] } else { Vec::new() },
+            state: format!("state {}", self.step).into(),
+            unless_cancelled: if self.dice.one_in(4) {
+                None
+            } else {
+                holding.mailbox.iter().find_map(|e| e.job.clone())
+            },
+            then: self.after(&holding),
+        };
+        self.last = format!("commit {:?} {commit:?}", holding.lease);
+        let answer = both!(self.commit(self.now, &holding.lease, &commit));
+        if let Committed::Done(next) = answer {
+            if self.dice.one_in(3) {
+                both!(self.commit(self.now, &holding.lease, &commit));
+            }
+            self.holdings[at].version += 1;
+            self.go_on(at, &next);
+        }
+    }
+
+    async fn release(&mut self) {
+        let Some(at) = self.holding() else { return };
+        let holding = self.holdings[at].clone();
+        let then = self.after(&holding);
+        self.last = format!("release {:?} {then:?}", holding.lease);
+        if let Released::Done(next) = both!(self.release(self.now, &holding.lease, then)) {
+            self.go_on(at, &next);
+        }
+    }
+
+    async fn finish(&mut self) {
+        let n = if self.dice.one_in(5) { 300 + self.dice.below(9) } else { self.dice.below(60) };
+        let session = self.session();
+        let status = if self.dice.one_in(4) { JobStatus::Failed } else { JobStatus::Cancelled };
+        let finish = JobFinish { job: job(n), status, result: "{\"ended\":1}".into() };
+        let open = self.dice.one_in(3).then(|| new_job(n));
+        let outbox = [entry(format!("finish-{n}"))];
+        self.last = format!("finish {session} {finish:?} {open:?}");
+        both!(self.finish(self.now, &self.owner, &session, &finish, open.as_ref(), &outbox));
+    }
+
+    async fn sweep(&mut self) {
+        let grace = Duration::from_secs(3);
+        self.last = "sweep".to_owned();
+        let [left, right] = self.stores;
+        let mut left = left.sweep(self.now, &self.owner, grace, 50).await.unwrap();
+        let mut right = right.sweep(self.now, &self.owner, grace, 50).await.unwrap();
+        left.due.sort();
+        right.due.sort();
+        self.same(&(left.due, comparable(left.outbox), left.more), &(right.due, comparable(right.outbox), right.more));
+    }
+
+    async fn publish(&mut self) {
+        self.last = "published".to_owned();
+        let keep = self.dice.below(3);
+        for store in self.stores {
+            let mut entries = store.outbox(&self.owner).await.unwrap();
+            entries.sort_by(|a, b| a.message.cmp(&b.message));
+            let ids: Vec<_> = entries.into_iter().skip(usize::try_from(keep).unwrap()).map(|entry| entry.id).collect();
+            store.published(&self.owner, &ids).await.unwrap();
+        }
+    }
+
+    async fn compare_everything(&self) {
+        let [left, right] = self.stores;
+        let facts = |store: &'static str, all| (store, all);
+        let (a, b) = (left.sessions(&self.owner, None, None, 100), right.sessions(&self.owner, None, None, 100));
+        self.same(&facts("sessions", a.await.unwrap()), &facts("sessions", b.await.unwrap()));
+        let (a, b) = (left.outbox(&self.owner).await.unwrap(), right.outbox(&self.owner).await.unwrap());
+        self.same(&comparable(a), &comparable(b));
+        for (prefix, reverse) in [("", false), ("w/b", false), ("w/", true), ("l/", true)] {
+            let a = left.scan(&self.owner, prefix, None, reverse, 1000).await.unwrap();
+            let b = right.scan(&self.owner, prefix, None, reverse, 1000).await.unwrap();
+            self.same(&a, &b);
+        }
+        let some = ["w/a", "w/b", "w/b/c", "w/never"].map(str::to_owned);
+        self.same(&left.read(&self.owner, &some).await.unwrap(), &right.read(&self.owner, &some).await.unwrap());
+        let (a, b) = (left.owners(None, 100).await.unwrap(), right.owners(None, 100).await.unwrap());
+        self.same(&a.contains(&self.owner), &b.contains(&self.owner));
+    }
+
+    async fn step(&mut self) {
+        self.now = self.now.plus(Duration::from_millis(self.dice.below(2_500)));
+        match self.dice.below(20) {
+            0 => self.set_gate().await,
+            1..=6 => self.admit().await,
+            7 => self.renew().await,
+            8 | 9 => self.checkpoint().await,
+            10..=12 => self.commit().await,
+            13 | 14 => self.release().await,
+            15 => self.finish().await,
+            16 => self.write_docs().await,
+            17 | 18 => self.sweep().await,
+            _ => self.publish().await,
+        }
+        if self.step.is_multiple_of(COMPARED_EVERY) {
+            self.compare_everything().await;
+        }
+    }
+}
+
+/// Panics at the first difference, with the operation that showed it; what it reached.
+async fn run(stores: [&dyn Store; 2], seed: u64) -> BTreeSet<&'static str> {
+    let mut run = Run {
+        stores,
+        dice: Dice(seed),
+        now: START,
+        owner: format!("acme/u{seed}").parse().unwrap(),
+        holdings: Vec::new(),
+        last: String::new(),
+        step: 0,
+        turns: 0,
+        reached: BTreeSet::new(),
+    };
+    for step in 0..STEPS {
+        run.step = step;
+        run.step().await;
+    }
+    run.compare_everything().await;
+    run.reached
+}
+
+async fn check(left: &dyn Store, right: &dyn Store) {
+    let runs = SEEDS.map(|seed| run([left, right], seed));
+    let reached: BTreeSet<_> = futures::future::join_all(runs).await.into_iter().flatten().collect();
+    let missed: Vec<_> = REACHED.iter().filter(|name| !reached.contains(**name)).collect();
+    assert!(missed.is_empty(), "never reached: {missed:?}");
+}
+
+#[tokio::test]
+async fn embedded_and_redis_give_equal_answers() {
+    let Some(redis) = crate::support::redis::store().await else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let embedded = EmbeddedStore::open(dir.path()).unwrap();
+    check(&*embedded, &*redis).await;
+}
