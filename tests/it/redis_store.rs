@@ -3,6 +3,7 @@
 use crate::support::redis::{RedisServer, store};
 use bytes::Bytes;
 use std::time::Duration;
+use trellis::bus::{Address, InKind, Message};
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -19,6 +20,10 @@ fn owner() -> Owner {
 
 fn session(name: &str) -> SessionKey {
     SessionKey { agent: "clerk".parse().unwrap(), session: name.parse().unwrap() }
+}
+
+fn in_agent(agent: &str, session: &SessionKey) -> SessionKey {
+    SessionKey { agent: agent.parse().unwrap(), session: session.session.clone() }
 }
 
 fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
@@ -93,6 +98,29 @@ async fn bytes_survive_as_they_are() {
     assert_eq!(done, Committed::Done(Next::Released));
     let grant = granted(store.admit(NOW, &message(&s, "e2", b"")).await.unwrap());
     assert_eq!((grant.state.as_deref(), grant.mailbox.len()), (Some(&all[..]), 1));
+}
+
+#[tokio::test]
+async fn a_wake_made_by_the_server_reads_as_a_message_of_the_bus() {
+    let Some(store) = store().await else { return };
+    let owner: Owner = "t\"1/ü{x}".parse().unwrap();
+    let (holder, waiter) = (session("main"), session("a\\b\"c.é%41"));
+    let (holder, waiter) = (in_agent("näh.er", &holder), in_agent("näh.er", &waiter));
+    let of_owner = |admit: Admit| Admit { owner: owner.clone(), ..admit };
+    let gate = put(&keys::agent_gate(&holder.agent), "ACTIVE 1 100 queue");
+    store.write(NOW, &owner, &[gate]).await.unwrap();
+    let grant = granted(store.admit(NOW, &of_owner(message(&holder, "e1", b"1"))).await.unwrap());
+    let waiting = store.admit(NOW, &of_owner(message(&waiter, "e2", b"2"))).await.unwrap();
+    assert_eq!(waiting.lease, LeaseOutcome::Waiting);
+    store.commit(NOW, &grant.lease, &commit(&grant, "")).await.unwrap();
+    let entries = store.outbox(&owner).await.unwrap();
+    let expected = Message {
+        to: Address::In { owner: owner.clone(), agent: waiter.agent, kind: InKind::Wake },
+        id: None,
+        body: serde_json::json!({"session": waiter.session}),
+    };
+    assert_eq!(entries.len(), 1);
+    assert_eq!(std::str::from_utf8(&entries[0].message).unwrap(), serde_json::to_string(&expected).unwrap());
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 //! A list is its count and then its items; an option is `0`, or `1` and the value.
 
 use super::keyspace::LIBRARY;
-use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
@@ -135,26 +135,16 @@ impl Args {
             .outbox(&event.outbox)
     }
 
-    /// What happens to the lease, and the wake of the next session of its agent.
-    pub fn after(&mut self, after: After, owner: &Owner, session: &SessionKey) -> &mut Self {
+    /// What happens to the lease.
+    pub fn after(&mut self, after: After) -> &mut Self {
         match after {
             After::Keep => self.bytes("keep"),
             After::Release { arrivals, due, backoff } => {
                 let due = due.map(|due| due.0.min(LARGEST).to_string());
-                self.bytes("release")
-                    .number(arrivals)
-                    .option(due)
-                    .flag(backoff)
-                    .bytes(wake_up_to_session(owner, &session.agent))
+                self.bytes("release").number(arrivals).option(due).flag(backoff)
             }
         }
     }
-}
-
-/// JSON of a wake as [`crate::bus::Message`], up to the name of the session.
-fn wake_up_to_session(owner: &Owner, agent: &AgentId) -> String {
-    let to = serde_json::json!({"in": {"owner": owner, "agent": agent, "kind": "wake"}});
-    format!(r#"{{"to":{to},"body":{{"session":"#)
 }
 
 /// Parts of an answer, one after the other.
@@ -285,9 +275,9 @@ impl Answer {
         self.nested()?.each(|part| Ok(DocConflict { key: part.text()?, actual: part.number()? }))
     }
 
-    /// Outbox entry: id, message.
-    pub fn outbox_entry(&mut self) -> Result<OutboxEntry, StoreError> {
-        Ok(OutboxEntry { id: self.text()?, message: self.bytes()? })
+    /// Outbox entry with its number: the order in which entries were decided.
+    pub fn outbox_entry(&mut self) -> Result<(u64, OutboxEntry), StoreError> {
+        Ok((self.number()?, OutboxEntry { id: self.text()?, message: self.bytes()? }))
     }
 
     /// Pending events.
@@ -339,20 +329,6 @@ const fn kind(value: &Value) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bus::{Address, InKind, Message};
-
-    #[test]
-    fn a_wake_reads_as_a_message_of_the_bus() {
-        let (owner, agent): (Owner, AgentId) = ("t/ü\"x".parse().unwrap(), "a\\b".parse().unwrap());
-        let wake = format!(r#"{}"main"}}}}"#, wake_up_to_session(&owner, &agent));
-        let expected = Message {
-            to: Address::In { owner, agent, kind: InKind::Wake },
-            id: None,
-            body: serde_json::json!({"session": "main"}),
-        };
-        assert_eq!(serde_json::from_str::<Message>(&wake).unwrap(), expected);
-        assert_eq!(serde_json::to_string(&expected).unwrap(), wake);
-    }
 
     #[test]
     fn numbers_beyond_lua_are_cut() {

@@ -14,7 +14,7 @@
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job records |
 //! | `O:sessions` | zset | every `S` that ever had an event | as the agent |
-//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until worker served job limit`; `reply` until the commit; `backoff` until the next grant | as the agent |
+//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | as the agent |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
@@ -24,9 +24,9 @@
 //! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue | while it waits |
 //! | `O:waiting` | set | agents with a queue | while one waits |
 //! | `O:woken` | hash | waiting `S` → when it was last told to come | until it came |
-//! | `O:outbox` | hash | outbox id → message | until published |
-//! | `O:relay` | zset | outbox id → when a sweep publishes it | until published |
-//! | `O:count` | hash | `waiting`, `wake`: numbers given out | for good |
+//! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
+//! | `O:relay` | zset | outbox id → when it was written or last handed out | until published |
+//! | `O:count` | hash | `waiting`, `wake`, `outbox`: numbers given out | for good |
 //!
 //! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
 //! side by side don't replace each other's. They persist; the ones of old builds are small.
@@ -100,6 +100,10 @@ impl RedisStore {
     /// seconds): the caller does.
     pub async fn open(options: RedisOptions) -> Result<Arc<Self>, StoreError> {
         let pool = Pool::new(&options.url, options.connections)?;
+        if options.prefix.contains(['{', '}']) {
+            let reason = format!("illegal prefix `{}`: braces would change the hash tag", options.prefix);
+            return Err(StoreError::Corrupt { store: pool.store().to_owned(), reason });
+        }
         pool.load().await?;
         let keys = Keyspace::new(options.prefix);
         Ok(Arc::new(Self { pool, keys, clock: options.clock, registered: Mutex::default() }))
@@ -156,7 +160,8 @@ fn lease_args(args: &mut Args, request: Option<&LeaseRequest>) {
         args.flag(false);
         return;
     };
-    let error = format!("its worker crashed {} times while serving it", request.crash_limit);
+    // The function fills in how often.
+    let error = "its worker died {crashes} times while serving it";
     let dead = serde_json::to_vec(&JobResult::failed(ErrorCode::Dead, error)).unwrap_or_default();
     args.flag(true)
         .bytes(&request.worker)
@@ -255,7 +260,7 @@ impl Store for RedisStore {
             .outbox(&commit.outbox)
             .bytes(&commit.state)
             .option(commit.unless_cancelled.as_ref().map(JobId::as_str))
-            .after(commit.then, &lease.owner, &lease.session);
+            .after(commit.then);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(Committed::Done(answer.after()?)),
@@ -268,7 +273,7 @@ impl Store for RedisStore {
 
     async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError> {
         let mut args = self.fenced("release", lease, now);
-        args.after(then, &lease.owner, &lease.session);
+        args.after(then);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(Released::Done(answer.after()?)),
@@ -352,6 +357,7 @@ impl Store for RedisStore {
             due.push(sessions.session()?);
         }
         let outbox = answer.nested()?.each(Answer::outbox_entry)?;
+        let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
         Ok(Swept { due, outbox, more: answer.number()? == 1 })
     }
 
@@ -396,9 +402,9 @@ impl Store for RedisStore {
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
-        let mut entries = self.call(&self.args("outbox", owner)).await?.pairs(Answer::outbox_entry)?;
-        entries.sort_by(|a, b| a.id.cmp(&b.id));
-        Ok(entries)
+        let mut entries = self.call(&self.args("outbox", owner)).await?.each(Answer::outbox_entry)?;
+        entries.sort_by_key(|(number, _)| *number);
+        Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

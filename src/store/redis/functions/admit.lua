@@ -52,7 +52,7 @@ local function append(o, now, s, event)
   for _, finish in ipairs(event.finish) do
     finish_job(o, now, finish)
   end
-  send(o, now + HOLDER_PUBLISHES_MS, event.outbox)
+  send(o, now, event.outbox)
 end
 
 -- A lease that lapsed unreleased: its holder crashed while serving these.
@@ -67,8 +67,8 @@ end
 local function bury(o, now, entries, limit, dead)
   for _, entry in ipairs(entries) do
     if entry[2] == 't' then
-      if entry[5] >= limit and entry[3] and not TERMINAL[entry[4]] then
-        finish_job(o, now, { entry[3], 'FAILED', dead })
+      if entry[5] > 0 and entry[5] >= limit and entry[3] and not TERMINAL[entry[4]] then
+        finish_job(o, now, { entry[3], 'FAILED', (string.gsub(dead, '{crashes}', entry[5])) })
         entry[4] = 'FAILED'
       end
       return
@@ -106,29 +106,57 @@ local function take_lease(take)
   }
 end
 
+-- Nothing to do: nobody runs this session, waits for it or looks at it again.
+local function rest(o, now, s)
+  local agent = agent_of(s)
+  local waited = call('ZSCORE', o .. ':waiting:' .. agent, s)
+  call('HDEL', session_key(o, s), 'until', 'worker', 'served', 'job', 'limit', 'backoff')
+  call('ZREM', o .. ':running:' .. agent, s)
+  set_due(o, s, nil)
+  wait_no_more(o, s)
+  if waited then
+    -- It was told to come for a slot and doesn't need it.
+    wake_waiting(o, now, agent, LOOK_AGAIN_MS, now)
+  end
+  return { 'empty' }
+end
+
 local function try(o, now, s, lease)
   local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff')
   if f[1] and tonumber(f[1]) > now then
     return { 'lease', tonumber(f[1]) }
+  elseif call('ZCARD', mailbox_key(o, s)) == 0 then
+    return rest(o, now, s)
+  elseif f[3] and tonumber(f[3]) > now then
+    return { 'backoff', tonumber(f[3]) }
   end
   local agent = agent_of(s)
   local status, concurrency = gate(o, agent)
-  if not status or status == 'TERMINATED' or call('ZCARD', mailbox_key(o, s)) == 0 then
-    set_due(o, s, nil)
-    wait_no_more(o, s)
-    return { 'empty' }
-  elseif status == 'SUSPENDED' then
+  if status == 'SUSPENDED' or not has_place(o, now, s, agent, concurrency) then
     wait(o, s)
-    return { 'suspended' }
-  elseif f[3] and tonumber(f[3]) > now then
-    set_due(o, s, f[3])
-    return { 'backoff', tonumber(f[3]) }
-  elseif running(o, now, agent) >= concurrency then
-    wait(o, s)
-    return { 'waiting' }
+    return { status == 'SUSPENDED' and 'suspended' or 'waiting' }
   end
   call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
   return grant(o, now, s, lease, f[1] and (f[2] or ''))
+end
+
+-- Why the agent takes nothing, or nothing.
+local function unusable(o, s)
+  local status = gate(o, agent_of(s))
+  if not status then
+    return { 'unknown' }
+  elseif status == 'TERMINATED' then
+    return { 'terminated' }
+  end
+end
+
+-- The lease's end, the backoff's end and the agent's queue see to it otherwise.
+local function look_soon(o, now, s)
+  local f = call('HMGET', session_key(o, s), 'until', 'backoff')
+  local leased, backing_off = tonumber(f[1] or 0) > now, tonumber(f[2] or 0) > now
+  if not leased and not backing_off and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
+    call('ZADD', o .. ':due', 'LT', now + LOOK_AGAIN_MS, s)
+  end
 end
 
 local function admit(keys, args)
@@ -136,19 +164,15 @@ local function admit(keys, args)
   local now, s = clock(take()), take()
   local event = take() == '1' and take_event(take)
   local lease = take_lease(take)
-  local intake = { 'nothing' }
+  local intake = unusable(o, s) or { 'nothing' }
   if event then
-    intake = refusal(o, s, event)
-    if intake and intake[1] ~= 'duplicate' then
-      return { intake, { 'none' } }
-    elseif not intake then
-      intake = { 'new' }
-      append(o, now, s, event)
-      local f = call('HMGET', session_key(o, s), 'until', 'backoff')
-      if not (f[1] and tonumber(f[1]) > now) and not (f[2] and tonumber(f[2]) > now) then
-        call('ZADD', o .. ':due', 'LT', now + LOOK_AGAIN_MS, s)
-      end
-    end
+    intake = refusal(o, s, event) or { 'new' }
+  end
+  if intake[1] == 'new' then
+    append(o, now, s, event)
+    look_soon(o, now, s)
+  elseif intake[1] ~= 'nothing' and (intake[1] ~= 'duplicate' or unusable(o, s)) then
+    return { intake, { 'none' } }
   end
   return { intake, lease and try(o, now, s, lease) or { 'none' } }
 end

@@ -12,8 +12,12 @@ register('checkpoint', function(keys, args)
     return { 'fenced' }
   end
   local f = call('HMGET', session_key(o, s), 'version', 'job')
+  local expected = tonumber(f[1] or 0) + 1
+  if turn > expected then
+    return wrong_turn('checkpoint', expected, turn)
+  end
   -- A request that timed out may arrive after the commit of its turn.
-  if turn == tonumber(f[1] or 0) + 1 then
+  if turn == expected then
     if reply then
       call('HSET', session_key(o, s), 'reply', reply)
     end
@@ -23,7 +27,7 @@ register('checkpoint', function(keys, args)
     for _, job in ipairs(open) do
       open_job(o, now, job)
     end
-    send(o, now + HOLDER_PUBLISHES_MS, outbox)
+    send(o, now, outbox)
   end
   return { 'yes', is_cancelled(o, f[2]) and 1 or 0 }
 end, { 'allow-oom' })

@@ -17,7 +17,7 @@ local function record(o, now, s, epoch, c)
   for _, finish in ipairs(c.finish) do
     finish_job(o, now, finish)
   end
-  send(o, now + HOLDER_PUBLISHES_MS, c.outbox)
+  send(o, now, c.outbox)
   call('HSET', session_key(o, s), 'version', c.turn, 'state', c.state, 'done', epoch .. ' ' .. c.turn)
   call('HDEL', session_key(o, s), 'reply')
   call('DEL', call_key(o, s), crash_key(o, s))
@@ -28,11 +28,13 @@ register('commit', function(keys, args)
   local now, s, epoch = clock(take()), take(), take()
   local c = take_commit(take)
   local f = call('HMGET', session_key(o, s), 'done', 'version')
-  local held = holds(o, s, epoch)
+  local is_held, expected = holds(o, s, epoch), tonumber(f[2] or 0) + 1
   if f[1] == epoch .. ' ' .. c.turn then
-    return { 'done', held and after(o, now, s, c.after) or { 'released' } }
-  elseif not held or tonumber(c.turn) ~= tonumber(f[2] or 0) + 1 then
+    return { 'done', is_held and held(o, now, s) or { 'released' } }
+  elseif not is_held then
     return { 'fenced' }
+  elseif tonumber(c.turn) ~= expected then
+    return wrong_turn('commit', expected, tonumber(c.turn))
   elseif is_cancelled(o, c.unless_cancelled) then
     return { 'cancelled' }
   end
@@ -41,5 +43,7 @@ register('commit', function(keys, args)
     return { 'conflict', found }
   end
   record(o, now, s, epoch, c)
-  return { 'done', after(o, now, s, c.after) }
+  local next = after(o, now, s, c.after)
+  gates_changed(o, now, c.writes)
+  return { 'done', next }
 end, { 'allow-oom' })

@@ -24,10 +24,12 @@ register('finish', function(keys, args)
   if already then
     return { 'already', already }
   end
-  send(o, now + HOLDER_PUBLISHES_MS, outbox)
+  send(o, now, outbox)
   if call('ZSCORE', o .. ':sessions', s) then
     local ends = call('HGET', session_key(o, s), 'until')
-    if not ends or tonumber(ends) <= now then
+    if ends and tonumber(ends) > now then
+      call('HSET', session_key(o, s), 'nudged', 1)
+    else
       drop(o, s, entries_of(o, s, finish[1]))
     end
     call('HDEL', session_key(o, s), 'backoff')

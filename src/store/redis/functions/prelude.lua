@@ -8,8 +8,6 @@ end
 
 -- A session with a new event, or one that was woken, is looked at again after this.
 local LOOK_AGAIN_MS = 5000
--- The holder of a new outbox entry publishes it; a sweep does so after this.
-local HOLDER_PUBLISHES_MS = 5000
 -- Version of a deleted document is kept so long.
 local TOMBSTONE_MS = 86400000
 
@@ -181,11 +179,21 @@ local function take_entry(take)
   return { take(), take() }
 end
 
+-- `at` is when somebody last had them at hand. One that is there already stays as it is.
 local function send(o, at, entries)
   for _, entry in ipairs(entries) do
-    call('HSET', o .. ':outbox', entry[1], entry[2])
-    call('ZADD', o .. ':relay', at, entry[1])
+    if call('HEXISTS', o .. ':outbox', entry[1]) == 0 then
+      local nth = call('HINCRBY', o .. ':count', 'outbox', 1)
+      call('HSET', o .. ':outbox', entry[1], text(nth) .. ' ' .. entry[2])
+      call('ZADD', o .. ':relay', at, entry[1])
+    end
   end
+end
+
+-- {number of the entry, id, message}
+local function unpack_entry(id, raw)
+  local nth, rest = string.match(raw, '^(%d+) ()')
+  return { tonumber(nth), id, string.sub(raw, rest) }
 end
 
 -- Sessions --------------------------------------------------------------------------------------
@@ -290,6 +298,7 @@ local function serve(o, now, s, entries)
     task[4] = 'STARTED'
   end
   call('HSET', session_key(o, s), 'served', table.concat(served, '\n'), 'job', task and task[3] or '')
+  call('HDEL', session_key(o, s), 'nudged')
 end
 
 -- The lease of this epoch is there: neither taken by another nor given back.
@@ -300,6 +309,11 @@ end
 
 local function is_cancelled(o, job)
   return job and job ~= '' and job_status(o, job) == 'CANCELLED'
+end
+
+local function wrong_turn(what, expected, got)
+  local words = string.format('CORRUPT %s of the wrong turn: expected %.0f, got %.0f', what, expected, got)
+  return redis.error_reply(words)
 end
 
 local function set_due(o, s, at)
@@ -337,68 +351,95 @@ local function wait_no_more(o, s)
   end
 end
 
--- The next sessions of the agent's queue for which there is room, at most `limit`. They keep their
--- place until they are granted; those told to come less than `grace` ago are on their way.
-local function wake_waiting(o, now, agent, grace, limit)
+-- Those who wait longer go first.
+local function has_place(o, now, s, agent, concurrency)
+  local free = concurrency - running(o, now, agent)
+  local rank = call('ZRANK', o .. ':waiting:' .. agent, s) or call('ZCARD', o .. ':waiting:' .. agent)
+  return rank < free
+end
+
+-- A token as the JSON string of what it names.
+local function json_name(token)
+  local name = string.gsub(token, '%%(%x%x)', function(hex)
+    return string.char(tonumber(hex, 16))
+  end)
+  return '"' .. string.gsub(name, '["\\]', '\\%0') .. '"'
+end
+
+-- A `Message` of `src/bus/mod.rs`.
+local function send_wake(o, at, s)
+  local owner, agent, name = string.match(o, '{(.*)}$'), string.match(s, '^(.-)/(.*)$')
+  local to = '{"in":{"owner":' .. json_name(owner) .. ',"agent":' .. json_name(agent) .. ',"kind":"wake"}}'
+  local id = 'wake-' .. s .. '-' .. text(call('HINCRBY', o .. ':count', 'wake', 1))
+  send(o, at, { { id, '{"to":' .. to .. ',"body":{"session":' .. json_name(name) .. '}}' } })
+end
+
+-- Wakes the sessions of the agent's queue for which there is room. They keep their place until
+-- they are granted; those told to come less than `again` ago are on their way.
+local function wake_waiting(o, now, agent, again, at)
+  if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
+    return
+  end
   local status, concurrency = gate(o, agent)
   if status ~= 'ACTIVE' then
-    return {}
+    return
   end
   local free = concurrency - running(o, now, agent)
-  local woken = {}
   if free < 1 then
-    return woken
+    return
   end
   for _, s in ipairs(call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)) do
     local told = call('HGET', o .. ':woken', s)
-    if #woken < limit and not (told and tonumber(told) + grace > now) then
+    if not told or tonumber(told) + again <= now then
       call('HSET', o .. ':woken', s, text(now))
-      woken[#woken + 1] = s
+      send_wake(o, at, s)
     end
   end
-  return woken
 end
 
--- Nobody else publishes this wake, so that the next sweep finds it at once.
-local function wake_next(o, now, agent, wake)
-  for _, s in ipairs(wake_waiting(o, now, agent, LOOK_AGAIN_MS, 1)) do
-    local token = string.match(s, '/(.*)$')
-    local name = string.gsub(token, '%%(%x%x)', function(hex)
-      return string.char(tonumber(hex, 16))
-    end)
-    local quoted = string.gsub(name, '["\\]', '\\%0')
-    local id = 'wake-' .. s .. '-' .. text(call('HINCRBY', o .. ':count', 'wake', 1))
-    send(o, now, { { id, wake .. '"' .. quoted .. '"}}' } })
+-- Resumed, or given more slots.
+local function gates_changed(o, now, writes)
+  for _, write in ipairs(writes) do
+    local agent = string.match(write[1], '^g/([^/]+)/gate$')
+    if agent then
+      wake_waiting(o, now, agent, 0, now)
+    end
   end
 end
 
 -- Giving a lease back ---------------------------------------------------------------------------
 
--- {'keep'} or {'release', arrivals, due or false, backoff, wake message up to the session's name}
+-- {'keep'} or {'release', arrivals, due or false, backoff}
 local function take_after(take)
   local kind = take()
   if kind == 'keep' then
     return { kind }
   end
-  return { kind, tonumber(take()), optional(take), take() == '1', take() }
+  return { kind, tonumber(take()), optional(take), take() == '1' }
+end
+
+local function held(o, now, s)
+  local f = call('HMGET', session_key(o, s), 'arrivals', 'limit')
+  local entries = pending(o, s, tonumber(f[2]))
+  serve(o, now, s, entries)
+  return { 'held', answer(entries), tonumber(f[1] or 0) }
 end
 
 -- {'released'} or {'held', mailbox, arrivals}
 local function after(o, now, s, then_)
   local key = session_key(o, s)
-  local f = call('HMGET', key, 'arrivals', 'limit')
-  local arrivals = tonumber(f[1] or 0)
-  if then_[1] == 'keep' or arrivals > then_[2] then
-    local entries = pending(o, s, tonumber(f[2]))
-    serve(o, now, s, entries)
-    return { 'held', answer(entries), arrivals }
+  local f = call('HMGET', key, 'arrivals', 'nudged')
+  if then_[1] == 'keep' or tonumber(f[1] or 0) > then_[2] then
+    return held(o, now, s)
   end
-  call('HDEL', key, 'until', 'served', 'job', 'backoff')
+  -- A job ended during the lease and its entry is still here: look again at once.
+  local again = f[2] and call('ZCARD', mailbox_key(o, s)) > 0
+  call('HDEL', key, 'until', 'worker', 'served', 'job', 'limit', 'nudged', 'backoff')
   call('ZREM', o .. ':running:' .. agent_of(s), s)
-  set_due(o, s, then_[3])
-  if then_[3] and then_[4] then
+  set_due(o, s, again and now or then_[3])
+  if then_[3] and then_[4] and not again then
     call('HSET', key, 'backoff', then_[3])
   end
-  wake_next(o, now, agent_of(s), then_[5])
+  wake_waiting(o, now, agent_of(s), LOOK_AGAIN_MS, now)
   return { 'released' }
 end

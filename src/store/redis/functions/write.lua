@@ -9,5 +9,6 @@ register('write', function(keys, args)
     return { 'conflict', found }
   end
   apply(o, now, writes)
+  gates_changed(o, now, writes)
   return { 'done' }
 end, {})
