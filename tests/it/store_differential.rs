@@ -51,7 +51,7 @@ const REACHED: [&str; 27] = [
 ];
 const START: Millis = Millis(1_700_000_000_000);
 
-/// SplitMix64: a seed gives the same run on every machine.
+/// `SplitMix64`: a seed gives the same run on every machine.
 struct Dice(u64);
 
 impl Dice {
@@ -324,7 +324,7 @@ impl Run<'_> {
 
     async fn sweep(&mut self) {
         let grace = Duration::from_secs(3);
-        self.last = "sweep".to_owned();
+        self.last = String::from("sweep");
         let [left, right] = self.stores;
         let mut left = left.sweep(self.now, &self.owner, grace, 50).await.unwrap();
         let mut right = right.sweep(self.now, &self.owner, grace, 50).await.unwrap();
@@ -334,7 +334,7 @@ impl Run<'_> {
     }
 
     async fn publish(&mut self) {
-        self.last = "published".to_owned();
+        self.last = String::from("published");
         let keep = self.dice.below(3);
         for store in self.stores {
             let mut entries = store.outbox(&self.owner).await.unwrap();
@@ -359,7 +359,8 @@ impl Run<'_> {
         let some = ["w/a", "w/b", "w/b/c", "w/never"].map(str::to_owned);
         self.same(&left.read(&self.owner, &some).await.unwrap(), &right.read(&self.owner, &some).await.unwrap());
         let (a, b) = (left.owners(None, 100).await.unwrap(), right.owners(None, 100).await.unwrap());
-        self.same(&a.contains(&self.owner), &b.contains(&self.owner));
+        // Redis registers an owner before its first write, so even when that then conflicts.
+        assert!(!a.contains(&self.owner) || b.contains(&self.owner), "right doesn't know the owner");
     }
 
     async fn step(&mut self) {
