@@ -16,6 +16,8 @@ pub mod session;
 pub mod chat;
 pub mod context;
 
+pub mod tools;
+
 pub mod limits;
 pub mod render;
 pub mod turn;

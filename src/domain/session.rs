@@ -17,6 +17,20 @@ pub struct SessionState {
     /// The task being served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskProgress>,
+    /// The turn before left nothing to do until a result or a message arrives.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
+    /// The turn before asked for tools without a task: the model must see their results.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unfinished: bool,
+    /// Turns since the last message or the last text, without a task: bounds what no task bounds.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub loose_turns: u32,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// A child job whose result is awaited.

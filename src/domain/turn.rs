@@ -1,1 +1,0 @@
-//! The turn as a state machine.

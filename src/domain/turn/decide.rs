@@ -1,0 +1,280 @@
+//! What a turn's commit says: the reply and the outcomes of its calls become one decision.
+
+use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
+use crate::domain::agent::Completion;
+use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
+use crate::domain::context::text;
+use crate::domain::event::{Event, Payload};
+use crate::domain::ids::JobId;
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::session::{CallRecord, Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
+use crate::domain::time::Millis;
+use crate::domain::tools::Target;
+use serde_json::Value;
+
+/// Everything that a commit writes apart from the tree's documents.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// Line of the timeline and part of the transcript.
+    pub record: TurnRecord,
+    /// The session state from now on.
+    pub state: SessionState,
+    /// Mailbox keys consumed.
+    pub consume: Vec<String>,
+    /// How the served task ended, if it did.
+    pub ended: Option<(JobId, JobResult)>,
+    /// The turn was cancelled: what it wrote to the tree is dropped.
+    pub cancelled: bool,
+    /// There is more to do at once.
+    pub go_on: bool,
+}
+
+/// What the transcript keeps of an event.
+pub fn heard(event: &Event) -> Heard {
+    match &event.payload {
+        Payload::Task { job, input } => Heard {
+            job: Some(job.clone()),
+            text: format!(
+                "[Task {job} (from: {})]\n{}",
+                event.caller.as_deref().unwrap_or("unknown"),
+                text::value(input, crate::domain::limits::TOOL_RESULT_BYTES)
+            ),
+        },
+        Payload::Message { .. } => Heard { job: None, text: text::message(event) },
+        Payload::Result { .. } => {
+            let text = text::pending(std::slice::from_ref(event), &[]).unwrap_or_default();
+            Heard { job: None, text }
+        }
+    }
+}
+
+/// A turn with a reply.
+pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], now: Millis) -> Decision {
+    let mut state = carry(setting, recorded);
+    for outcome in outcomes {
+        if let Some((job, agent)) = &outcome.started {
+            state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now });
+        }
+    }
+    let verdict = verdict(setting, &state, recorded, outcomes);
+    let record = record(setting, Some(recorded), outcomes, now);
+    let mut decision = Decision {
+        record,
+        state,
+        consume: recorded.consume.clone(),
+        ended: None,
+        cancelled: false,
+        go_on: true,
+    };
+    match verdict {
+        Verdict::Ended(result) => decision.end(setting, result),
+        Verdict::GoOn => decision.state.unfinished = setting.plan.task.is_none(),
+        Verdict::Park => {
+            decision.state.parked = true;
+            decision.go_on = false;
+        }
+        Verdict::Remind => {
+            if let Some(progress) = &mut decision.state.task {
+                progress.reminded = true;
+            }
+        }
+        Verdict::Idle => {
+            decision.state.loose_turns = 0;
+            decision.go_on = false;
+        }
+    }
+    decision
+}
+
+/// A turn that could not have a reply: the task fails, or the messages are given up with a note.
+pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> Decision {
+    let mut record = record(setting, None, &[], now);
+    record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });
+    let mut decision = Decision {
+        record,
+        state: setting.state.clone(),
+        consume: setting.plan.consumed(),
+        ended: None,
+        cancelled: false,
+        go_on: false,
+    };
+    decision.state.unfinished = false;
+    decision.state.loose_turns = 0;
+    decision.end(setting, JobResult::failed(code, error));
+    decision
+}
+
+/// A turn whose task was cancelled while it ran: the transcript stays consistent, nothing else
+/// is kept.
+pub fn cancelled(setting: &Setting, recorded: Option<&Recorded>, now: Millis) -> Decision {
+    let outcomes: Vec<_> = recorded
+        .into_iter()
+        .flat_map(|recorded| &recorded.calls)
+        .map(|_| CallOutcome { outcome: Outcome::Cancelled, text: "cancelled: the task was cancelled".into(), started: None })
+        .collect();
+    let consume = recorded.map_or_else(Vec::new, |recorded| recorded.consume.clone());
+    let mut decision = Decision {
+        record: record(setting, recorded, &outcomes, now),
+        state: setting.state.clone(),
+        consume,
+        ended: None,
+        cancelled: true,
+        go_on: true,
+    };
+    decision.state.task = None;
+    decision.state.pending.clear();
+    decision.state.parked = false;
+    decision.consume.extend(setting.plan.task.as_ref().map(|task| task.key.clone()));
+    decision
+}
+
+enum Verdict {
+    Ended(JobResult),
+    GoOn,
+    Park,
+    Remind,
+    Idle,
+}
+
+fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Verdict {
+    let open = setting.plan.task.is_some();
+    let used = state.task.as_ref().map_or(state.loose_turns, |progress| progress.turns);
+    if let Some(result) = harness_result(recorded, open) {
+        return Verdict::Ended(result);
+    }
+    let limit = setting.config.limits.turns;
+    if recorded.calls.is_empty() {
+        let waiting = !state.pending.is_empty();
+        let reminded = state.task.as_ref().is_some_and(|progress| progress.reminded);
+        return match (open, waiting, setting.config.completion, reminded) {
+            (false, _, _, _) => Verdict::Idle,
+            (true, true, _, _) => Verdict::Park,
+            (true, false, Completion::Implicit, _) => Verdict::Ended(JobResult::complete(recorded.reply.text.clone().into())),
+            (true, false, Completion::Explicit, false) if used < limit => Verdict::Remind,
+            (true, false, Completion::Explicit, _) => {
+                let text = "the agent ended without calling `complete_task` or `fail_task`";
+                Verdict::Ended(JobResult::failed(ErrorCode::NoCompletion, text))
+            }
+        };
+    }
+    if used >= limit {
+        let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
+        return if open { Verdict::Ended(JobResult::failed(ErrorCode::LimitReached, text)) } else { Verdict::Idle };
+    }
+    if outcomes.iter().all(|outcome| outcome.started.is_some()) { Verdict::Park } else { Verdict::GoOn }
+}
+
+/// The first call of `complete_task` or `fail_task` decides.
+fn harness_result(recorded: &Recorded, open: bool) -> Option<JobResult> {
+    if !open {
+        return None;
+    }
+    recorded.calls.iter().find_map(|call| match &call.what {
+        Ok(Resolved { target: Target::Complete, arguments }) => {
+            Some(JobResult::complete(arguments.get("result").cloned().unwrap_or(Value::Null)))
+        }
+        Ok(Resolved { target: Target::Fail, arguments }) => {
+            let error = arguments.get("error").and_then(Value::as_str).unwrap_or("the agent gave no reason");
+            Some(JobResult::failed(ErrorCode::TaskFailed, error))
+        }
+        Ok(Resolved { target: Target::Operation(_), .. }) | Err(_) => None,
+    })
+}
+
+/// The state that a turn with a reply hands on.
+fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
+    let mut state = setting.state.clone();
+    for result in &setting.plan.results {
+        if recorded.consume.contains(&result.key) {
+            if let Some(job) = result.event.job() {
+                state.pending.remove(job);
+            }
+        }
+    }
+    state.parked = false;
+    state.unfinished = false;
+    match setting.plan.job() {
+        None => {
+            state.task = None;
+            state.loose_turns = if setting.plan.messages.is_empty() { state.loose_turns + 1 } else { 1 };
+        }
+        Some(job) => {
+            let before = state.task.take().filter(|progress| progress.job == *job);
+            let before = before.unwrap_or_else(|| TaskProgress { job: job.clone(), turns: 0, reminded: false });
+            state.task = Some(TaskProgress { turns: before.turns + 1, ..before });
+        }
+    }
+    state
+}
+
+impl Decision {
+    fn end(&mut self, setting: &Setting, result: JobResult) {
+        // Children of an ended task are not awaited any more.
+        self.state.pending.clear();
+        self.state.task = None;
+        self.state.parked = false;
+        self.go_on = true;
+        if let Some(task) = &setting.plan.task {
+            self.consume.push(task.key.clone());
+            if let Some(job) = task.event.job() {
+                self.record.ended.push((job.clone(), result.status));
+                self.ended = Some((job.clone(), result));
+            }
+        }
+    }
+
+    /// Status that the served task has after the commit.
+    pub fn ended_status(&self) -> Option<JobStatus> {
+        self.ended.as_ref().map(|(_, result)| result.status)
+    }
+}
+
+fn record(setting: &Setting, recorded: Option<&Recorded>, outcomes: &[CallOutcome], now: Millis) -> TurnRecord {
+    let model = &setting.config.model;
+    TurnRecord {
+        turn: setting.turn,
+        start: recorded.map_or(setting.start, |r| r.start),
+        end: now,
+        config_version: recorded.map_or(setting.config_version, |r| r.config_version),
+        model: format!("{}/{}", model.provider, model.name),
+        usage: recorded.map_or_else(Usage::default, |r| r.reply.usage),
+        job: setting.plan.job().cloned(),
+        events: recorded.map(|r| r.events.clone()).unwrap_or_default(),
+        heard: recorded.map(|r| r.heard.clone()).unwrap_or_default(),
+        said: recorded.map(|r| said(r, outcomes)).unwrap_or_default(),
+        calls: recorded.map(|r| calls(r, outcomes)).unwrap_or_default(),
+        ended: Vec::new(),
+        prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
+    }
+}
+
+fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
+    let calls = recorded.reply.calls.iter().map(|call| ToolCall {
+        // A provider refuses a conversation with malformed arguments in it.
+        arguments: match &call.arguments {
+            Arguments::Json(value) => Arguments::Json(value.clone()),
+            Arguments::Malformed(_) => Arguments::Json(Value::Object(serde_json::Map::new())),
+        },
+        ..call.clone()
+    });
+    let assistant = ChatMessage::Assistant { text: recorded.reply.text.clone(), calls: calls.collect() };
+    let results = recorded.calls.iter().zip(outcomes).map(|(call, outcome)| ChatMessage::Tool {
+        call: call.id.clone(),
+        name: call.tool.clone(),
+        text: outcome.text.clone(),
+    });
+    std::iter::once(assistant).chain(results).collect()
+}
+
+fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
+    let operation = |call: &super::PlannedCall| match &call.what {
+        Ok(Resolved { target: Target::Operation(path), .. }) => path.clone(),
+        Ok(Resolved { target: Target::Complete | Target::Fail, .. }) | Err(_) => call.tool.clone(),
+    };
+    let record = |(call, outcome): (&super::PlannedCall, &CallOutcome)| CallRecord {
+        tool: call.tool.clone(),
+        operation: operation(call),
+        outcome: outcome.outcome.as_str().to_owned(),
+    };
+    recorded.calls.iter().zip(outcomes).map(record).collect()
+}

@@ -1,0 +1,336 @@
+//! The turn as a state machine: it observes, and says what to do next; `worker` does it.
+//!
+//! ```text
+//! Gather ─▶ Ask ─▶ (reply asks for tools: Record ─▶ Call) ─▶ Commit
+//!   │        │                                    ▲
+//!   │        └─ provider unavailable ─▶ Wait      └─ resumed from a recorded reply
+//!   └─ required context missing or too large ─▶ Commit (the task fails)
+//! ```
+//!
+//! A crash at any arrow leaves what the store holds: before `Record` nothing, after it the reply.
+
+pub mod decide;
+pub mod run;
+
+use crate::domain::agent::AgentConfig;
+use crate::domain::chat::{Arguments, ModelRequest, Reply};
+use crate::domain::context::assemble::{Inputs, assemble, prompt_hash};
+use crate::domain::ids::{AgentId, SessionKey};
+use crate::domain::job::ErrorCode;
+use crate::domain::session::{Heard, SessionState};
+use crate::domain::time::Millis;
+use crate::domain::tools::Target;
+use decide::Decision;
+use run::Plan;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+
+/// Everything about a turn that doesn't change while it runs.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The session.
+    pub session: SessionKey,
+    /// The turn's number, `version + 1`.
+    pub turn: u64,
+    /// When it began.
+    pub start: Millis,
+    /// The agent's configuration as of now.
+    pub config: Arc<AgentConfig>,
+    /// Its version.
+    pub config_version: u64,
+    /// Session state before the turn.
+    pub state: SessionState,
+    /// What the turn serves.
+    pub plan: Plan,
+}
+
+/// A reply as it is recorded before its tools run. A successor goes on from it: with this table,
+/// whatever the configuration says by then.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Recorded {
+    /// What the model answered.
+    pub reply: Reply,
+    /// What each call is.
+    pub calls: Vec<PlannedCall>,
+    /// Hash of the prompt that it answers.
+    pub prompt: String,
+    /// Mailbox keys that the prompt showed, the task's excepted.
+    pub consume: Vec<String>,
+    /// What callers said in it.
+    pub heard: Vec<Heard>,
+    /// Ids of the events in it.
+    pub events: Vec<crate::domain::ids::EventId>,
+    /// When the turn began.
+    pub start: Millis,
+    /// The configuration that it was made with.
+    pub config_version: u64,
+}
+
+/// One tool call of a reply, resolved.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlannedCall {
+    /// The provider's id of it.
+    pub id: String,
+    /// The name that the model used.
+    pub tool: String,
+    /// What it is, or why it is nothing.
+    pub what: Result<Resolved, String>,
+}
+
+/// A call that can be made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Resolved {
+    /// What it does.
+    pub target: Target,
+    /// With what.
+    pub arguments: Value,
+}
+
+/// Why a model gave no reply.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ModelFailure {
+    /// It may answer later; the waits are used up when `exhausted`.
+    Transient {
+        /// The provider's words.
+        reason: String,
+        /// No more tries.
+        exhausted: bool,
+    },
+    /// It never will.
+    Permanent {
+        /// The provider's words.
+        reason: String,
+    },
+}
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallOutcome {
+    /// `ok`, `error`, `denied`, …
+    pub outcome: Outcome,
+    /// What the model sees.
+    pub text: String,
+    /// A child job that is still running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<(crate::domain::ids::JobId, AgentId)>,
+}
+
+/// Kind of a call's outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    /// It returned.
+    Ok,
+    /// It failed.
+    Error,
+    /// A capability was missing.
+    Denied,
+    /// There is no such tool, or its arguments were malformed.
+    Unknown,
+    /// The task was cancelled before or while it ran.
+    Cancelled,
+    /// It began before a crash, and what it did is not known.
+    OutcomeUnknown,
+}
+
+impl Outcome {
+    /// As it stands in the timeline.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Unknown => "unknown tool",
+            Self::Cancelled => "cancelled",
+            Self::OutcomeUnknown => "outcome unknown",
+        }
+    }
+}
+
+/// What the shell must do next.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Fetch the inputs of the prompt.
+    Gather,
+    /// Call the model.
+    Ask(Box<ModelRequest>),
+    /// Record the reply.
+    Record(Box<Recorded>),
+    /// Make the calls: those of the recorded reply that have no outcome yet.
+    Call(Vec<PlannedCall>),
+    /// Give the lease back and try later; nothing is committed.
+    Wait {
+        /// Why, for the log.
+        reason: String,
+    },
+    /// Commit.
+    Commit(Box<Decision>),
+}
+
+/// What the shell saw.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Observed {
+    /// The inputs.
+    Gathered(Box<Inputs>),
+    /// A reply, or none.
+    Answered(Result<Reply, ModelFailure>),
+    /// The reply is recorded.
+    Recorded,
+    /// Outcomes by call, in the order of the reply.
+    Called(Vec<CallOutcome>),
+    /// The served task was cancelled: end the turn consistently.
+    Cancelled,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Phase {
+    Gathering,
+    Asking { request: Box<ModelRequest>, targets: Vec<(String, Target)> },
+    Recording(Box<Recorded>),
+    Calling(Box<Recorded>),
+    Decided,
+}
+
+/// A running turn.
+#[derive(Debug, Clone)]
+pub struct Turn {
+    setting: Setting,
+    phase: Phase,
+}
+
+impl Turn {
+    /// A turn from the beginning.
+    pub fn begin(setting: Setting) -> (Self, Action) {
+        (Self { setting, phase: Phase::Gathering }, Action::Gather)
+    }
+
+    /// A turn whose reply was recorded by a predecessor: no model is asked.
+    pub fn resume(setting: Setting, recorded: Recorded) -> (Self, Action) {
+        let calls = recorded.calls.clone();
+        let turn = Self { setting, phase: Phase::Calling(Box::new(recorded)) };
+        (turn, Action::Call(calls))
+    }
+
+    /// What it serves and runs with.
+    pub const fn setting(&self) -> &Setting {
+        &self.setting
+    }
+
+    /// The reply of this turn, when there is one.
+    pub fn recorded(&self) -> Option<&Recorded> {
+        match &self.phase {
+            Phase::Recording(recorded) | Phase::Calling(recorded) => Some(recorded),
+            Phase::Gathering | Phase::Asking { .. } | Phase::Decided => None,
+        }
+    }
+
+    /// The next step. Every legal pair of phase and observation is here; another is a bug of the
+    /// shell and ends the turn with an internal error rather than a wrong commit.
+    pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
+        let phase = std::mem::replace(&mut self.phase, Phase::Decided);
+        match (phase, observed) {
+            (Phase::Gathering, Observed::Gathered(inputs)) => self.gathered(&inputs, now),
+            (Phase::Asking { request, targets }, Observed::Answered(Ok(reply))) => {
+                self.answered(&request, &targets, reply, now)
+            }
+            (Phase::Asking { .. }, Observed::Answered(Err(failure))) => self.unanswered(failure, now),
+            (Phase::Recording(recorded), Observed::Recorded) => {
+                let calls = recorded.calls.clone();
+                self.phase = Phase::Calling(recorded);
+                Action::Call(calls)
+            }
+            (Phase::Calling(recorded), Observed::Called(outcomes)) => {
+                Action::Commit(Box::new(decide::replied(&self.setting, &recorded, &outcomes, now)))
+            }
+            (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled) => {
+                Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), now)))
+            }
+            (Phase::Gathering | Phase::Asking { .. } | Phase::Decided, Observed::Cancelled) => {
+                Action::Commit(Box::new(decide::cancelled(&self.setting, None, now)))
+            }
+            (
+                Phase::Gathering | Phase::Asking { .. } | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided,
+                Observed::Gathered(_) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
+            ) => {
+                let text = "the turn was driven out of order; this is a bug of the venue";
+                Action::Commit(Box::new(decide::failed(&self.setting, ErrorCode::Internal, text, now)))
+            }
+        }
+    }
+
+    fn gathered(&mut self, inputs: &Inputs, now: Millis) -> Action {
+        let setting = &self.setting;
+        let place = format!("{}/{}", setting.session, setting.turn);
+        let served = setting.plan.served(&setting.state, &setting.config);
+        match assemble(&setting.session.agent, &setting.config, &place, inputs, &served) {
+            Ok(request) => {
+                let targets =
+                    inputs.tools.offered.iter().map(|o| (o.spec.name.clone(), o.target.clone())).collect();
+                self.phase = Phase::Asking { request: Box::new(request.clone()), targets };
+                Action::Ask(Box::new(request))
+            }
+            Err(error) => {
+                let code = match error {
+                    crate::domain::context::assemble::ContextError::Overflow { .. } => ErrorCode::ContextOverflow,
+                    crate::domain::context::assemble::ContextError::RequiredMissing { .. } => {
+                        ErrorCode::ContextRequiredMissing
+                    }
+                };
+                Action::Commit(Box::new(decide::failed(setting, code, &error.to_string(), now)))
+            }
+        }
+    }
+
+    fn answered(&mut self, request: &ModelRequest, targets: &[(String, Target)], reply: Reply, now: Millis) -> Action {
+        let plan = &self.setting.plan;
+        let new_task = plan.task.iter().filter(|task| {
+            self.setting.state.task.as_ref().map(|progress| &progress.job) != task.event.job()
+        });
+        let heard: Vec<_> = plan.results.iter().chain(&plan.messages).chain(new_task).collect();
+        let recorded = Recorded {
+            calls: reply.calls.iter().map(|call| plan_call(call, targets)).collect(),
+            prompt: prompt_hash(request),
+            consume: plan.consumed(),
+            heard: heard.iter().map(|pending| decide::heard(&pending.event)).collect(),
+            events: heard.iter().map(|pending| pending.event.id.clone()).collect(),
+            start: self.setting.start,
+            config_version: self.setting.config_version,
+            reply,
+        };
+        if recorded.calls.is_empty() {
+            return Action::Commit(Box::new(decide::replied(&self.setting, &recorded, &[], now)));
+        }
+        self.phase = Phase::Recording(Box::new(recorded.clone()));
+        Action::Record(Box::new(recorded))
+    }
+
+    fn unanswered(&self, failure: ModelFailure, now: Millis) -> Action {
+        match failure {
+            ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
+            ModelFailure::Transient { reason, exhausted: true } | ModelFailure::Permanent { reason } => {
+                Action::Commit(Box::new(decide::failed(&self.setting, ErrorCode::ModelError, &reason, now)))
+            }
+        }
+    }
+}
+
+fn plan_call(call: &crate::domain::chat::ToolCall, targets: &[(String, Target)]) -> PlannedCall {
+    let target = targets.iter().find(|(name, _)| *name == call.name).map(|(_, target)| target.clone());
+    let what = match (target, &call.arguments) {
+        (None, _) => {
+            let known: Vec<_> = targets.iter().map(|(name, _)| name.as_str()).collect();
+            let hint = crate::domain::nearest::nearest(&call.name, &known);
+            let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+            Err(format!("unknown tool `{}`{hint}", call.name))
+        }
+        (Some(_), Arguments::Malformed(text)) => {
+            let shown: String = text.chars().take(200).collect();
+            Err(format!("the arguments of `{}` are not JSON: {shown}", call.name))
+        }
+        (Some(target), Arguments::Json(arguments)) => Ok(Resolved { target, arguments: arguments.clone() }),
+    };
+    PlannedCall { id: call.id.clone(), tool: call.name.clone(), what }
+}
