@@ -3,6 +3,7 @@
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::JobResult;
 use crate::domain::time::Millis;
+use crate::store::EventKind;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -135,9 +136,16 @@ impl Event {
     }
 }
 
-/// Place of an event in its mailbox: by time of publication, then by stream sequence.
-pub fn order(published: Millis, sequence: u64) -> String {
-    format!("{:016}-{sequence:020}", published.0)
+/// Place of an event in its mailbox: results first, then messages, then tasks, each by time of
+/// publication and stream sequence. A backlog of tasks never hides the result that the open task
+/// waits for.
+pub fn order(kind: EventKind, published: Millis, sequence: u64) -> String {
+    let class = match kind {
+        EventKind::Result => 1,
+        EventKind::Message => 2,
+        EventKind::Task => 3,
+    };
+    format!("{class}-{:016}-{sequence:020}", published.0)
 }
 
 /// The session that a task without `sessionId` runs in: its own.

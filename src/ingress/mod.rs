@@ -118,12 +118,13 @@ pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError
         parent: submission.parent.clone(),
         payload,
     };
+    let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
     let event = NewEvent {
         id: id.clone(),
         body_hash: body_hash(submission),
-        kind: if arrival.task { EventKind::Task } else { EventKind::Message },
+        kind,
         job,
-        order: order(arrival.received, arrival.sequence),
+        order: order(kind, arrival.received, arrival.sequence),
         body: encode(&event),
         open,
         finish: None,
@@ -152,7 +153,7 @@ pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, receiv
         body_hash,
         kind: EventKind::Result,
         job: Some(job),
-        order: order(received, sequence),
+        order: order(EventKind::Result, received, sequence),
         body: encode(&event),
         open: None,
         finish: None,

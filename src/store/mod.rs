@@ -11,6 +11,7 @@
 pub mod embedded;
 pub mod faulty;
 pub mod keys;
+pub mod patient;
 pub mod redis;
 
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};

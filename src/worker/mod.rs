@@ -1,1 +1,163 @@
 //! Stages 3 to 7: the loop that performs what the core decides.
+//!
+//! ```text
+//! intake ─▶ admit ─▶ session (lease) ─▶ turn: gather ─▶ ask ─▶ record ─▶ call ─▶ commit ─▶ relay
+//! sweep  ─▶ wakes what is due, relays what was left
+//! ```
+
+mod ask;
+mod calls;
+mod commit;
+mod gather;
+mod intake;
+mod keeper;
+mod session;
+mod sweep;
+mod turn;
+
+use crate::bus::Live;
+use crate::domain::ids::JobId;
+use crate::model::Model;
+use crate::retry::Policy;
+use crate::shutdown::Shutdown;
+use crate::store::LeaseRequest;
+use crate::venue::Venue;
+use futures::StreamExt;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+/// Pause after a failed receive, before the next.
+const RECEIVE_PAUSE: Duration = Duration::from_millis(500);
+
+/// How a worker works.
+#[derive(Debug, Clone)]
+pub struct WorkerOptions {
+    /// Its name in leases and logs.
+    pub name: String,
+    /// Sessions that it runs at once.
+    pub slots: usize,
+    /// A lease lasts so long without renewal.
+    pub lease: Duration,
+    /// Pause between two sweeps.
+    pub sweep: Duration,
+    /// Workers that an event may kill before it is dead-lettered.
+    pub crash_limit: u32,
+    /// Waits and total time for a provider that is unavailable.
+    pub retry: Policy,
+}
+
+/// A running worker.
+pub(crate) struct Worker {
+    pub(crate) venue: Arc<Venue>,
+    pub(crate) model: Arc<dyn Model>,
+    pub(crate) options: WorkerOptions,
+    pub(crate) shutdown: Shutdown,
+    /// Tasks that are being served here, by job: what a cancellation must reach.
+    serving: Mutex<HashMap<JobId, CancellationToken>>,
+    /// One place for events that may have killed workers.
+    pub(crate) quarantine: Semaphore,
+}
+
+impl Worker {
+    pub(crate) fn lease_request(&self) -> LeaseRequest {
+        LeaseRequest {
+            worker: self.options.name.clone(),
+            ttl: self.options.lease,
+            mailbox_limit: crate::domain::limits::GRANT_EVENTS,
+            crash_limit: self.options.crash_limit,
+        }
+    }
+
+    fn serving(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, CancellationToken>> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a served task; its token is cancelled when the job is.
+    pub(crate) fn serve(&self, job: &JobId, token: &CancellationToken) {
+        self.serving().insert(job.clone(), token.clone());
+    }
+
+    /// The task is not served here any more.
+    pub(crate) fn unserve(&self, job: &JobId) {
+        self.serving().remove(job);
+    }
+}
+
+/// Works until the shutdown says stop; running turns are left to the shutdown's stages.
+pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
+    let slots = Arc::new(Semaphore::new(options.slots));
+    let worker = Arc::new(Worker {
+        venue,
+        model,
+        options,
+        shutdown: shutdown.clone(),
+        serving: Mutex::default(),
+        quarantine: Semaphore::new(1),
+    });
+    shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
+    shutdown.spawn_service("control", listen_to_cancellations(Arc::clone(&worker)));
+    let stop = shutdown.stopping();
+    loop {
+        let free = tokio::select! {
+            () = stop.cancelled() => break,
+            permit = Arc::clone(&slots).acquire_owned() => permit,
+        };
+        let Ok(first) = free else { break };
+        let more = slots.available_permits();
+        let received = tokio::select! {
+            () = stop.cancelled() => break,
+            received = worker.venue.bus.receive(more + 1) => received,
+        };
+        match received {
+            Err(error) => {
+                tracing::warn!(%error, "no messages received");
+                tokio::time::sleep(RECEIVE_PAUSE).await;
+            }
+            Ok(deliveries) => {
+                let mut first = Some(first);
+                for delivery in deliveries {
+                    let permit = match first.take() {
+                        Some(permit) => permit,
+                        None => match Arc::clone(&slots).acquire_owned().await {
+                            Ok(permit) => permit,
+                            Err(_) => return,
+                        },
+                    };
+                    let worker = Arc::clone(&worker);
+                    shutdown.spawn_turn("session", async move {
+                        intake::handle(&worker, delivery).await;
+                        drop(permit);
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Cancellations are signalled as they happen; the renewal of the lease is the backstop.
+async fn listen_to_cancellations(worker: Arc<Worker>) {
+    let stop = worker.shutdown.ending().clone();
+    loop {
+        let listening = worker.venue.bus.listen(&Live::AllControl).await;
+        if let Ok(mut signals) = listening {
+            loop {
+                let signal = tokio::select! {
+                    () = stop.cancelled() => return,
+                    signal = signals.next() => signal,
+                };
+                let Some(body) = signal else { break };
+                let job = std::str::from_utf8(&body).ok().and_then(|text| JobId::new(text).ok());
+                if let Some(token) = job.and_then(|job| worker.serving().get(&job).cloned()) {
+                    token.cancel();
+                }
+            }
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(RECEIVE_PAUSE) => {}
+        }
+    }
+}

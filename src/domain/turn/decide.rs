@@ -6,7 +6,7 @@ use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
 use crate::domain::context::text;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
-use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::session::{CallRecord, Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::Target;
@@ -25,8 +25,6 @@ pub struct Decision {
     pub ended: Option<(JobId, JobResult)>,
     /// The turn was cancelled: what it wrote to the tree is dropped.
     pub cancelled: bool,
-    /// There is more to do at once.
-    pub go_on: bool,
 }
 
 /// What the transcript keeps of an event.
@@ -64,24 +62,17 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
         consume: recorded.consume.clone(),
         ended: None,
         cancelled: false,
-        go_on: true,
     };
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
         Verdict::GoOn => decision.state.unfinished = setting.plan.task.is_none(),
-        Verdict::Park => {
-            decision.state.parked = true;
-            decision.go_on = false;
-        }
+        Verdict::Park => decision.state.parked = true,
         Verdict::Remind => {
             if let Some(progress) = &mut decision.state.task {
                 progress.reminded = true;
             }
         }
-        Verdict::Idle => {
-            decision.state.loose_turns = 0;
-            decision.go_on = false;
-        }
+        Verdict::Idle => decision.state.loose_turns = 0,
     }
     decision
 }
@@ -96,7 +87,6 @@ pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> D
         consume: setting.plan.consumed(),
         ended: None,
         cancelled: false,
-        go_on: false,
     };
     decision.state.unfinished = false;
     decision.state.loose_turns = 0;
@@ -113,19 +103,14 @@ pub fn cancelled(setting: &Setting, recorded: Option<&Recorded>, now: Millis) ->
         .map(|_| CallOutcome { outcome: Outcome::Cancelled, text: "cancelled: the task was cancelled".into(), started: None })
         .collect();
     let consume = recorded.map_or_else(Vec::new, |recorded| recorded.consume.clone());
-    let mut decision = Decision {
+    let decision = Decision {
         record: record(setting, recorded, &outcomes, now),
         state: setting.state.clone(),
         consume,
         ended: None,
         cancelled: true,
-        go_on: true,
     };
-    decision.state.task = None;
-    decision.state.pending.clear();
-    decision.state.parked = false;
-    decision.consume.extend(setting.plan.task.as_ref().map(|task| task.key.clone()));
-    decision
+    decision.cancel(setting)
 }
 
 enum Verdict {
@@ -213,7 +198,6 @@ impl Decision {
         self.state.pending.clear();
         self.state.task = None;
         self.state.parked = false;
-        self.go_on = true;
         if let Some(task) = &setting.plan.task {
             self.consume.push(task.key.clone());
             if let Some(job) = task.event.job() {
@@ -223,9 +207,22 @@ impl Decision {
         }
     }
 
-    /// Status that the served task has after the commit.
-    pub fn ended_status(&self) -> Option<JobStatus> {
-        self.ended.as_ref().map(|(_, result)| result.status)
+    /// The same turn, whose task was cancelled before its commit: what was said and done stays in
+    /// the transcript; output, writes and messages are dropped.
+    #[must_use]
+    pub fn cancel(mut self, setting: &Setting) -> Self {
+        self.ended = None;
+        self.record.ended.clear();
+        self.cancelled = true;
+        self.state.task = None;
+        self.state.pending.clear();
+        self.state.parked = false;
+        if let Some(task) = &setting.plan.task {
+            if !self.consume.contains(&task.key) {
+                self.consume.push(task.key.clone());
+            }
+        }
+        self
     }
 }
 

@@ -29,6 +29,8 @@ use std::sync::Arc;
 /// Everything about a turn that doesn't change while it runs.
 #[derive(Debug, Clone)]
 pub struct Setting {
+    /// Whose.
+    pub owner: crate::domain::ids::Owner,
     /// The session.
     pub session: SessionKey,
     /// The turn's number, `version + 1`.
@@ -263,7 +265,7 @@ impl Turn {
 
     fn gathered(&mut self, inputs: &Inputs, now: Millis) -> Action {
         let setting = &self.setting;
-        let place = format!("{}/{}", setting.session, setting.turn);
+        let place = format!("{}/{}/{}", setting.owner, setting.session, setting.turn);
         let served = setting.plan.served(&setting.state, &setting.config);
         match assemble(&setting.session.agent, &setting.config, &place, inputs, &served) {
             Ok(request) => {

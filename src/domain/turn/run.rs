@@ -80,6 +80,13 @@ impl Run {
         }
     }
 
+    /// The session as it will be after a commit, when nothing else arrives.
+    #[must_use]
+    pub fn after(&self, state: &SessionState, consumed: &[String]) -> Self {
+        let inbox = self.inbox.iter().filter(|pending| !consumed.contains(&pending.key)).cloned().collect();
+        Self { version: self.version + 1, state: state.clone(), inbox }
+    }
+
     /// Sorts the mailbox: the oldest open task, all messages and awaited results, and the rest.
     pub fn plan(&self) -> Plan {
         let mut plan = Plan::default();

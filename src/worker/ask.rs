@@ -1,0 +1,71 @@
+//! Stage 5: the model call, with its live text, its cancellation and its failures.
+
+use super::Worker;
+use super::session::{Leased, Stop};
+use super::turn::next_wait;
+use crate::bus::Live;
+use crate::domain::chat::ModelRequest;
+use crate::domain::ids::JobId;
+use crate::domain::turn::{ModelFailure, Observed};
+use crate::model::ModelError;
+use bytes::Bytes;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Calls the model once.
+pub(super) async fn model(
+    worker: &Worker,
+    leased: &mut Leased,
+    job: Option<&JobId>,
+    request: &ModelRequest,
+) -> Result<Observed, Stop> {
+    let (live, texts) = unbounded_channel();
+    let call = async {
+        let answer = worker.model.complete(request, &live).await;
+        drop(live);
+        answer
+    };
+    let stops = leased.stops.clone();
+    let answered = tokio::select! {
+        () = stops.lost.cancelled() => return Err(Stop::Lost),
+        () = stops.cancelled.cancelled() => return Ok(Observed::Cancelled),
+        (answer, ()) = async { tokio::join!(call, forward(worker, job, texts)) } => answer,
+    };
+    let error = match answered {
+        Ok(reply) => {
+            worker.venue.metrics.model_call("ok");
+            return Ok(Observed::Answered(Ok(reply)));
+        }
+        Err(error) => error,
+    };
+    let failure = match error {
+        ModelError::Permanent { .. } => {
+            worker.venue.metrics.model_call("refused");
+            ModelFailure::Permanent { reason: error.to_string() }
+        }
+        ModelError::Transient { retry_after, .. } => {
+            worker.venue.metrics.model_call("unavailable");
+            let wait = next_wait(worker, leased);
+            leased.pause = match (wait, retry_after) {
+                (Some(wait), Some(asked)) => Some(wait.max(asked)),
+                (wait, _) => wait,
+            };
+            ModelFailure::Transient { reason: error.to_string(), exhausted: wait.is_none() }
+        }
+    };
+    Ok(Observed::Answered(Err(failure)))
+}
+
+/// Passes pieces of the reply on to whoever watches the job. What is lost is lost.
+async fn forward(worker: &Worker, job: Option<&JobId>, mut texts: UnboundedReceiver<String>) {
+    while let Some(mut text) = texts.recv().await {
+        while let Ok(more) = texts.try_recv() {
+            text.push_str(&more);
+        }
+        if let Some(job) = job {
+            let sent = worker.venue.bus.signal(&Live::Job(job.clone()), Bytes::from(text)).await;
+            if let Err(error) = sent {
+                tracing::debug!(%error, "live text not sent");
+            }
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
+
+use super::Worker;
+use super::session::{Leased, Stop};
+use super::turn::Bench;
+use crate::domain::context::text;
+use crate::domain::event::Parent;
+use crate::domain::ids::AgentId;
+use crate::domain::tools::Target;
+use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Resolved, Turn};
+use crate::ops::{Caller, Effect, Invocation, OpError, Site, TurnSite, dispatch};
+use crate::store::{Checkpoint, Held};
+use bytes::Bytes;
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What is recorded of a call that can't be repeated.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum CallNote {
+    /// It is about to run.
+    Intent,
+    /// It ran.
+    Outcome(CallOutcome),
+}
+
+/// What all calls of one reply share.
+struct Round<'a> {
+    worker: &'a Worker,
+    leased: &'a Leased,
+    bench: &'a Bench,
+    caller: Caller,
+    parent: Parent,
+    turn: u64,
+    children: usize,
+}
+
+/// Makes the calls of a reply. Calls on the tree run one after the other in the order of the
+/// reply, so that each sees what those before it wrote; the others run beside them.
+pub(super) async fn make(
+    worker: &Worker,
+    leased: &Leased,
+    bench: &Bench,
+    turn: &Turn,
+    planned: &[PlannedCall],
+) -> Result<Observed, Stop> {
+    let setting = turn.setting();
+    let round = Round {
+        worker,
+        leased,
+        bench,
+        caller: Caller {
+            owner: setting.owner.clone(),
+            name: format!("agent:{}", setting.session.agent),
+            authority: setting.config.authority(),
+        },
+        parent: parent(turn),
+        turn: setting.turn,
+        children: setting.state.pending.len(),
+    };
+    let stops = &leased.stops;
+    let outcomes = tokio::select! {
+        () = stops.lost.cancelled() => return Err(Stop::Lost),
+        () = stops.cancelled.cancelled() => return Ok(Observed::Cancelled),
+        outcomes = round.all(planned) => outcomes?,
+    };
+    Ok(Observed::Called(outcomes))
+}
+
+/// What children of this turn have as their parent.
+fn parent(turn: &Turn) -> Parent {
+    let setting = turn.setting();
+    let above = setting.plan.task.as_ref().and_then(|task| task.event.parent.as_ref());
+    let mut chain: Vec<AgentId> = above.map(|parent| parent.chain.clone()).unwrap_or_default();
+    chain.push(setting.session.agent.clone());
+    Parent {
+        session: setting.session.clone(),
+        job: setting.plan.job().cloned(),
+        depth: above.map_or(0, |parent| parent.depth) + 1,
+        chain,
+    }
+}
+
+fn on_the_tree(call: &PlannedCall) -> bool {
+    match &call.what {
+        Ok(Resolved { target: Target::Operation(path), .. }) => path.starts_with("v/ops/lattice/"),
+        Ok(Resolved { target: Target::Complete | Target::Fail, .. }) | Err(_) => true,
+    }
+}
+
+impl Round<'_> {
+    async fn all(&self, planned: &[PlannedCall]) -> Result<Vec<CallOutcome>, Stop> {
+        let numbered = || planned.iter().zip(0u32..);
+        let ordered = async {
+            let mut outcomes = Vec::new();
+            for (call, index) in numbered().filter(|(call, _)| on_the_tree(call)) {
+                outcomes.push((index, self.one(index, call).await?));
+            }
+            Ok::<_, Stop>(outcomes)
+        };
+        let beside = numbered().filter(|(call, _)| !on_the_tree(call));
+        let beside = join_all(beside.map(|(call, index)| async move { Ok::<_, Stop>((index, self.one(index, call).await?)) }));
+        let (ordered, beside) = tokio::join!(ordered, beside);
+        let mut outcomes = ordered?;
+        for outcome in beside {
+            outcomes.push(outcome?);
+        }
+        outcomes.sort_by_key(|(index, _)| *index);
+        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    async fn one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
+        let outcome = match &call.what {
+            Err(error) => plain(Outcome::Unknown, error),
+            Ok(Resolved { target: Target::Complete, .. }) => plain(Outcome::Ok, "the task is completed"),
+            Ok(Resolved { target: Target::Fail, .. }) => plain(Outcome::Ok, "the task is failed"),
+            Ok(Resolved { target: Target::Operation(path), arguments }) => {
+                let effect = self.worker.venue.catalog.resolve(path).map(|found| found.spec.effect);
+                match effect {
+                    Some(Effect::Once) => self.once(index, path, arguments).await?,
+                    Some(Effect::Read | Effect::Buffered | Effect::Idempotent) | None => {
+                        self.invoke(index, path, arguments).await?
+                    }
+                }
+            }
+        };
+        self.worker.venue.metrics.tool_call(outcome.outcome.as_str());
+        Ok(outcome)
+    }
+
+    /// A call that must not be repeated: intent before it, outcome after it.
+    async fn once(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+        let noted = self.leased.calls.iter().find(|(at, _)| *at == index);
+        let noted = noted.and_then(|(_, bytes)| serde_json::from_slice::<CallNote>(bytes).ok());
+        match noted {
+            Some(CallNote::Outcome(outcome)) => return Ok(outcome),
+            Some(CallNote::Intent) => {
+                let text = format!(
+                    "outcome unknown: `{path}` was begun before a crash and may or may not have happened; \
+                     check before doing it again"
+                );
+                tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
+                return Ok(plain(Outcome::OutcomeUnknown, &text));
+            }
+            None => {}
+        }
+        self.note(index, &CallNote::Intent).await?;
+        let outcome = self.invoke(index, path, arguments).await?;
+        self.note(index, &CallNote::Outcome(outcome.clone())).await?;
+        Ok(outcome)
+    }
+
+    async fn note(&self, index: u32, note: &CallNote) -> Result<(), Stop> {
+        let bytes = Bytes::from(serde_json::to_vec(note).expect("notes serialise"));
+        let write = Checkpoint { turn: self.turn, calls: vec![(index, bytes)], ..Checkpoint::default() };
+        let venue = &self.worker.venue;
+        match venue.store.checkpoint(venue.now(), &self.leased.lease, &write).await? {
+            Held::Fenced => Err(Stop::Lost),
+            Held::Yes { .. } => Ok(()),
+        }
+    }
+
+    async fn invoke(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+        let call = Invocation {
+            venue: &self.worker.venue,
+            caller: &self.caller,
+            workspace: &self.bench.workspace,
+            site: Site::Turn(TurnSite {
+                lease: &self.leased.lease,
+                turn: self.turn,
+                call: index,
+                parent: &self.parent,
+                children: self.children,
+            }),
+        };
+        match dispatch::invoke(&call, path, arguments.clone()).await {
+            Ok(output) => Ok(CallOutcome {
+                outcome: Outcome::Ok,
+                text: text::tool_result(&output.value),
+                started: output.started.map(|job| (job, asked_agent(arguments))),
+            }),
+            Err(OpError::Fenced) => Err(Stop::Lost),
+            Err(OpError::Store(error)) => Err(Stop::Store(error)),
+            Err(error @ OpError::Denied(_)) => Ok(plain(Outcome::Denied, &error.to_string())),
+            Err(
+                error @ (OpError::Invalid(_)
+                | OpError::NotFound(_)
+                | OpError::Conflict(_)
+                | OpError::Failed(_)
+                | OpError::Timeout(_)),
+            ) => Ok(plain(Outcome::Error, &format!("error: {error}"))),
+        }
+    }
+}
+
+fn asked_agent(arguments: &Value) -> AgentId {
+    let named = arguments["agentId"].as_str().and_then(|id| AgentId::new(id).ok());
+    named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))
+}
+
+fn plain(outcome: Outcome, text: &str) -> CallOutcome {
+    CallOutcome { outcome, text: text.to_owned(), started: None }
+}

@@ -1,0 +1,231 @@
+//! Stage 7: one decision becomes one commit; conflicts are resolved and tried again.
+
+use super::Worker;
+use super::session::{Leased, Stop};
+use super::turn::Bench;
+use crate::domain::context::text;
+use crate::domain::event::Payload;
+use crate::domain::ids::JobId;
+use crate::domain::chat::ChatMessage;
+use crate::domain::job::{Job, JobResult};
+use crate::domain::limits::COMMIT_CONFLICTS;
+use crate::domain::session::TurnRecord;
+use crate::domain::turn::decide::Decision;
+use crate::domain::turn::run::{Next, Pending};
+use crate::domain::turn::Turn;
+use crate::jobs;
+use crate::outbox;
+use crate::store::{
+    After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, Released, keys,
+};
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Pause after too many conflicts in a row.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(500);
+
+/// What became of a turn.
+pub(super) enum Outcome {
+    /// Committed; whether the lease is still held.
+    Committed {
+        /// Go on.
+        held: bool,
+    },
+    /// Given back until a due time.
+    Waiting,
+}
+
+fn bytes<T: serde::Serialize>(value: &T) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).expect("records serialise"))
+}
+
+/// Commits a turn's decision, or what becomes of it when others were faster.
+pub(super) async fn commit(
+    worker: &Worker,
+    leased: &mut Leased,
+    bench: &Bench,
+    turn: &Turn,
+    mut decision: Decision,
+) -> Result<Outcome, Stop> {
+    let started = std::time::Instant::now();
+    for _ in 0..=COMMIT_CONFLICTS {
+        let (commit, outbox) = build(worker, leased, bench, &decision).await?;
+        match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
+            Committed::Done(next) => {
+                worker.venue.metrics.turns_committed.inc();
+                worker.venue.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
+                let cancelled = decision.cancelled;
+                let held = apply(leased, decision, next)?;
+                worker.venue.relay(&leased.lease.owner, &outbox).await;
+                if cancelled && held {
+                    return begin_anew(worker, leased).await;
+                }
+                return Ok(Outcome::Committed { held });
+            }
+            Committed::Fenced => {
+                worker.venue.metrics.leases_lost.inc();
+                return Err(Stop::Lost);
+            }
+            Committed::Cancelled => {
+                bench.workspace.discard().await;
+                decision = decision.cancel(turn.setting());
+            }
+            Committed::Conflict(conflicts) => {
+                worker.venue.metrics.commit_conflicts.inc();
+                tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
+                let results = bench.workspace.rebase().await?;
+                show_again(&mut decision.record, &results);
+            }
+        }
+    }
+    back_off(worker, leased).await
+}
+
+/// After a cancellation: the lease and its stop signals end, and a new lease goes on.
+async fn begin_anew(worker: &Worker, leased: &Leased) -> Result<Outcome, Stop> {
+    let now = worker.venue.now();
+    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
+    if worker.venue.store.release(now, &leased.lease, then).await? == Released::Fenced {
+        return Err(Stop::Lost);
+    }
+    let wake = outbox::wake(&leased.lease.owner, &leased.lease.session);
+    if let Err(error) = worker.venue.bus.publish(&wake).await {
+        tracing::debug!(%error, "wake not published; the sweep will find the session");
+    }
+    Ok(Outcome::Waiting)
+}
+
+/// Results of writes that came out otherwise on the newer version.
+fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)]) {
+    let mut shown: Vec<&mut String> = record
+        .said
+        .iter_mut()
+        .filter_map(|message| match message {
+            ChatMessage::Tool { text, .. } => Some(text),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+        })
+        .collect();
+    for (call, result) in results {
+        let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
+        if let Some(place) = place {
+            **place = match result {
+                Ok(value) => text::tool_result(value),
+                Err(error) => format!("error: {error}"),
+            };
+        }
+    }
+}
+
+async fn build(
+    worker: &Worker,
+    leased: &Leased,
+    bench: &Bench,
+    decision: &Decision,
+) -> Result<(Commit, Vec<OutboxEntry>), Stop> {
+    let session = &leased.lease.session;
+    let record = &decision.record;
+    let mut writes = if decision.cancelled { Vec::new() } else { bench.workspace.writes().await };
+    writes.push(put(keys::turn(session, record.turn), bytes(record)));
+    writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
+    let mut outbox = Vec::new();
+    let mut finish = Vec::new();
+    if let Some((job, result)) = &decision.ended {
+        finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
+        outbox.extend(completion(worker, leased, job, result).await?);
+    }
+    let after = leased.run.after(&decision.state, &decision.consume);
+    let rests = matches!(after.next(), Next::Rest) && !leased.more;
+    let then = if rests {
+        After::Release { arrivals: leased.arrivals, due: None, backoff: false }
+    } else {
+        After::Keep
+    };
+    let serving = record.job.clone().filter(|_| !decision.cancelled);
+    let commit = Commit {
+        turn: record.turn,
+        consume: decision.consume.clone(),
+        writes,
+        finish,
+        outbox: outbox.clone(),
+        state: bytes(&decision.state),
+        unless_cancelled: serving,
+        then,
+    };
+    Ok((commit, outbox))
+}
+
+fn put(key: String, value: Bytes) -> DocWrite {
+    DocWrite { key, expect: Expect::Any, change: Change::Put(value) }
+}
+
+async fn completion(
+    worker: &Worker,
+    leased: &Leased,
+    job: &JobId,
+    result: &JobResult,
+) -> Result<Vec<OutboxEntry>, Stop> {
+    let owner = &leased.lease.owner;
+    let found: Option<Job> = jobs::get(&worker.venue, owner, job).await?;
+    Ok(found.map(|found| outbox::completions(owner, &found.head, result)).unwrap_or_default())
+}
+
+fn apply(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, Stop> {
+    leased.run = leased.run.after(&decision.state, &decision.consume);
+    leased.calls.clear();
+    if let Some(transcript) = &mut leased.transcript {
+        transcript.push(decision.record);
+    }
+    Ok(leased.held(next)?)
+}
+
+/// Too contended: the reply is kept, and the session comes back after a pause.
+async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<Outcome, Stop> {
+    let now = worker.venue.now();
+    tracing::warn!(session = %leased.lease.session, "{COMMIT_CONFLICTS} conflicts in a row; backing off");
+    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(CONFLICT_PAUSE)), backoff: true };
+    match worker.venue.store.release(now, &leased.lease, then).await? {
+        Released::Fenced => Err(Stop::Lost),
+        Released::Done(_) => Ok(Outcome::Waiting),
+    }
+}
+
+/// Consumes events that need no model: tasks that ended from outside, results nobody awaits.
+pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
+    let mut outbox = Vec::new();
+    for pending in settled {
+        if let Payload::Task { job, .. } = &pending.event.payload {
+            // Written again under the same ids by whoever ended it: harmless, and never missing.
+            let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
+            if let Some(Job { head, result: Some(result), .. }) = found {
+                outbox.extend(outbox::completions(&leased.lease.owner, &head, &result));
+            }
+        }
+    }
+    let consume: Vec<_> = settled.iter().map(|pending| pending.key.clone()).collect();
+    let mut state = leased.run.state.clone();
+    let ended = |job: &JobId| settled.iter().any(|p| p.event.job() == Some(job));
+    if state.task.as_ref().is_some_and(|progress| ended(&progress.job)) {
+        state.task = None;
+        state.parked = false;
+        state.pending.clear();
+    }
+    let commit = Commit {
+        turn: leased.run.version + 1,
+        consume: consume.clone(),
+        writes: Vec::new(),
+        finish: Vec::new(),
+        outbox: outbox.clone(),
+        state: bytes(&state),
+        unless_cancelled: None,
+        then: After::Keep,
+    };
+    match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
+        Committed::Done(next) => {
+            leased.run = leased.run.after(&state, &consume);
+            let held = leased.held(next)?;
+            worker.venue.relay(&leased.lease.owner, &outbox).await;
+            Ok(held)
+        }
+        Committed::Fenced | Committed::Cancelled | Committed::Conflict(_) => Err(Stop::Lost),
+    }
+}

@@ -1,0 +1,114 @@
+//! Stage 4, the shell's part: fetch what the prompt is made of, with authority checked per read.
+
+use super::Worker;
+use super::session::{Leased, Stop};
+use super::turn::Bench;
+use crate::domain::capability::Authority;
+use crate::domain::context::assemble::{Entry, Inputs};
+use crate::domain::context::entry::{ContextEntry, Source};
+use crate::domain::context::text;
+use crate::domain::lattice::Path;
+use crate::domain::session::TurnRecord;
+use crate::domain::tools::{Described, resolve};
+use crate::domain::turn::Turn;
+use crate::ops::{Caller, Invocation, OpError, Site, lattice};
+use crate::store::{StoreError, keys};
+
+/// Turns of a transcript that are read: more than fit into any prompt.
+const TRANSCRIPT: usize = 500;
+
+/// Bytes of a context entry that isn't text, when nothing else is said.
+const ENTRY_BYTES: usize = 10_000;
+
+/// Fetches the inputs of a turn's prompt.
+pub(super) async fn inputs(worker: &Worker, leased: &mut Leased, bench: &Bench, turn: &Turn) -> Result<Inputs, Stop> {
+    let setting = turn.setting();
+    let authority = setting.config.authority();
+    let mut entries = Vec::with_capacity(setting.config.context.len());
+    for entry in &setting.config.context {
+        entries.push(fetch(worker, leased, bench, &authority, entry).await?);
+    }
+    let transcript = transcript(worker, leased).await?.clone();
+    let catalog = &worker.venue.catalog;
+    let tools = resolve(&setting.config, setting.plan.task.is_some(), |path| {
+        let found = catalog.resolve(path)?;
+        Some(Described {
+            asked: path.to_owned(),
+            path: found.spec.path.to_owned(),
+            description: found.spec.description.to_owned(),
+            input: found.spec.input.clone(),
+        })
+    });
+    Ok(Inputs {
+        date: worker.venue.now().date(),
+        venue: worker.venue.name.clone(),
+        authority,
+        entries,
+        transcript,
+        tools,
+    })
+}
+
+/// The session's turn records, oldest first.
+async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Vec<TurnRecord>, StoreError> {
+    if leased.transcript.is_none() {
+        let prefix = keys::turns(&leased.lease.session);
+        let mut found = worker.venue.store.scan(&leased.lease.owner, &prefix, None, true, TRANSCRIPT).await?;
+        found.reverse();
+        let records = found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).map(|(key, bytes)| {
+            serde_json::from_slice(&bytes)
+                .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
+        });
+        leased.transcript = Some(records.collect::<Result<_, _>>()?);
+    }
+    Ok(leased.transcript.get_or_insert_default())
+}
+
+async fn fetch(
+    worker: &Worker,
+    leased: &Leased,
+    bench: &Bench,
+    authority: &Authority,
+    entry: &ContextEntry,
+) -> Result<Entry, StoreError> {
+    let content = match entry.source() {
+        Err(reason) => Err(reason),
+        Ok(Source::Text(text)) => Ok(text),
+        Ok(Source::Reference(path)) => match authority.permits_path("crud/read", &path) {
+            Err(_) => Err("denied".to_owned()),
+            Ok(()) => value(worker, leased, bench, authority, &path).await?,
+        },
+    };
+    Ok(Entry { label: entry.label(), required: entry.required(), content })
+}
+
+/// The text of a value, or why there is none.
+async fn value(
+    worker: &Worker,
+    leased: &Leased,
+    bench: &Bench,
+    authority: &Authority,
+    path: &Path,
+) -> Result<Result<String, String>, StoreError> {
+    let caller = Caller {
+        owner: leased.lease.owner.clone(),
+        name: format!("agent:{}", leased.lease.session.agent),
+        authority: authority.clone(),
+    };
+    let call = Invocation {
+        venue: &worker.venue,
+        caller: &caller,
+        workspace: &bench.workspace,
+        site: Site::Api { key: None },
+    };
+    match lattice::value_at(&call, path).await {
+        Ok(Some(value)) => {
+            let budget = if value.is_string() { usize::MAX } else { ENTRY_BYTES };
+            Ok(Ok(text::value(&value, budget)))
+        }
+        Ok(None) => Ok(Err("missing".into())),
+        Err(OpError::Store(error)) => Err(error),
+        Err(error) => Ok(Err(error.to_string())),
+    }
+}
+

@@ -1,0 +1,235 @@
+//! One delivery: parse, admit, run, settle.
+
+use super::{Worker, session};
+use crate::bus::{Delivery, InKind, Settle};
+use crate::domain::event::ResultBody;
+use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::ingress::{self, Arrival};
+use crate::jobs;
+use crate::outbox;
+use crate::store::{Admit, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
+use bytes::Bytes;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Redelivery of a message whose handling failed.
+const RETRY: Duration = Duration::from_secs(1);
+
+#[derive(Deserialize)]
+struct WakeBody {
+    session: SessionId,
+}
+
+#[derive(Deserialize)]
+struct CancelBody {
+    job: JobId,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+/// A message that can't become an event: it gets a terminal answer.
+struct Refused {
+    result: JobResult,
+    reply_to: Option<String>,
+}
+
+impl Refused {
+    fn because(code: ErrorCode, error: impl Into<String>) -> Self {
+        Self { result: JobResult::ended(JobStatus::Rejected, code, error), reply_to: None }
+    }
+}
+
+/// Handles one delivery to its end.
+pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
+    match delivery.kind {
+        InKind::Task | InKind::Message => submission(worker, &delivery).await,
+        InKind::Result => match serde_json::from_slice::<ResultBody>(&delivery.body) {
+            Ok(body) => {
+                let admit = ingress::result_admission(
+                    &delivery.owner,
+                    &delivery.agent,
+                    body,
+                    delivery.published,
+                    delivery.sequence,
+                );
+                admitted(worker, &delivery, admit, "result").await;
+            }
+            Err(error) => refuse(worker, &delivery, Refused::because(ErrorCode::Refused, format!("malformed result: {error}"))).await,
+        },
+        InKind::Wake => match serde_json::from_slice::<WakeBody>(&delivery.body) {
+            Ok(body) => {
+                let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
+                let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
+                admitted(worker, &delivery, admit, "wake").await;
+            }
+            Err(error) => {
+                tracing::warn!(owner = %delivery.owner, %error, "malformed wake dropped");
+                delivery.settle.ack().await;
+            }
+        },
+        InKind::Cancel => cancel(worker, &delivery).await,
+    }
+}
+
+async fn cancel(worker: &Worker, delivery: &Delivery) {
+    match serde_json::from_slice::<CancelBody>(&delivery.body) {
+        Err(error) => {
+            refuse(worker, delivery, Refused::because(ErrorCode::Refused, format!("malformed cancel: {error}"))).await;
+        }
+        Ok(body) => match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
+            Ok(_) => delivery.settle.ack().await,
+            Err(error) => {
+                tracing::warn!(%error, "cancel not applied yet");
+                delivery.settle.nak(RETRY).await;
+            }
+        },
+    }
+}
+
+/// The producer's id, or one made from the stream's: then every publish is new.
+fn event_id(delivery: &Delivery) -> Result<EventId, Refused> {
+    match &delivery.id {
+        Some(id) => EventId::new(id.clone()).map_err(|e| Refused::because(ErrorCode::Refused, e.to_string())),
+        None => EventId::new(format!("seq-{}-{}", delivery.published, delivery.sequence))
+            .map_err(|e| Refused::because(ErrorCode::Refused, e.to_string())),
+    }
+}
+
+async fn submission(worker: &Worker, delivery: &Delivery) {
+    let parsed = event_id(delivery).and_then(|id| {
+        let submission = ingress::parse(&delivery.body)
+            .map_err(|e| Refused { reply_to: reply_to(&delivery.body), ..Refused::because(ErrorCode::Refused, e.to_string()) })?;
+        Ok(Arrival {
+            owner: delivery.owner.clone(),
+            agent: delivery.agent.clone(),
+            task: delivery.kind == InKind::Task,
+            id,
+            submission,
+            received: delivery.published,
+            sequence: delivery.sequence,
+        })
+    });
+    let admission = parsed.and_then(|arrival| {
+        ingress::admission(&worker.venue.key, &arrival).map_err(|e| Refused::because(ErrorCode::Refused, e.to_string()))
+    });
+    match admission {
+        Ok(admit) => {
+            let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
+            admitted(worker, delivery, admit, kind).await;
+        }
+        Err(refused) => refuse(worker, delivery, refused).await,
+    }
+}
+
+/// A refused body may still say where its answer goes.
+fn reply_to(body: &[u8]) -> Option<String> {
+    let value: serde_json::Value = serde_json::from_slice(body).ok()?;
+    value.get("replyTo")?.as_str().map(str::to_owned)
+}
+
+async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
+    admit.lease = Some(worker.lease_request());
+    let answer = match worker.venue.store.admit(worker.venue.now(), &admit).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::warn!(session = %admit.session, %error, "event not admitted yet");
+            let pause = if matches!(error, StoreError::Full { .. }) { RETRY * 10 } else { RETRY };
+            delivery.settle.nak(pause).await;
+            return;
+        }
+    };
+    let metrics = &worker.venue.metrics;
+    match answer.intake {
+        Intake::Nothing => {}
+        Intake::New => metrics.admitted(kind, "new"),
+        Intake::Duplicate => metrics.admitted(kind, "duplicate"),
+        Intake::Conflict => {
+            metrics.admitted(kind, "conflict");
+            let text = "this id was used before with another body; use a new id for a new request";
+            refuse(worker, delivery, Refused::because(ErrorCode::Conflict, text)).await;
+            return;
+        }
+        Intake::Refused(refusal) => {
+            metrics.admitted(kind, "refused");
+            not_taken(worker, delivery, &admit, &refusal).await;
+            return;
+        }
+    }
+    match answer.lease {
+        LeaseOutcome::Run(grant) => {
+            let end = session::run(worker, *grant, &*delivery.settle).await;
+            settle(&*delivery.settle, end).await;
+        }
+        // The first delivery is in the mailbox by now, and the session is due: its holder, or the
+        // sweep, goes on. A redelivery is what brings back the session of a dead worker.
+        LeaseOutcome::Busy(until) if delivery.delivered > 1 => {
+            delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
+        }
+        LeaseOutcome::Busy(_)
+        | LeaseOutcome::Empty
+        | LeaseOutcome::Waiting
+        | LeaseOutcome::Suspended
+        | LeaseOutcome::Backoff(_)
+        | LeaseOutcome::NotAsked => delivery.settle.ack().await,
+    }
+}
+
+async fn settle(settle: &dyn Settle, end: session::End) {
+    match end {
+        session::End::Idle => settle.ack().await,
+        session::End::Lost => settle.nak(RETRY).await,
+        session::End::Failed(error) => {
+            tracing::warn!(%error, "session given up for now");
+            settle.nak(RETRY).await;
+        }
+    }
+}
+
+/// An event that the agent or its mailbox doesn't take. Where an agent exists, the refusal is a
+/// job that can be read; an unknown owner gets no keys of its own.
+async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
+    let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
+    let event = admit.event.as_ref();
+    let open: Option<&NewJob> = event.and_then(|event| event.open.as_ref());
+    if let (Some(open), false) = (open, matches!(refusal, Refusal::UnknownAgent)) {
+        let finish = JobFinish {
+            job: open.job.clone(),
+            status: JobStatus::Rejected,
+            result: Bytes::from(serde_json::to_vec(&result).unwrap_or_default()),
+        };
+        let store = &worker.venue.store;
+        let finished = store.finish(worker.venue.now(), &admit.owner, &admit.session, &finish, Some(open), &[]).await;
+        if let Err(error) = finished {
+            tracing::warn!(%error, "refusal not recorded yet");
+            delivery.settle.nak(RETRY).await;
+            return;
+        }
+    }
+    let reply_to = reply_to(&delivery.body);
+    refuse(worker, delivery, Refused { result, reply_to }).await;
+}
+
+/// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
+async fn refuse(worker: &Worker, delivery: &Delivery, refused: Refused) {
+    let id = event_id(delivery).unwrap_or_else(|_| ingress::fresh_id());
+    tracing::info!(
+        owner = %delivery.owner, agent = %delivery.agent, %id,
+        reason = refused.result.error.as_deref().unwrap_or_default(),
+        "submission refused"
+    );
+    let owner: &Owner = &delivery.owner;
+    let reply_to = refused.reply_to.or_else(|| reply_to(&delivery.body));
+    let reply_to = reply_to.filter(|subject| {
+        crate::domain::event::reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
+    });
+    let answers = outbox::refusal(owner, &delivery.agent, &id, reply_to.as_deref(), &refused.result);
+    for answer in answers {
+        if let Err(error) = worker.venue.bus.publish(&answer).await {
+            tracing::warn!(%error, "refusal not published yet");
+            delivery.settle.nak(RETRY).await;
+            return;
+        }
+    }
+    delivery.settle.ack().await;
+}

@@ -1,0 +1,191 @@
+//! A leased session: turn after turn until nothing is left to do.
+
+use super::commit::{self, Outcome};
+use super::keeper::{self, Stops};
+use super::{Worker, turn};
+use crate::agents;
+use crate::bus::Settle;
+use crate::domain::agent::{AgentRecord, AgentStatus};
+use crate::domain::event::Event;
+use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::turn::Recorded;
+use crate::domain::turn::run::{Next, Pending, Run};
+use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
+use bytes::Bytes;
+
+/// How a session's run ended.
+#[derive(Debug)]
+pub(super) enum End {
+    /// The lease is given back; what is left has a due time.
+    Idle,
+    /// Another has the lease, or it must lapse.
+    Lost,
+    /// An error; the lease lapses and another goes on.
+    Failed(StoreError),
+}
+
+/// A session with its lease.
+pub(super) struct Leased {
+    pub(super) lease: Lease,
+    pub(super) run: Run,
+    /// Events ever appended, as far as seen.
+    pub(super) arrivals: u64,
+    /// The mailbox may have more than was handed out.
+    pub(super) more: bool,
+    /// What a predecessor left of the next turn.
+    pub(super) checkpoint: Option<Recorded>,
+    pub(super) calls: Vec<(u32, Bytes)>,
+    /// Turn records of this session, oldest first; read once, then kept up.
+    pub(super) transcript: Option<Vec<TurnRecord>>,
+    /// How long to wait after the failure of the model.
+    pub(super) pause: Option<std::time::Duration>,
+    pub(super) stops: Stops,
+}
+
+/// Runs a granted session to its end.
+pub(super) async fn run(worker: &Worker, grant: Grant, settle: &dyn Settle) -> End {
+    let mut leased = match open(grant) {
+        Ok(leased) => leased,
+        Err(error) => return End::Failed(error),
+    };
+    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= 2);
+    let _place = if suspect { worker.quarantine.acquire().await.ok() } else { None };
+    let (lease, stops) = (leased.lease.clone(), leased.stops.clone());
+    let ended = tokio::select! {
+        () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
+        ended = turns(worker, &mut leased) => ended,
+        () = worker.shutdown.cancelling().cancelled() => match give_back(worker, &lease).await {
+            Ok(()) => End::Lost,
+            Err(error) => End::Failed(error),
+        },
+    };
+    if let Some(progress) = &leased.run.state.task {
+        worker.unserve(&progress.job);
+    }
+    ended
+}
+
+/// Shutting down: another worker takes the session at once.
+async fn give_back(worker: &Worker, lease: &Lease) -> Result<(), StoreError> {
+    let now = worker.venue.now();
+    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
+    worker.venue.store.release(now, lease, then).await.map(|_| ())
+}
+
+fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
+    StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") }
+}
+
+fn open(grant: Grant) -> Result<Leased, StoreError> {
+    let state: SessionState = match &grant.state {
+        None => SessionState::default(),
+        Some(bytes) => serde_json::from_slice(bytes).map_err(|e| corrupt("state", &e))?,
+    };
+    let checkpoint = match &grant.checkpoint {
+        None => None,
+        Some(bytes) => Some(serde_json::from_slice(bytes).map_err(|e| corrupt("checkpoint", &e))?),
+    };
+    let limit = crate::domain::limits::GRANT_EVENTS as usize;
+    Ok(Leased {
+        lease: grant.lease,
+        more: grant.mailbox.len() >= limit,
+        run: Run { version: grant.version, state, inbox: inbox(&grant.mailbox)? },
+        arrivals: grant.arrivals,
+        checkpoint,
+        calls: grant.calls,
+        transcript: None,
+        pause: None,
+        stops: Stops::default(),
+    })
+}
+
+/// Mailbox entries as the core takes them.
+fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
+    let pending = entries.iter().map(|entry| {
+        let event: Event = serde_json::from_slice(&entry.body).map_err(|e| corrupt(&entry.key, &e))?;
+        Ok(Pending { key: entry.key.clone(), event, crashes: entry.crashes, status: entry.job_status })
+    });
+    pending.collect()
+}
+
+impl Leased {
+    /// Takes over what a commit or a release said.
+    pub(super) fn held(&mut self, next: Held) -> Result<bool, StoreError> {
+        match next {
+            Held::Released => Ok(false),
+            Held::Held { mailbox, arrivals } => {
+                self.more = mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
+                self.run.inbox = inbox(&mailbox)?;
+                self.arrivals = arrivals;
+                Ok(true)
+            }
+        }
+    }
+}
+
+async fn turns(worker: &Worker, leased: &mut Leased) -> End {
+    loop {
+        if worker.shutdown.stopping().is_cancelled() {
+            return give_back(worker, &leased.lease).await.map_or_else(End::Failed, |()| End::Lost);
+        }
+        match one(worker, leased).await {
+            Ok(true) => {}
+            Ok(false) => return End::Idle,
+            Err(Stop::Lost) => return End::Lost,
+            Err(Stop::Store(error)) => return End::Failed(error),
+        }
+    }
+}
+
+/// Why a session's run can't go on.
+pub(super) enum Stop {
+    /// Fenced.
+    Lost,
+    /// No answer, or nonsense.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+/// One step of the session. Returns whether the lease is still held.
+async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+    let owner = leased.lease.owner.clone();
+    let agent = leased.lease.session.agent.clone();
+    let Some((record, _)) = agents::get(&worker.venue, &owner, &agent).await? else {
+        tracing::warn!(%owner, %agent, "agent is gone; its session waits");
+        return release(worker, leased).await;
+    };
+    if leased.checkpoint.is_none() {
+        match leased.run.next() {
+            Next::Rest => return release(worker, leased).await,
+            Next::Settle(settled) => return commit::settle(worker, leased, &settled).await,
+            Next::Turn(_) if record.status != AgentStatus::Active => return release(worker, leased).await,
+            Next::Turn(_) => {}
+        }
+    }
+    let outcome = attempt(worker, leased, &record).await?;
+    match outcome {
+        Outcome::Committed { held } => Ok(held),
+        Outcome::Waiting => Ok(false),
+    }
+}
+
+async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> Result<Outcome, Stop> {
+    let started = std::time::Instant::now();
+    let outcome = turn::run(worker, leased, agent).await;
+    worker.venue.metrics.turn_seconds.observe(started.elapsed().as_secs_f64());
+    outcome
+}
+
+/// Nothing to do: gives the lease back, unless something arrived meanwhile.
+async fn release(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+    let then = After::Release { arrivals: leased.arrivals, due: None, backoff: false };
+    match worker.venue.store.release(worker.venue.now(), &leased.lease, then).await? {
+        Released::Fenced => Err(Stop::Lost),
+        Released::Done(next) => Ok(leased.held(next)?),
+    }
+}

@@ -1,0 +1,127 @@
+//! Performs the actions of one turn.
+
+use super::commit::{self, Outcome};
+use super::session::{Leased, Stop};
+use super::{Worker, ask, calls, gather};
+use crate::domain::agent::AgentRecord;
+use crate::domain::ids::Owner;
+use crate::domain::lattice::layout::Scope;
+use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
+use crate::store::{After, Checkpoint, Held, Released};
+use crate::workspace::Workspace;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Call index under which the failures of the model are remembered until the next commit.
+const FAILURES: u32 = u32::MAX;
+
+/// Failures of the model in a row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Failures {
+    count: u32,
+    since: crate::domain::time::Millis,
+}
+
+/// What is at hand while a turn runs.
+pub(super) struct Bench {
+    pub(super) workspace: Workspace,
+}
+
+/// Runs one turn of a leased session.
+pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> Result<Outcome, Stop> {
+    let owner: Owner = leased.lease.owner.clone();
+    let setting = Setting {
+        owner: owner.clone(),
+        session: leased.lease.session.clone(),
+        turn: leased.run.version + 1,
+        start: worker.venue.now(),
+        config: Arc::new(agent.config.clone()),
+        config_version: agent.config_version,
+        state: leased.run.state.clone(),
+        plan: leased.run.plan(),
+    };
+    let job = setting.plan.job().cloned();
+    if let Some(job) = &job {
+        worker.serve(job, &leased.stops.cancelled);
+    }
+    let scope = Scope { session: Some(setting.session.clone()), job: job.clone() };
+    let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, scope);
+    let bench = Bench { workspace };
+    // A reply of a task that was cancelled before anybody could go on with it stays without effect.
+    let (mut turn, mut action) = match leased.checkpoint.take() {
+        Some(recorded) => Turn::resume(setting, recorded),
+        None => Turn::begin(setting),
+    };
+    let outcome = loop {
+        let observed = match action {
+            Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, &turn).await?)),
+            Action::Ask(request) => ask::model(worker, leased, job.as_ref(), &request).await?,
+            Action::Record(recorded) => record(worker, leased, &recorded).await?,
+            Action::Call(planned) => calls::make(worker, leased, &bench, &turn, &planned).await?,
+            Action::Wait { reason } => break wait(worker, leased, &reason).await?,
+            Action::Commit(decision) => break commit::commit(worker, leased, &bench, &turn, *decision).await?,
+        };
+        action = turn.step(observed, worker.venue.now());
+    };
+    if let Some(job) = &job {
+        worker.unserve(job);
+    }
+    Ok(outcome)
+}
+
+async fn record(worker: &Worker, leased: &Leased, recorded: &Recorded) -> Result<Observed, Stop> {
+    let reply = Bytes::from(serde_json::to_vec(recorded).expect("replies serialise"));
+    let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
+    match worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? {
+        Held::Fenced => Err(Stop::Lost),
+        Held::Yes { cancelled: true } => Ok(Observed::Cancelled),
+        Held::Yes { cancelled: false } => Ok(Observed::Recorded),
+    }
+}
+
+/// The provider's failures so far, in this turn and in the leases before.
+fn failures(leased: &Leased) -> Option<Failures> {
+    let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
+    serde_json::from_slice(bytes).ok()
+}
+
+/// How long to wait after the failure that just happened; `None` when the tries are used up.
+pub(super) fn next_wait(worker: &Worker, leased: &Leased) -> Option<std::time::Duration> {
+    let policy = worker.options.retry;
+    let before = failures(leased);
+    if let (Some(total), Some(before)) = (policy.total, &before) {
+        if worker.venue.now().since(before.since) >= total {
+            return None;
+        }
+    }
+    let mut waits = crate::retry::Policy { total: None, ..policy }.waits();
+    let skip = before.map_or(0, |failures| failures.count);
+    std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
+}
+
+/// Gives the lease back until the provider may answer again: a waiting session holds no slot.
+async fn wait(worker: &Worker, leased: &mut Leased, reason: &str) -> Result<Outcome, Stop> {
+    let now = worker.venue.now();
+    let before = failures(leased);
+    let next = Failures {
+        count: before.as_ref().map_or(1, |f| f.count + 1),
+        since: before.map_or(now, |f| f.since),
+    };
+    let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
+    tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
+    let note = Bytes::from(serde_json::to_vec(&next).expect("counts serialise"));
+    let write = Checkpoint {
+        turn: leased.run.version + 1,
+        calls: vec![(FAILURES, note)],
+        ..Checkpoint::default()
+    };
+    if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
+        return Err(Stop::Lost);
+    }
+    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: true };
+    match worker.venue.store.release(now, &leased.lease, then).await? {
+        Released::Fenced => Err(Stop::Lost),
+        Released::Done(_) => Ok(Outcome::Waiting),
+    }
+}
