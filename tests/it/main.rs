@@ -6,6 +6,8 @@ mod support;
 
 mod deployment;
 mod nats_bus;
+mod redis_store;
+mod store_conformance;
 mod model_provider;
 mod redis_store;
 mod store_differential;

@@ -20,17 +20,16 @@ const DUE_AFTER: Duration = Duration::from_secs(5);
 pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Admitted, Fault> {
     let mut slot = Slot::load(tx, &request.owner, &request.session)?;
     let gate = lease::gate(tx, &slot.owner, &request.session.agent)?;
-    let intake = match (&request.event, usable(gate)) {
-        (Some(event), usable) => intake(tx, now, &mut slot, usable, event)?,
-        (None, Ok(_)) => Intake::Nothing,
-        (None, Err(refusal)) => Intake::Refused(refusal),
+    let intake = match &request.event {
+        Some(event) => intake(tx, now, &mut slot, usable(gate), event)?,
+        None => Intake::Nothing,
     };
     let taken = match &intake {
         Intake::Nothing | Intake::New | Intake::Duplicate => true,
         Intake::Conflict | Intake::Refused(_) => false,
     };
-    let outcome = match (&request.lease, usable(gate)) {
-        (Some(ask), Ok(gate)) if taken => lease::ask(tx, now, &mut slot, gate, ask)?,
+    let outcome = match &request.lease {
+        Some(ask) if taken => lease::ask(tx, now, &mut slot, usable(gate).ok(), ask)?,
         _ => LeaseOutcome::NotAsked,
     };
     slot.save(tx)?;

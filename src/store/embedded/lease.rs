@@ -25,35 +25,42 @@ pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Opt
     Gate::decode(&bytes).map(Some).ok_or_else(|| Fault::Record(format!("gate of agent `{agent}` is damaged")))
 }
 
-/// Tries the lease.
+/// Tries the lease. Without a gate (no such agent, or terminated) there is nothing to run.
 pub(super) fn ask(
     tx: &mut Tx<'_>,
     now: Millis,
     slot: &mut Slot,
-    gate: Gate,
+    gate: Option<Gate>,
     ask: &LeaseRequest,
 ) -> Result<LeaseOutcome, Fault> {
     if let Some(until) = slot.now.live_until(now) {
         return Ok(LeaseOutcome::Busy(Millis(until)));
     }
-    if slot.now.pending() == 0 {
+    let Some(gate) = gate.filter(|_| slot.now.pending() > 0) else {
         let waited = slot.now.waiting.take().is_some();
         let session = &mut slot.now;
-        (session.due, session.lease, session.backoff) = (None, None, None);
+        // A lapsed lease is kept while there is mail: its crash still counts.
+        if session.pending() == 0 {
+            session.lease = None;
+        }
+        (session.due, session.backoff) = (None, None);
         slot.save(tx)?;
         if waited {
             // It was told to come for a slot and doesn't need it.
             wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
         }
         return Ok(LeaseOutcome::Empty);
+    };
+    if gate.status != GateStatus::Active {
+        wait(tx, slot)?;
+        return Ok(LeaseOutcome::Suspended);
     }
     if let Some(until) = slot.now.backing_off(now) {
         return Ok(LeaseOutcome::Backoff(Millis(until)));
     }
-    let suspended = gate.status != GateStatus::Active;
-    if suspended || !has_place(tx, now, slot, gate) {
+    if !has_place(tx, now, slot, gate) {
         wait(tx, slot)?;
-        return Ok(if suspended { LeaseOutcome::Suspended } else { LeaseOutcome::Waiting });
+        return Ok(LeaseOutcome::Waiting);
     }
     Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, ask)?)))
 }

@@ -45,12 +45,8 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Ch
     if !slot.now.held_by(lease.epoch) {
         return Ok(Held::Fenced);
     }
-    let next = slot.now.version + 1;
-    if write.turn > next {
-        return Err(wrong_turn("checkpoint", next, write.turn));
-    }
     // One of a turn that is committed meanwhile is a late repetition.
-    if write.turn == next {
+    if write.turn == slot.now.version + 1 {
         if let Some(reply) = &write.reply {
             tx.put(Space::Core, slot.part(b"r"), reply.to_vec());
             slot.now.checkpointed = true;
@@ -70,10 +66,6 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Ch
     still_held(tx, &slot)
 }
 
-fn wrong_turn(what: &str, expected: u64, got: u64) -> Fault {
-    Fault::Record(format!("{what} of the wrong turn: expected {expected}, got {got}"))
-}
-
 /// [`crate::store::Store::commit`].
 pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, Fault> {
     let mut slot = load(tx, lease)?;
@@ -81,11 +73,8 @@ pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commi
         let next = if slot.now.held_by(lease.epoch) { lease::held(tx, now, &mut slot)? } else { Next::Released };
         return Ok(Committed::Done(next));
     }
-    if !slot.now.held_by(lease.epoch) {
+    if !slot.now.held_by(lease.epoch) || commit.turn != slot.now.version + 1 {
         return Ok(Committed::Fenced);
-    }
-    if commit.turn != slot.now.version + 1 {
-        return Err(wrong_turn("commit", slot.now.version + 1, commit.turn));
     }
     if let Some(job) = &commit.unless_cancelled
         && docs::job_status(tx, &slot.owner, job)? == Some(JobStatus::Cancelled)

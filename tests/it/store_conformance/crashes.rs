@@ -1,0 +1,102 @@
+//! Failure counting: leases that lapse unreleased.
+
+use super::*;
+
+/// Lets the holder crash `n` times; the grants start at `now`, the last one is returned.
+async fn crash(w: &World, now: Millis, n: u64) -> Grant {
+    let mut grant = granted(w.admit_with(now, "main", None, Some(ask())).await);
+    for _ in 0..n {
+        grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
+    }
+    grant
+}
+
+fn counts(grant: &Grant) -> Vec<(&str, u32)> {
+    grant.mailbox.iter().map(|e| (&*e.key, e.crashes)).collect()
+}
+
+pub async fn an_expired_lease_counts_a_crash_on_what_it_served(w: World) {
+    w.agent().await;
+    for event in [message("a"), task("b"), task("c"), event(EventKind::Result, "d")] {
+        w.append(T0, "main", event).await;
+    }
+    let grant = crash(&w, T0, 2).await;
+    assert_eq!(counts(&grant), [("0001|a", 2), ("0001|b", 2), ("0001|c", 0), ("0001|d", 2)]);
+    assert_eq!(w.facts("main").await.mailbox[0].crashes, 2);
+}
+
+pub async fn a_release_counts_no_crash(w: World) {
+    w.agent().await;
+    w.append(T0, "main", message("e1")).await;
+    let grant = crash(&w, T0, 1).await;
+    // Even long after its end, as long as nobody took it over.
+    let late = Millis(grant.until.0 + 1);
+    w.store.release(late, &grant.lease, release(1)).await.unwrap();
+    let grant = granted(w.admit_with(late, "main", None, Some(ask())).await);
+    assert_eq!(counts(&grant), [("0001|e1", 1)], "it neither adds nor resets");
+}
+
+pub async fn a_commit_resets_crash_counts(w: World) {
+    w.agent().await;
+    w.append(T0, "main", message("a")).await;
+    w.append(T0, "main", message("b")).await;
+    let mut grant = crash(&w, T0, 2).await;
+    grant.mailbox.truncate(1);
+    let Committed::Done(Next::Held { mailbox, .. }) = w.commit(grant.until, &grant, &turn(&grant)).await else {
+        panic!("expected to go on")
+    };
+    assert_eq!((&*mailbox[0].key, mailbox[0].crashes), ("0001|b", 0));
+}
+
+pub async fn what_arrived_later_was_not_served(w: World) {
+    w.agent().await;
+    w.append(T0, "main", message("b")).await;
+    let grant = crash(&w, T0, 0).await;
+    w.append(at(1), "main", message("a")).await;
+    w.append(at(1), "main", message("c")).await;
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
+    assert_eq!(counts(&grant), [("0001|a", 0), ("0001|b", 1), ("0001|c", 0)]);
+    // What the mailbox limit left behind wasn't served either.
+    let limited = LeaseRequest { mailbox_limit: 1, ..ask() };
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(limited)).await);
+    assert_eq!(counts(&grant), [("0001|a", 1)]);
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
+    assert_eq!(counts(&grant), [("0001|a", 2), ("0001|b", 2), ("0001|c", 1)]);
+}
+
+pub async fn the_limit_fails_the_job_and_still_hands_out_the_entry(w: World) {
+    w.agent().await;
+    w.append(T0, "main", task("e1")).await;
+    w.append(T0, "main", task("e2")).await;
+    let grant = crash(&w, T0, 2).await;
+    assert_eq!((w.status("e1").await, grant.mailbox[0].crashes), (Some(JobStatus::Started), 2));
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
+    let dead = &grant.mailbox[0];
+    assert_eq!((&*dead.key, dead.crashes, dead.job_status), ("0001|e1", 3, Some(JobStatus::Failed)));
+    assert_eq!(w.status("e1").await, Some(JobStatus::Failed));
+    assert!(is_dead(&w.result("e1").await.unwrap()));
+    assert_eq!(w.status("e2").await, Some(JobStatus::Pending));
+    assert_eq!(w.mailbox("main").await.len(), 2, "the worker consumes it");
+}
+
+pub async fn a_dead_letter_does_not_undo_an_end(w: World) {
+    w.agent().await;
+    w.append(T0, "main", task("e1")).await;
+    let grant = crash(&w, T0, 2).await;
+    let end = ends("e1", JobStatus::Cancelled);
+    w.store.finish(at(1), &w.owner, &session("main"), &end, None, &[]).await.unwrap();
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
+    assert_eq!(grant.mailbox[0].job_status, Some(JobStatus::Cancelled));
+    assert_eq!(w.result("e1").await.as_deref(), Some("CANCELLED e1"));
+}
+
+pub async fn messages_never_fail_a_job(w: World) {
+    w.agent().await;
+    w.append(T0, "main", NewEvent { order: "0000".into(), ..message("m") }).await;
+    let grant = crash(&w, T0, 3).await;
+    assert_eq!(grant.mailbox[0].crashes, 3);
+    w.append(grant.until, "main", task("e1")).await;
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
+    assert_eq!(counts(&grant), [("0000|m", 4), ("0001|e1", 0)]);
+    assert_eq!(w.status("e1").await, Some(JobStatus::Started));
+}

@@ -1,0 +1,90 @@
+//! What is due, and what was not published.
+
+use super::*;
+
+fn names(swept: &Swept) -> Vec<&str> {
+    swept.due.iter().map(|key| key.session.as_str()).collect()
+}
+
+fn ids(swept: &Swept) -> Vec<&str> {
+    let mut ids: Vec<_> = swept.outbox.iter().map(|e| e.id.as_str()).collect();
+    ids.sort_unstable();
+    ids
+}
+
+pub async fn overdue_sessions_are_handed_out_once_per_grace(w: World) {
+    w.agent().await;
+    w.append(T0, "b", message("b")).await;
+    w.append(at(1), "a", message("a")).await;
+    assert!(w.sweep(at(4999)).await.due.is_empty());
+    assert_eq!(names(&w.sweep(at(5000)).await), ["b"]);
+    assert_eq!(w.due("b").await, Some(at(5000).plus(GRACE)));
+    assert_eq!(names(&w.sweep(at(5001)).await), ["a"]);
+    assert!(w.sweep(at(14_999)).await.due.is_empty());
+    assert_eq!(names(&w.sweep(at(15_001)).await), ["b", "a"], "oldest first");
+}
+
+pub async fn a_lapsed_lease_is_due(w: World) {
+    w.agent().await;
+    let grant = w.run(T0, message("e1")).await;
+    assert!(w.sweep(at(29_999)).await.due.is_empty());
+    assert_eq!(names(&w.sweep(grant.until).await), ["main"]);
+}
+
+pub async fn an_idle_session_is_not_due(w: World) {
+    w.agent().await;
+    let grant = w.run(T0, message("e1")).await;
+    w.done(at(1), &grant).await;
+    let swept = w.sweep(at(1_000_000)).await;
+    assert_eq!(swept, Swept::default());
+}
+
+pub async fn a_sweep_has_a_limit(w: World) {
+    w.agent().await;
+    for n in 0..3 {
+        let event = NewEvent { outbox: vec![entry(&format!("m{n}"))], ..message(&format!("e{n}")) };
+        w.append(at(n), &format!("s{n}"), event).await;
+    }
+    let sweep = async || w.store.sweep(at(20_000), &w.owner, GRACE, 2).await.unwrap();
+    let first = sweep().await;
+    assert_eq!((names(&first).len(), ids(&first).len(), first.more), (2, 2, true));
+    let second = sweep().await;
+    assert_eq!((names(&second).len(), ids(&second).len(), second.more), (1, 1, false));
+}
+
+pub async fn unpublished_messages_are_handed_out_once_per_grace(w: World) {
+    w.agent().await;
+    let grant = w.run(T0, message("e1")).await;
+    let commit = Commit { outbox: vec![entry("m1"), entry("m2")], ..last_turn(&grant) };
+    w.commit(T0, &grant, &commit).await;
+    assert!(ids(&w.sweep(T0).await).is_empty(), "its holder publishes it");
+    let swept = w.sweep(T0.plus(GRACE)).await;
+    assert_eq!(ids(&swept), ["m1", "m2"]);
+    assert_eq!(&swept.outbox.iter().find(|e| e.id == "m1").unwrap().message[..], b"message m1");
+    assert!(ids(&w.sweep(T0.plus(GRACE + Duration::from_millis(1))).await).is_empty());
+    assert_eq!(ids(&w.sweep(T0.plus(2 * GRACE)).await), ["m1", "m2"]);
+}
+
+pub async fn published_messages_are_gone(w: World) {
+    w.agent().await;
+    let event = NewEvent { outbox: vec![entry("m1"), entry("m2")], ..message("e1") };
+    w.append(T0, "main", event).await;
+    let ids_ = ["m1", "never"].map(str::to_owned);
+    for _ in 0..2 {
+        w.store.published(&w.owner, &ids_).await.unwrap();
+    }
+    assert_eq!(w.outbox().await, ["m2"]);
+    assert_eq!(ids(&w.sweep(at(60_000)).await), ["m2"]);
+}
+
+pub async fn a_wake_message_names_its_session(w: World) {
+    w.gate("ACTIVE 1 100 queue").await;
+    let grant = w.run(T0, message("e1")).await;
+    w.admit(at(1), "s-\u{e9}\"x", message("e2")).await;
+    w.done(at(2), &grant).await;
+    let entries = w.store.outbox(&w.owner).await.unwrap();
+    let wake: Message = serde_json::from_slice(&entries[0].message).unwrap();
+    let to = Address::In { owner: w.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Wake };
+    assert_eq!((entries.len(), wake.to, wake.id), (1, to, None));
+    assert_eq!(wake.body, serde_json::json!({"session": "s-\u{e9}\"x"}));
+}
