@@ -5,9 +5,8 @@
 mod support;
 
 mod deployment;
+mod model_provider;
 mod nats_bus;
 mod redis_store;
 mod store_conformance;
-mod model_provider;
-mod redis_store;
 mod store_differential;
