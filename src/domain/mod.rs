@@ -18,6 +18,7 @@ pub mod context;
 
 pub mod tools;
 
+pub mod audit;
 pub mod limits;
 pub mod render;
 pub mod turn;

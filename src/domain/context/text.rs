@@ -151,7 +151,7 @@ pub fn task(job: &JobId, caller: Option<&str>, input: &Value, completion: Comple
     };
     let remind = if remind { "\nThis task is still open: text alone does not complete it." } else { "" };
     format!(
-        "[Tasks assigned to you]\n- Task {job} (from: {}): {}\n{how}{remind}",
+        "[Tasks assigned to you]\n- Task {job} (from: {}): {}\n\n{how}{remind}",
         caller.unwrap_or("unknown"),
         input_text(input)
     )

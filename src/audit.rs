@@ -1,0 +1,118 @@
+//! `trellis audit`: closes the books over what the store and the queue really hold.
+
+use crate::bus::Message;
+use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
+use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::{JobHead, JobStatus};
+use crate::store::{EventKind, StoreError, keys};
+use crate::venue::{Venue, venue_owner};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Documents, sessions and owners fetched at a time.
+const PAGE: usize = 500;
+
+/// The store is read while it works, so that a job may be seen between two places. What is
+/// missing must be missing in every one of so many looks.
+const LOOKS: u32 = 5;
+const LOOK_PAUSE: Duration = Duration::from_millis(300);
+
+/// Why there are no books.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The queue.
+    #[error(transparent)]
+    Bus(#[from] crate::bus::BusError),
+}
+
+/// The books of every owner, added up.
+pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
+    let mut books = Books::default();
+    let mut after: Option<Owner> = None;
+    loop {
+        let page = venue.store.owners(after.as_ref(), PAGE).await?;
+        for owner in page.iter().filter(|owner| **owner != venue_owner()) {
+            books.add(owner_books(venue, owner).await?);
+        }
+        match page.into_iter().next_back() {
+            Some(last) => after = Some(last),
+            None => return Ok(books),
+        }
+    }
+}
+
+/// The books of one owner.
+pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditError> {
+    let mut best = close(&facts(venue, owner).await?);
+    for _ in 1..LOOKS {
+        if best.unaccounted == 0 {
+            break;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+        let again = close(&facts(venue, owner).await?);
+        if again.unaccounted <= best.unaccounted {
+            best = again;
+        }
+    }
+    Ok(best)
+}
+
+async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
+    // Jobs before mailboxes before outboxes before the queue: against the direction in which an
+    // event moves, so that one that moves meanwhile is seen at least once.
+    let jobs = jobs(venue, owner).await?;
+    let mut in_transit: BTreeSet<String> = venue.bus.in_transit().await?.into_iter().collect();
+    for entry in venue.store.outbox(owner).await? {
+        if let Ok(Message { id: Some(id), .. }) = serde_json::from_slice(&entry.message) {
+            in_transit.insert(id);
+        }
+    }
+    Ok(Facts { jobs, mailboxes: mailboxes(venue, owner).await?, in_transit })
+}
+
+async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError> {
+    let mut jobs = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, keys::JOB_LIST, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(jobs) };
+        after = Some(last.clone());
+        let ids: Vec<_> = page.iter().filter_map(|(key, _)| JobId::new(key.rsplit('-').next()?).ok()).collect();
+        let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
+        let docs = venue.store.read(owner, &wanted).await?;
+        for pair in docs.chunks(2) {
+            let [head, status] = pair else { continue };
+            let Some(head) = head.value.as_ref().and_then(|b| serde_json::from_slice::<JobHead>(b).ok()) else { continue };
+            let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
+            jobs.push(JobFacts {
+                job: head.id,
+                event: head.event.to_string(),
+                session: SessionKey { agent: head.agent, session: head.session },
+                status: status.map_or(JobStatus::Pending, |(status, _)| status),
+            });
+        }
+    }
+}
+
+async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, AuditError> {
+    let mut mailboxes = Vec::new();
+    let mut after: Option<SessionKey> = None;
+    loop {
+        let page = venue.store.sessions(owner, None, after.as_ref(), PAGE).await?;
+        let Some(last) = page.last() else { return Ok(mailboxes) };
+        after = Some(last.key.clone());
+        for session in page {
+            let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
+            mailboxes.push(MailboxFacts {
+                tasks: tasks.filter_map(|entry| entry.job.clone()).collect(),
+                session: session.key,
+                arrivals: session.arrivals,
+                consumed: session.consumed,
+                pending: session.mailbox.len() as u64,
+            });
+        }
+    }
+}
