@@ -308,6 +308,17 @@ async fn no_server_is_one_clear_error_without_credentials() {
     assert!(error.contains("refused") && !error.contains("secret"), "{error}");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn wrong_credentials_are_refused_at_once_and_right_ones_work() {
+    let Some(server) = NatsServer::start_with(&["--user", "u", "--pass", "r@ght"]) else { return };
+    let with = |password: &str| options(&server.url().replace("//", &format!("//u:{password}@")));
+    let start = Instant::now();
+    let error = NatsBus::open(&with("wrong")).await.err().unwrap().to_string();
+    assert!(error.contains("authorization violation") && !error.contains("wrong"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(5), "it isn't tried for ever");
+    open(&with("r%40ght")).await.publish(&task("e1")).await.unwrap();
+}
+
 /// What was acknowledged to the producer is delivered although the server is killed meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {

@@ -26,6 +26,7 @@ pub struct NatsServer {
     port: u16,
     dir: TempDir,
     runs: u32,
+    arguments: Vec<&'static str>,
     running: Option<Running>,
 }
 
@@ -39,9 +40,14 @@ impl NatsServer {
     /// A server of this test's own; `None` (after a printed line) when there is no binary and `CI`
     /// isn't set.
     pub fn start() -> Option<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub fn start_with(arguments: &[&'static str]) -> Option<Self> {
         let binary = binary()?;
         let dir = tempfile::Builder::new().prefix("trellis-nats").tempdir().unwrap();
-        let mut server = Self { port: 0, dir, runs: 0, running: None };
+        let mut server = Self { port: 0, dir, runs: 0, arguments: arguments.to_vec(), running: None };
         server.run(binary);
         Some(server)
     }
@@ -81,6 +87,7 @@ impl NatsServer {
             .arg(&log)
             .arg("-sd")
             .arg(self.dir.path().join("js"))
+            .args(&self.arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
