@@ -1,1 +1,182 @@
-//! One file per command.
+//! The command line: `trellis <noun> <verb>`, one file per command.
+//!
+//! Data goes to stdout, everything else to stderr; [`exit::Exit`] lists the exit codes.
+
+pub mod agent;
+pub mod client;
+pub mod completions;
+pub mod config;
+pub mod exit;
+pub mod input;
+pub mod job;
+pub mod lattice;
+pub mod message;
+pub mod mock_llm;
+pub mod output;
+pub mod queue;
+pub mod sse;
+pub mod submit;
+pub mod wait;
+pub mod watch;
+
+use crate::config::{Config, Loaded};
+use clap::{Args, Parser, Subcommand};
+use exit::{Exit, Failure};
+use output::{Format, Out};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+const ABOUT: &str = "Runs fleets of persistent AI agents from a queue.";
+
+const AFTER: &str = "\
+Begin with:
+  trellis up                                   # everything in one process, no server needed
+  trellis agent apply helper.toml              # in another terminal
+  trellis submit helper 'Say hello' --wait
+
+Exit codes: 0 ok, 1 internal, 2 usage, 3 the job failed or was rejected, 4 the wait timed out (the
+job goes on), 5 not found, 6 conflict, 7 denied, 8 backend unreachable.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "trellis", version, about = ABOUT, after_help = AFTER, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+    /// Of every command.
+    #[command(flatten)]
+    pub global: Global,
+}
+
+/// Options of every command.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Options of every command")]
+pub struct Global {
+    /// Configuration file (TOML); `config/default.toml` documents every key
+    #[arg(long, global = true, value_name = "FILE", env = "TRELLIS_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Replace one setting, e.g. `--set worker.slots=4`
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = setting)]
+    pub set: Vec<(String, String)>,
+    /// Form of the data on stdout
+    #[arg(long, global = true, value_enum, value_name = "FORM", default_value_t)]
+    pub output: Format,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("expected `key=value`, e.g. `worker.slots=4`")?;
+    Ok((key.trim().to_owned(), value.to_owned()))
+}
+
+/// Every command, in the order of the help.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Give an agent a task
+    Submit(submit::Submit),
+    /// Send an agent a one-way message
+    Message(message::Message),
+    /// Look at, wait for and cancel jobs
+    #[command(subcommand)]
+    Job(job::Job),
+    /// Create, change and look at agents
+    #[command(subcommand)]
+    Agent(agent::Agent),
+    /// Read and write the owner's tree of values
+    #[command(subcommand)]
+    Lattice(lattice::Lattice),
+    /// Show and check the configuration
+    #[command(subcommand)]
+    Config(config::ConfigCommand),
+    /// Serve a rules file as a model provider, for tests without a key
+    MockLlm(mock_llm::MockLlm),
+    /// Print the completions of a shell
+    Completions(completions::Completions),
+}
+
+/// What every command is given.
+#[derive(Debug, Clone)]
+pub struct Context {
+    /// Where data goes.
+    pub out: Out,
+    global: Global,
+    env: BTreeMap<String, String>,
+}
+
+impl Context {
+    /// The configuration of all layers; `flags` of the command come last.
+    pub fn load(&self, flags: Vec<(&str, String)>) -> Result<Loaded, Failure> {
+        let mut overrides = self.global.set.clone();
+        overrides.extend(flags.into_iter().map(|(key, value)| (key.to_owned(), value)));
+        Config::load(self.global.config.as_deref(), &self.env, &overrides).map_err(|e| Failure::usage(e.to_string()))
+    }
+
+    /// Variable of the environment.
+    pub fn env(&self, name: &str) -> Option<&str> {
+        self.env.get(name).map(String::as_str)
+    }
+}
+
+/// Parses the arguments, runs the command, and says what went wrong on stderr.
+pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String, String>) -> Exit {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
+            // Without a terminal to print to there is nobody to tell.
+            let _ = error.print();
+            return exit;
+        }
+    };
+    let no_color = env.get("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let context = Context { out: Out::new(cli.global.output, no_color), global: cli.global, env };
+    match run(&context, cli.command).await {
+        Ok(exit) => exit,
+        Err(failure) => {
+            if !failure.text.is_empty() {
+                output::note(&format!("error: {failure}"));
+            }
+            failure.exit
+        }
+    }
+}
+
+async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
+    match command {
+        Command::Submit(command) => command.run(context).await,
+        Command::Message(command) => command.run(context).await,
+        Command::Job(command) => command.run(context).await,
+        Command::Agent(command) => command.run(context).await,
+        Command::Lattice(command) => command.run(context).await,
+        Command::Config(command) => command.run(context),
+        Command::MockLlm(command) => command.run(context).await,
+        Command::Completions(command) => command.run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_an_example() {
+        fn walk(command: &clap::Command, missing: &mut Vec<String>) {
+            if command.has_subcommands() {
+                command.get_subcommands().for_each(|c| walk(c, missing));
+            } else if !command.get_after_help().is_some_and(|text| text.to_string().contains("Example")) {
+                missing.push(command.get_name().to_owned());
+            }
+        }
+        let mut missing = Vec::new();
+        Cli::command().get_subcommands().for_each(|c| walk(c, &mut missing));
+        assert_eq!(missing, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,205 @@
+//! The HTTP API as the command line uses it.
+
+use super::exit::{Exit, Failure};
+use crate::config::mask_url;
+use crate::domain::ids::{EventId, Owner};
+use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde_json::{Value, json};
+use std::error::Error;
+use std::time::Duration;
+
+/// A server that takes longer to accept a connection isn't there.
+const CONNECT: Duration = Duration::from_secs(5);
+/// Longest wait for an answer: one long poll and room for a slow store.
+const ANSWER: Duration = Duration::from_secs(60);
+
+const OWNER: HeaderName = HeaderName::from_static("x-trellis-owner");
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+
+/// Which server, and for whom.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Server {
+    /// Address of the HTTP API
+    #[arg(long, value_name = "URL", env = "TRELLIS_URL", default_value = "http://127.0.0.1:8420")]
+    pub url: String,
+    /// Whose agents and data [default: local/me]
+    #[arg(long, value_name = "TENANT/USER", env = "TRELLIS_OWNER")]
+    pub owner: Option<Owner>,
+}
+
+/// A connection to one server.
+pub struct Client {
+    http: reqwest::Client,
+    base: String,
+    owner: Option<HeaderValue>,
+}
+
+impl Client {
+    /// Checks the address; connects with the first request.
+    pub fn new(server: &Server) -> Result<Self, Failure> {
+        let shown = mask_url(&server.url);
+        let bad = |why: &str| Failure::usage(format!("illegal server address `{shown}`: {why}"));
+        let url = Url::parse(&server.url).map_err(|e| bad(&format!("{e}, expected e.g. `http://127.0.0.1:8420`")))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(bad("expected `http://` or `https://`"));
+        }
+        let builder = reqwest::Client::builder().connect_timeout(CONNECT).user_agent("trellis");
+        let here = matches!(url.host_str(), Some("localhost" | "127.0.0.1" | "[::1]"));
+        // A proxy of the environment can't reach this machine's loopback.
+        let builder = if here { builder.no_proxy() } else { builder };
+        let http = builder.build().map_err(|e| Failure::internal(format!("no HTTP client: {}", chain(&e))))?;
+        let owner = server.owner.as_ref().map(|owner| header("owner", &owner.to_string())).transpose()?;
+        let base = url.as_str().trim_end_matches('/').trim_end_matches("/api/v1").to_owned();
+        Ok(Self { http, base, owner })
+    }
+
+    fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let request = self.http.request(method, format!("{}/api/v1/{path}", self.base));
+        match &self.owner {
+            Some(owner) => request.header(OWNER, owner.clone()),
+            None => request,
+        }
+    }
+
+    /// `GET path?query`.
+    pub async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
+        let mut request = self.request(Method::GET, path);
+        if !query.is_empty() {
+            let encoded: Vec<_> = query.iter().map(|(key, value)| format!("{key}={}", encode(value))).collect();
+            request = self.request(Method::GET, &format!("{path}?{}", encoded.join("&")));
+        }
+        self.json(request).await
+    }
+
+    /// `PUT path` with a JSON body.
+    pub async fn put(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.json(self.request(Method::PUT, path).json(body)).await
+    }
+
+    /// Runs an operation and returns its output. With `key` a repetition changes nothing.
+    pub async fn run(&self, operation: &str, input: &Value, key: Option<&EventId>) -> Result<Value, Failure> {
+        let mut request = self.request(Method::POST, "run");
+        if let Some(key) = key {
+            request = request.header(IDEMPOTENCY_KEY, header("id", key.as_str())?);
+        }
+        self.json(request.json(&json!({"operation": operation, "input": input}))).await
+    }
+
+    /// `GET path` as a stream of server-sent events.
+    pub async fn stream(&self, path: &str) -> Result<Response, Failure> {
+        let request = self.request(Method::GET, path).header("accept", "text/event-stream");
+        let response = request.send().await.map_err(|e| self.unreachable(&e))?;
+        if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
+    }
+
+    async fn json(&self, request: RequestBuilder) -> Result<Value, Failure> {
+        let response = request.timeout(ANSWER).send().await.map_err(|e| self.unreachable(&e))?;
+        if !response.status().is_success() {
+            return Err(self.refusal(response).await);
+        }
+        let body = response.bytes().await.map_err(|e| self.unreachable(&e))?;
+        serde_json::from_slice(&body).map_err(|_| self.stranger("its answer is not JSON"))
+    }
+
+    async fn refusal(&self, response: Response) -> Failure {
+        let status = response.status();
+        let body: Value = response.json().await.unwrap_or_default();
+        let Some(text) = ["error", "detail", "title"].iter().find_map(|key| body[key].as_str()) else {
+            return self.stranger(&format!("it answered {status} without a reason"));
+        };
+        Failure::new(exit_of(status.as_u16()), text)
+    }
+
+    /// No answer. Public so that a broken stream reads the same.
+    pub fn unreachable(&self, error: &reqwest::Error) -> Failure {
+        let server = mask_url(&self.base);
+        let text = if error.is_connect() {
+            let why = innermost(error);
+            format!("no server at `{server}`: {why}; is `trellis up` running? `--url` or TRELLIS_URL names another address")
+        } else if error.is_timeout() {
+            format!("the server at `{server}` did not answer within {} s", ANSWER.as_secs())
+        } else {
+            format!("the connection to `{server}` broke: {}", innermost(error))
+        };
+        Failure::new(Exit::Unreachable, text)
+    }
+
+    fn stranger(&self, why: &str) -> Failure {
+        let server = mask_url(&self.base);
+        Failure::new(Exit::Unreachable, format!("what answers at `{server}` is no Trellis server: {why}; check `--url`"))
+    }
+}
+
+/// The exit code of an HTTP status.
+const fn exit_of(status: u16) -> Exit {
+    match status {
+        400 | 405 | 411 | 413 | 414 | 415 | 422 | 431 => Exit::Usage,
+        401 | 403 => Exit::Denied,
+        404 | 410 => Exit::NotFound,
+        409 | 412 | 423 => Exit::Conflict,
+        408 | 429 | 502 | 503 | 504 => Exit::Unreachable,
+        _ => Exit::Internal,
+    }
+}
+
+fn header(what: &str, text: &str) -> Result<HeaderValue, Failure> {
+    HeaderValue::from_bytes(text.as_bytes())
+        .map_err(|_| Failure::usage(format!("the {what} `{}` can't be sent in a header", text.escape_debug())))
+}
+
+/// One path segment or query value.
+pub fn encode(text: &str) -> String {
+    use std::fmt::Write;
+    let mut out = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "%{byte:02X}");
+        }
+    }
+    out
+}
+
+fn innermost(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(next) = cause.source() {
+        cause = next;
+    }
+    cause.to_string()
+}
+
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text = format!("{text}: {cause}");
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client(url: &str) -> Result<Client, Failure> {
+        Client::new(&Server { url: url.into(), owner: None })
+    }
+
+    #[test]
+    fn addresses_are_checked_and_the_api_path_is_optional() {
+        for url in ["http://h:1", "http://h:1/", "http://h:1/api/v1", "http://h:1/api/v1/"] {
+            assert_eq!(client(url).map(|c| c.base).unwrap(), "http://h:1", "{url}");
+        }
+        for url in ["h:1", "ftp://h", "", "http://"] {
+            assert_eq!(client(url).map(|_| ()).unwrap_err().exit, Exit::Usage, "{url}");
+        }
+    }
+
+    #[test]
+    fn values_are_encoded_for_queries_and_paths() {
+        assert_eq!(encode("w/a b?c&ü"), "w%2Fa%20b%3Fc%26%C3%BC");
+    }
+}

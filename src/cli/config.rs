@@ -1,0 +1,64 @@
+//! `trellis config show|check`.
+
+use super::exit::{Exit, Failure};
+use super::output::note;
+use super::Context;
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+/// The configuration of all layers: defaults, file, environment, flags.
+#[derive(Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every setting in effect, credentials hidden
+    #[command(after_help = "Example:\n  trellis config show --origin --config fleet.toml")]
+    Show {
+        /// With where each value comes from
+        #[arg(long)]
+        origin: bool,
+    },
+    /// Check all layers and report every error
+    #[command(after_help = "Example:\n  trellis config check --config fleet.toml")]
+    Check,
+}
+
+impl ConfigCommand {
+    /// Runs it.
+    pub fn run(&self, context: &Context) -> Result<Exit, Failure> {
+        let loaded = context.load(Vec::new())?;
+        match self {
+            Self::Check => note(&format!("the configuration is valid ({} settings)", loaded.entries.len())),
+            Self::Show { origin } => {
+                let entries: Map<String, Value> = loaded
+                    .entries
+                    .iter()
+                    .map(|e| {
+                        let value = if *origin {
+                            json!({"value": typed(&e.value), "origin": e.origin.to_string()})
+                        } else {
+                            typed(&e.value)
+                        };
+                        (e.key.clone(), value)
+                    })
+                    .collect();
+                context.out.value(&Value::Object(entries), || {
+                    let width = loaded.entries.iter().map(|e| e.key.len() + e.value.len() + 3).max().unwrap_or(0);
+                    let line = |e: &crate::config::Shown| {
+                        let setting = format!("{} = {}", e.key, e.value);
+                        if *origin { format!("{setting:<width$}  # {}", e.origin) } else { setting }
+                    };
+                    loaded.entries.iter().map(line).collect::<Vec<_>>().join("\n")
+                })?;
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// A value in TOML syntax as JSON: integers and booleans are the same in both.
+fn typed(toml: &str) -> Value {
+    format!("x = {toml}")
+        .parse::<toml::Table>()
+        .ok()
+        .and_then(|table| serde_json::to_value(&table["x"]).ok())
+        .unwrap_or_else(|| toml.into())
+}

@@ -1,0 +1,76 @@
+//! Exit codes, and a failure as its code and the text for the person who sees it.
+
+use std::fmt;
+use std::process::ExitCode;
+
+/// What a script can tell apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Ok = 0,
+    /// A fault of Trellis itself.
+    Internal = 1,
+    /// Bad arguments, input or configuration; nothing was done.
+    Usage = 2,
+    /// The job failed, was cancelled or was rejected.
+    JobFailed = 3,
+    /// The wait ended before the job; the job goes on.
+    TimedOut = 4,
+    /// No such agent, job or value.
+    NotFound = 5,
+    /// The state of things doesn't allow it.
+    Conflict = 6,
+    /// Not permitted.
+    Denied = 7,
+    /// A server doesn't answer.
+    Unreachable = 8,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+/// A command that didn't do what was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// The process ends with it.
+    pub exit: Exit,
+    /// What was wrong, where, and what to do.
+    pub text: String,
+}
+
+impl Failure {
+    /// Any code.
+    pub fn new(exit: Exit, text: impl Into<String>) -> Self {
+        Self { exit, text: text.into() }
+    }
+
+    /// [`Exit::Usage`].
+    pub fn usage(text: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, text)
+    }
+
+    /// [`Exit::Internal`].
+    pub fn internal(text: impl Into<String>) -> Self {
+        Self::new(Exit::Internal, text)
+    }
+
+    /// The same with advice behind it, when it is this kind of failure.
+    #[must_use]
+    pub fn hint(mut self, exit: Exit, advice: &str) -> Self {
+        if self.exit == exit {
+            self.text = format!("{}; {advice}", self.text);
+        }
+        self
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}

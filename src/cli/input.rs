@@ -1,0 +1,85 @@
+//! Values on the command line: text, JSON, `@file` and `-` for stdin.
+
+use super::exit::Failure;
+use serde_json::Value;
+use std::io::Read;
+use std::path::Path;
+
+/// Longest input read, in bytes; the server's own limits are lower and say more.
+const INPUT_BYTES_MAX: u64 = 64 << 20;
+
+/// The text of an argument: itself, of the file behind `@`, or of stdin for `-`.
+pub fn text(argument: &str) -> Result<String, Failure> {
+    if argument == "-" {
+        return read("stdin", std::io::stdin().lock());
+    }
+    match argument.strip_prefix('@') {
+        Some(path) => file(Path::new(path)),
+        None => Ok(argument.to_owned()),
+    }
+}
+
+/// The text of a file.
+pub fn file(path: &Path) -> Result<String, Failure> {
+    let name = format!("file `{}`", path.display());
+    let opened = std::fs::File::open(path).map_err(|e| Failure::usage(format!("{name} can't be read: {e}")))?;
+    read(&name, opened)
+}
+
+fn read(name: &str, from: impl Read) -> Result<String, Failure> {
+    let mut text = String::new();
+    from.take(INPUT_BYTES_MAX + 1)
+        .read_to_string(&mut text)
+        .map_err(|e| Failure::usage(format!("{name} can't be read: {e}")))?;
+    if text.len() as u64 > INPUT_BYTES_MAX {
+        return Err(Failure::usage(format!("{name} is too long, expected at most {INPUT_BYTES_MAX} bytes")));
+    }
+    Ok(text)
+}
+
+/// The value of an argument: JSON when it looks like it, text otherwise or with `as_text`.
+pub fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
+    let text = text(argument)?;
+    let source = match argument {
+        "-" => "stdin".to_owned(),
+        _ => argument.strip_prefix('@').map_or("the argument".to_owned(), |path| format!("file `{path}`")),
+    };
+    if as_text { Ok(Value::String(text)) } else { interpret(&text, &source) }
+}
+
+/// What begins like an object, an array or a string must be JSON: a typing error in it shall not
+/// arrive as text. Numbers, `true`, `false` and `null` are JSON, everything else is text.
+fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(Failure::usage(format!(
+            "malformed JSON in {source}: {error}; `--text` sends it as text"
+        ))),
+        // The newline that ends a file or `echo` is no part of its text.
+        Err(_) => Ok(Value::String(text.strip_suffix('\n').unwrap_or(text).to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn json_where_it_looks_like_json_text_elsewhere() {
+        for (text, expected) in [
+            (r#"{"a": 1}"#, json!({"a": 1})),
+            (" [1]\n", json!([1])),
+            (r#""quoted""#, json!("quoted")),
+            ("42", json!(42)),
+            ("null", json!(null)),
+            ("Say hello", json!("Say hello")),
+            ("two\nlines\n", json!("two\nlines")),
+            ("", json!("")),
+        ] {
+            assert_eq!(interpret(text, "x"), Ok(expected), "{text}");
+        }
+        let error = interpret(r#"{"a": "#, "the argument").unwrap_err();
+        assert!(error.text.starts_with("malformed JSON in the argument: EOF"), "{error}");
+    }
+}

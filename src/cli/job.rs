@@ -1,0 +1,181 @@
+//! `trellis job get|list|wait|cancel|watch`.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{Out, field, plain};
+use super::{Context, wait, watch};
+use crate::domain::ids::JobId;
+use crate::domain::time::Millis;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Characters of an input or output in a list.
+const SUMMARY_CHARS: usize = 40;
+
+const NO_JOB: &str = "`trellis job list` shows which there are, `--owner` whose they are";
+
+/// Jobs: the handles of tasks.
+#[derive(Debug, Subcommand)]
+pub enum Job {
+    /// Show a job
+    #[command(after_help = "Example:\n  trellis job get 0123456789abcdef0123456789abcdef --output json")]
+    Get {
+        /// Its id
+        id: JobId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// List jobs, newest first
+    #[command(after_help = "Example:\n  trellis job list --limit 20 --output ndjson")]
+    List {
+        /// Jobs to skip
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        offset: usize,
+        /// Jobs to show
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Wait for the end of a job and print its output
+    #[command(after_help = "Example:\n  trellis job wait 0123456789abcdef0123456789abcdef --timeout 2m")]
+    Wait {
+        /// Its id
+        id: JobId,
+        /// At most so long [default: until it has ended]
+        #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration)]
+        timeout: Option<Duration>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Cancel a job; a running model call is dropped
+    #[command(after_help = "Example:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'")]
+    Cancel {
+        /// Its id
+        id: JobId,
+        /// Why, for the record
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Follow a job: status changes, and the text as it is written
+    #[command(after_help = "Example:\n  trellis job watch 0123456789abcdef0123456789abcdef")]
+    Watch {
+        /// Its id
+        id: JobId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+impl Job {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let out = context.out;
+        let done = match self {
+            Self::Get { id, server } => show(&Client::new(&server)?, out, &id).await,
+            Self::List { offset, limit, server } => list(&Client::new(&server)?, out, offset, limit).await,
+            Self::Wait { id, timeout, server } => {
+                let record = wait::until_ended(&Client::new(&server)?, &id, timeout).await;
+                record.and_then(|record| wait::report(out, &record, timeout))
+            }
+            Self::Cancel { id, reason, server } => cancel(&Client::new(&server)?, out, &id, reason).await,
+            Self::Watch { id, server } => watch::follow(&Client::new(&server)?, out, &id).await,
+        };
+        done.map_err(|e| e.hint(Exit::NotFound, NO_JOB))
+    }
+}
+
+async fn show(client: &Client, out: Out, id: &JobId) -> Result<Exit, Failure> {
+    let record = client.get(&format!("jobs/{id}"), &[]).await?;
+    out.value(&record, || details(out, &record))?;
+    Ok(Exit::Ok)
+}
+
+async fn list(client: &Client, out: Out, offset: usize, limit: usize) -> Result<Exit, Failure> {
+    let query = [("offset", offset.to_string()), ("limit", limit.to_string())];
+    let page = client.get("jobs", &query).await?;
+    out.page(&page, "items", |items| {
+        let rows: Vec<Vec<String>> = items
+            .iter()
+            .map(|job| {
+                let end = if job["error"].is_null() { &job["output"] } else { &job["error"] };
+                vec![
+                    field(job, "id"),
+                    field(job, "status"),
+                    field(job, "agent"),
+                    time(&job["created"]),
+                    summary(&job["input"]),
+                    summary(end),
+                ]
+            })
+            .collect();
+        let table = out.table(&["JOB", "STATUS", "AGENT", "CREATED", "INPUT", "OUTPUT"], &rows);
+        let total = page["total"].as_u64().unwrap_or(0);
+        let shown = offset + items.len();
+        let more = usize::try_from(total).unwrap_or(usize::MAX) > shown;
+        if more { format!("{table}\n… {total} in all; `--offset {shown}` shows the next") } else { table }
+    })?;
+    Ok(Exit::Ok)
+}
+
+async fn cancel(client: &Client, out: Out, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
+    let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+    let record = client.put(&format!("jobs/{id}/cancel"), &body).await?;
+    out.value(&record, || format!("{id} {}", field(&record, "status")))?;
+    Ok(Exit::Ok)
+}
+
+/// A job, one line per field.
+fn details(out: Out, record: &Value) -> String {
+    let Some(map) = record.as_object() else { return plain(record) };
+    let width = map.keys().map(String::len).max().unwrap_or(0);
+    let line = |(key, value): (&String, &Value)| {
+        let text = match key.as_str() {
+            "created" | "updated" => time(value),
+            "status" => out.status(&field(record, "status"), &field(record, "status")),
+            _ => plain(value),
+        };
+        format!("{key:<width$}  {}", text.replace('\n', &format!("\n{:width$}  ", "")))
+    };
+    map.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Milliseconds as a time; anything else as it is.
+pub fn time(value: &Value) -> String {
+    value.as_u64().map_or_else(|| plain(value), |ms| Millis(ms).rfc3339())
+}
+
+/// The beginning of a value, in one line.
+fn summary(value: &Value) -> String {
+    let text = match value {
+        Value::Null => return String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SUMMARY_CHARS) {
+        Some((cut, _)) => format!("{}…", &line[..cut]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn summaries_are_one_short_line() {
+        assert_eq!(summary(&json!("a\n b")), "a b");
+        assert_eq!(summary(&json!({"a": 1})), r#"{"a":1}"#);
+        assert_eq!(summary(&json!("ü".repeat(50))), format!("{}…", "ü".repeat(40)));
+        assert_eq!(summary(&Value::Null), "");
+    }
+}

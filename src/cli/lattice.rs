@@ -1,0 +1,206 @@
+//! `trellis lattice read|write|append|delete|list|inspect`.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{field, note, plain};
+use super::{Context, input};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+/// The owner's tree of values: `w/` is the workspace that agents share.
+#[derive(Debug, Subcommand)]
+pub enum Lattice {
+    /// Print the value at a path
+    #[command(after_help = "Example:\n  trellis lattice read w/vendors/acme")]
+    Read {
+        /// Where
+        #[command(flatten)]
+        at: At,
+        /// Refuse values over so many bytes
+        #[arg(long, value_name = "BYTES")]
+        max_size: Option<u64>,
+    },
+    /// Write a value at a path; siblings stay
+    #[command(after_help = "Example:\n  trellis lattice write w/vendors/acme '{\"status\": \"approved\"}'")]
+    Write {
+        /// Where
+        #[command(flatten)]
+        at: At,
+        /// What
+        #[command(flatten)]
+        value: Given,
+        /// Only if the path has this version (as `read --output json` shows it); 0 = never written
+        #[arg(long, value_name = "VERSION")]
+        expect: Option<u64>,
+    },
+    /// Append a value to the array at a path, which is made if need be
+    #[command(after_help = "Example:\n  trellis lattice append w/log 'called the vendor'")]
+    Append {
+        /// Where
+        #[command(flatten)]
+        at: At,
+        /// What
+        #[command(flatten)]
+        value: Given,
+    },
+    /// Delete what is at a path; nothing there is no error
+    #[command(after_help = "Example:\n  trellis lattice delete w/vendors/acme")]
+    Delete {
+        /// Where
+        #[command(flatten)]
+        at: At,
+    },
+    /// List the keys of a map, or the namespaces when no path is given
+    #[command(after_help = "Example:\n  trellis lattice list w/vendors --limit 100")]
+    List {
+        /// Path of a map
+        path: Option<String>,
+        /// Keys to skip
+        #[arg(long, value_name = "N")]
+        offset: Option<u64>,
+        /// Keys to show [default: 1000]
+        #[arg(long, value_name = "N")]
+        limit: Option<u64>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Show values within a budget: a summary of what is large
+    #[command(after_help = "Example:\n  trellis lattice inspect w/vendors w/policy --budget 2000")]
+    Inspect {
+        /// One or more paths
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<String>,
+        /// Bytes of each
+        #[arg(long, value_name = "BYTES", default_value_t = 2000)]
+        budget: u64,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+/// Where in whose tree.
+#[derive(Debug, Args)]
+pub struct At {
+    /// Path, e.g. `w/vendors/acme`
+    path: String,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+/// A value to write.
+#[derive(Debug, Args)]
+pub struct Given {
+    /// Text, JSON, `@file`, or `-` for stdin
+    #[arg(allow_hyphen_values = true)]
+    value: String,
+    /// Take the value as text even if it looks like JSON
+    #[arg(long)]
+    text: bool,
+}
+
+impl Lattice {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Read { at, max_size } => read(context, &at, max_size).await,
+            Self::Write { at, value, expect } => {
+                let mut body = json!({"path": at.path, "value": input::value(&value.value, value.text)?});
+                set(&mut body, "expect", expect);
+                change(context, &at, "write", &body, "written").await
+            }
+            Self::Append { at, value } => {
+                let body = json!({"path": at.path, "value": input::value(&value.value, value.text)?});
+                change(context, &at, "append", &body, "appended").await
+            }
+            Self::Delete { at } => change(context, &at, "delete", &json!({"path": at.path}), "deleted").await,
+            Self::List { path, offset, limit, server } => {
+                let mut body = json!({});
+                if let Some(path) = &path {
+                    body["path"] = path.as_str().into();
+                }
+                set(&mut body, "offset", offset);
+                set(&mut body, "limit", limit);
+                let answer = call(&server, "list", &body).await?;
+                list(context, path.as_deref().unwrap_or("/"), &answer)
+            }
+            Self::Inspect { paths, budget, server } => inspect(context, &server, &paths, budget).await,
+        }
+    }
+}
+
+fn set(body: &mut Value, key: &str, number: Option<u64>) {
+    if let Some(number) = number {
+        body[key] = number.into();
+    }
+}
+
+async fn call(server: &Server, verb: &str, body: &Value) -> Result<Value, Failure> {
+    Client::new(server)?.run(&format!("v/ops/lattice/{verb}"), body, None).await
+}
+
+async fn change(context: &Context, at: &At, verb: &str, body: &Value, done: &str) -> Result<Exit, Failure> {
+    let answer = call(&at.server, verb, body).await?;
+    context.out.value(&answer, || match (done, &answer["deleted"]) {
+        ("deleted", Value::Bool(false)) => format!("{}: nothing was there", at.path),
+        _ => format!("{} {done}", at.path),
+    })?;
+    Ok(Exit::Ok)
+}
+
+async fn read(context: &Context, at: &At, max_size: Option<u64>) -> Result<Exit, Failure> {
+    let mut body = json!({"path": at.path});
+    set(&mut body, "maxSize", max_size);
+    let answer = call(&at.server, "read", &body).await?;
+    if answer["exists"] != true {
+        return Err(nothing(&at.path));
+    }
+    if answer["truncated"] == true {
+        return Err(Failure::usage(format!(
+            "the value at `{}` has {} bytes, more than asked for; read a part of it, or `trellis lattice inspect` it",
+            at.path,
+            field(&answer, "size")
+        )));
+    }
+    context.out.value(&answer, || plain(&answer["value"]))?;
+    Ok(Exit::Ok)
+}
+
+fn nothing(path: &str) -> Failure {
+    Failure::new(Exit::NotFound, format!("nothing at `{path}`; `trellis lattice list` shows what there is"))
+}
+
+fn list(context: &Context, path: &str, answer: &Value) -> Result<Exit, Failure> {
+    if answer["exists"] != true {
+        return Err(nothing(path));
+    }
+    if answer["keys"].is_null() {
+        let text = || match answer["count"].as_u64() {
+            Some(count) => format!("{} of {count}", field(answer, "type")),
+            None => field(answer, "type"),
+        };
+        context.out.value(answer, text)?;
+        return Ok(Exit::Ok);
+    }
+    let shown = answer["keys"].as_array().map_or(0, Vec::len) as u64 + answer["offset"].as_u64().unwrap_or(0);
+    context.out.page(answer, "keys", |keys| keys.iter().map(plain).collect::<Vec<_>>().join("\n"))?;
+    match answer["count"].as_u64() {
+        Some(count) if count > shown => note(&format!("{count} keys in all; `--offset {shown}` shows the next")),
+        _ => {}
+    }
+    Ok(Exit::Ok)
+}
+
+async fn inspect(context: &Context, server: &Server, paths: &[String], budget: u64) -> Result<Exit, Failure> {
+    let answer = call(server, "inspect", &json!({"paths": paths, "budget": budget, "compact": false})).await?;
+    context.out.value(&answer, || match &answer["result"] {
+        Value::Object(map) if map.len() == 1 => map.values().map(plain).collect(),
+        Value::Object(map) => {
+            map.iter().map(|(path, text)| format!("{path}:\n{}", plain(text))).collect::<Vec<_>>().join("\n\n")
+        }
+        other => plain(other),
+    })?;
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,61 @@
+//! `trellis message`: a one-way message.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::{Context, input, queue, submit};
+use crate::bus::InKind;
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, EventId, SessionId};
+use crate::ingress;
+use clap::Args;
+use serde_json::json;
+
+/// Sends an agent a message: it sees it in its next turn and owes no answer.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis message helper 'The meeting moved to 3 pm' --session planning")]
+pub struct Message {
+    /// To which agent
+    agent: AgentId,
+    /// What to say: text, JSON, `@file`, or `-` for stdin
+    #[arg(allow_hyphen_values = true)]
+    input: String,
+    /// Take the input as text even if it looks like JSON
+    #[arg(long)]
+    text: bool,
+    /// Your id of this message: sending it again under the same id changes nothing
+    #[arg(long, value_name = "KEY")]
+    id: Option<EventId>,
+    /// Conversation to put it into [default: main]
+    #[arg(long, value_name = "SESSION")]
+    session: Option<SessionId>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    queue: queue::Queue,
+}
+
+impl Message {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let input = input::value(&self.input, self.text)?;
+        submit::check_size(&input)?;
+        let id = self.id.unwrap_or_else(ingress::fresh_id);
+        if let Some(url) = &self.queue.nats {
+            let prefix = context.load(Vec::new())?.config.bus.prefix;
+            let queue = queue::Publisher::connect(url, prefix).await?;
+            let submission = Submission { input, session_id: self.session, ..Submission::default() };
+            queue.publish(&queue::owner(&self.server), &self.agent, InKind::Message, &id, &submission).await?;
+        } else {
+            let mut body = json!({"agentId": self.agent, "message": input});
+            if let Some(session) = &self.session {
+                body["sessionId"] = session.as_str().into();
+            }
+            let sent = Client::new(&self.server)?.run("v/ops/agent/message", &body, Some(&id)).await;
+            sent.map_err(|e| e.hint(Exit::NotFound, submit::NO_AGENT))?;
+        }
+        let answer = json!({"id": id, "agentId": self.agent, "delivered": true});
+        context.out.value(&answer, || id.to_string())?;
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,48 @@
+//! `trellis mock-llm`: a rules file as a model provider.
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::output::note;
+use crate::model::mock_server;
+use crate::model::scripted::{Script, ScriptedOptions};
+use crate::shutdown::Shutdown;
+use crate::telemetry::Metrics;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Serves a rules file over the protocols of OpenAI, Anthropic, Gemini and Ollama, so that any
+/// client can be tried without a key or a network.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis mock-llm config/examples/scripted.toml --listen 127.0.0.1:8421")]
+pub struct MockLlm {
+    /// Rules file, or `echo`, or `never`
+    rules: String,
+    /// Address
+    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:8421")]
+    listen: SocketAddr,
+    /// File that gets one JSON line per call
+    #[arg(long, value_name = "FILE")]
+    calls_log: Option<PathBuf>,
+}
+
+impl MockLlm {
+    /// Runs it until a signal.
+    pub async fn run(self, _context: &Context) -> Result<Exit, Failure> {
+        let options = ScriptedOptions { calls_log: self.calls_log, ..ScriptedOptions::default() };
+        let script = Script::load(&self.rules, &options).map_err(|e| Failure::usage(e.to_string()))?;
+        let listener = TcpListener::bind(self.listen).await.map_err(|e| {
+            Failure::new(Exit::Conflict, format!("can't listen on `{}`: {e}; choose another `--listen`", self.listen))
+        })?;
+        let address = listener.local_addr().map_err(|e| Failure::internal(e.to_string()))?;
+        note(&format!("serving `{}` on http://{address}/v1/", self.rules));
+        let shutdown = Shutdown::new(Arc::new(Metrics::new()));
+        shutdown.listen_to_signals().map_err(|e| Failure::internal(format!("signals can't be handled: {e}")))?;
+        let closing = async move { shutdown.triggered().await };
+        let served = mock_server::serve(listener, Arc::new(script), closing).await;
+        served.map_err(|e| Failure::internal(format!("serving failed: {e}")))?;
+        Ok(Exit::Ok)
+    }
+}

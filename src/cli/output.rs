@@ -1,0 +1,149 @@
+//! Data on stdout: readable lines for people, JSON for programs.
+
+use super::exit::{Exit, Failure};
+use clap::ValueEnum;
+use serde_json::Value;
+use std::io::{ErrorKind, IsTerminal, Write};
+
+/// Form of the data on stdout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    /// Lines and tables for people.
+    #[default]
+    Text,
+    /// One indented JSON document.
+    Json,
+    /// One JSON value per line.
+    Ndjson,
+}
+
+/// Where a command's data goes.
+#[derive(Debug, Clone, Copy)]
+pub struct Out {
+    /// Its form.
+    pub format: Format,
+    colour: bool,
+}
+
+impl Out {
+    /// Colours only when stdout is a terminal and `NO_COLOR` is unset or empty.
+    pub fn new(format: Format, no_color: bool) -> Self {
+        Self { format, colour: !no_color && std::io::stdout().is_terminal() }
+    }
+
+    /// One value; `text` is its readable form.
+    pub fn value(self, value: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
+        match self.format {
+            Format::Text => write_line(&text()),
+            Format::Json => write_line(&pretty(value)),
+            Format::Ndjson => write_line(&value.to_string()),
+        }
+    }
+
+    /// The items of `key` in `page`; JSON shows the page as it is.
+    pub fn page(self, page: &Value, key: &str, text: impl FnOnce(&[Value]) -> String) -> Result<(), Failure> {
+        let items = page[key].as_array().map_or(&[][..], Vec::as_slice);
+        match self.format {
+            Format::Text => write_line(&text(items)),
+            Format::Json => write_line(&pretty(page)),
+            Format::Ndjson => items.iter().try_for_each(|item| write_line(&item.to_string())),
+        }
+    }
+
+    /// Rows under their headings, in columns.
+    pub fn table(self, headings: &[&str], rows: &[Vec<String>]) -> String {
+        let mut widths: Vec<usize> = headings.iter().map(|h| h.chars().count()).collect();
+        for row in rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let padded: Vec<String> =
+                cells.zip(&widths).map(|(cell, width)| self.status(cell, &format!("{cell:<width$}"))).collect();
+            padded.join("  ").trim_end().to_owned()
+        };
+        let mut lines = vec![line(&mut headings.iter().copied())];
+        lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+        lines.join("\n")
+    }
+
+    /// `shown` in the colour of the status `word`.
+    pub fn status(self, word: &str, shown: &str) -> String {
+        let code = match word {
+            _ if !self.colour => return shown.to_owned(),
+            "COMPLETE" | "holds" | "ok" => "32",
+            "FAILED" | "REJECTED" | "CANCELLED" | "broken" | "problem" => "31",
+            "STARTED" | "RUNNING" | "unknown" => "33",
+            _ => return shown.to_owned(),
+        };
+        format!("\x1b[{code}m{shown}\x1b[0m")
+    }
+}
+
+/// Indented JSON.
+pub fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Text as it is, anything else as indented JSON.
+pub fn plain(value: &Value) -> String {
+    value.as_str().map_or_else(|| pretty(value), str::to_owned)
+}
+
+/// The text of a field, or nothing.
+pub fn field(value: &Value, key: &str) -> String {
+    match &value[key] {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A line on stdout.
+pub fn write_line(text: &str) -> Result<(), Failure> {
+    write(&format!("{text}\n"))
+}
+
+/// Text on stdout, at once.
+pub fn write(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        // Who reads, e.g. `head`, has seen enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::new(Exit::Ok, "")),
+        Err(error) => Err(Failure::internal(format!("stdout can't be written: {error}"))),
+        Ok(()) => Ok(()),
+    }
+}
+
+/// A remark for the person at the terminal; nothing when stderr goes elsewhere.
+pub fn remark(text: &str) {
+    if std::io::stderr().is_terminal() {
+        note(text);
+    }
+}
+
+/// A line on stderr.
+pub fn note(text: &str) {
+    // Without a stderr there is nobody to tell.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_as_wide_as_their_widest_cell() {
+        let out = Out { format: Format::Text, colour: false };
+        let rows = [vec!["a".to_owned(), "COMPLETE".to_owned()], vec!["lönger".to_owned(), String::new()]];
+        assert_eq!(out.table(&["ID", "STATUS"], &rows), "ID      STATUS\na       COMPLETE\nlönger");
+    }
+
+    #[test]
+    fn colours_do_not_count_as_width() {
+        let out = Out { format: Format::Text, colour: true };
+        let rows = [vec!["FAILED".to_owned(), "x".to_owned()]];
+        assert_eq!(out.table(&["S", "T"], &rows), "S       T\n\x1b[31mFAILED\x1b[0m  x");
+    }
+}

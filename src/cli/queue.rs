@@ -1,0 +1,163 @@
+//! `--nats`: straight into the queue, as any NATS client could do it.
+
+use super::client::Server;
+use super::exit::{Exit, Failure};
+use crate::bus::{self, Address, ID_HEADER, InKind, subject};
+use crate::config::mask_url;
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
+use async_nats::jetstream::{self, context::PublishErrorKind};
+use async_nats::{Client, ConnectOptions, HeaderMap, ServerAddr, Subscriber};
+use futures::StreamExt;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Whose data it is about when nobody says.
+const DEFAULT_OWNER: &str = "local/me";
+/// Longest wait for the server's acknowledgement.
+const ACK: Duration = Duration::from_secs(5);
+
+/// Where to publish.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Queue {
+    /// Publish straight into the queue at this NATS server instead of over HTTP
+    #[arg(long, value_name = "URL", env = "TRELLIS_NATS")]
+    pub nats: Option<String>,
+}
+
+/// The owner of a submission; the queue has it in the subject.
+pub fn owner(server: &Server) -> Owner {
+    server.owner.clone().unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"))
+}
+
+/// Where the completion of a submission is awaited: a function of its id, because the body must be
+/// the same when it is submitted again.
+pub fn inbox(owner: &Owner, id: &EventId) -> String {
+    format!("_INBOX.trellis.{}", &sha256_hex(format!("{}/{}", owner.token(), id.token()).as_bytes())[..32])
+}
+
+/// A connection that publishes submissions.
+pub struct Publisher {
+    client: Client,
+    context: jetstream::Context,
+    server: String,
+    prefix: String,
+}
+
+impl Publisher {
+    /// Connects; `prefix` is the first token of every subject.
+    pub async fn connect(url: &str, prefix: String) -> Result<Self, Failure> {
+        let server = mask_url(url);
+        let addresses: Vec<ServerAddr> = url
+            .split(',')
+            .map(|one| one.trim().parse())
+            .collect::<Result<_, std::io::Error>>()
+            .map_err(|e| Failure::usage(format!("illegal NATS address `{server}`: {e}, expected `nats://host:port`")))?;
+        let client = ConnectOptions::new().name("trellis cli").connect(addresses).await.map_err(|e| {
+            Failure::new(Exit::Unreachable, format!("no NATS at `{server}`: {}; is `nats-server -js` running?", chain(&e)))
+        })?;
+        let mut context = jetstream::new(client.clone());
+        context.set_timeout(ACK);
+        Ok(Self { client, context, server, prefix })
+    }
+
+    /// Listens for a completion; nothing published after this call is missed.
+    pub async fn listen(&self, subject: &str) -> Result<Subscriber, Failure> {
+        let lost = |why: String| Failure::new(Exit::Unreachable, format!("NATS at `{}`: {why}", self.server));
+        let subscriber = self.client.subscribe(subject.to_owned()).await.map_err(|e| lost(e.to_string()))?;
+        self.client.flush().await.map_err(|e| lost(e.to_string()))?;
+        Ok(subscriber)
+    }
+
+    /// Publishes a submission and waits until the stream has stored it.
+    pub async fn publish(
+        &self,
+        owner: &Owner,
+        agent: &AgentId,
+        kind: InKind,
+        id: &EventId,
+        submission: &Submission,
+    ) -> Result<(), Failure> {
+        let message = bus::Message {
+            to: Address::In { owner: owner.clone(), agent: agent.clone(), kind },
+            id: Some(id.to_string()),
+            body: serde_json::to_value(submission).expect("submissions serialise"),
+        };
+        let subject = subject::subject(&self.prefix, &message.to);
+        let mut headers = HeaderMap::new();
+        headers.insert(ID_HEADER, id.as_str());
+        let body = message.body.to_string().into();
+        let sent = self.context.publish_with_headers(subject.clone(), headers, body).await;
+        let acked = match sent {
+            Ok(ack) => ack.await.map(|_| ()),
+            Err(error) => Err(error),
+        };
+        acked.map_err(|error| self.refused(&subject, &error))
+    }
+
+    fn refused(&self, subject: &str, error: &jetstream::context::PublishError) -> Failure {
+        let server = &self.server;
+        match error.kind() {
+            PublishErrorKind::StreamNotFound => Failure::new(
+                Exit::Unreachable,
+                format!(
+                    "NATS at `{server}` has no stream for `{subject}`: has a `trellis worker` been started on it, with `bus.prefix = \"{}\"`?",
+                    self.prefix
+                ),
+            ),
+            PublishErrorKind::MaxPayloadExceeded => {
+                Failure::usage(format!("NATS at `{server}`: the submission exceeds its `max_payload`"))
+            }
+            _ => Failure::new(
+                Exit::Unreachable,
+                format!("NATS at `{server}` did not take it: {}; the same `--id` makes it safe to repeat", chain(error)),
+            ),
+        }
+    }
+}
+
+/// The completion that arrives within `limit`.
+pub async fn answer(answers: &mut Subscriber, limit: Option<Duration>) -> Result<Option<Value>, Failure> {
+    let next = answers.next();
+    let message = match limit {
+        None => next.await,
+        Some(limit) => match tokio::time::timeout(limit, next).await {
+            Ok(message) => message,
+            Err(_) => return Ok(None),
+        },
+    };
+    let Some(message) = message else {
+        return Err(Failure::new(Exit::Unreachable, "the connection to NATS was closed while waiting"));
+    };
+    serde_json::from_slice(&message.payload)
+        .map(Some)
+        .map_err(|e| Failure::internal(format!("the completion is not JSON: {e}")))
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::event::reply_to_allowed;
+
+    #[test]
+    fn the_inbox_depends_on_the_submission_alone_and_is_allowed() {
+        let (one, other): (Owner, Owner) = ("a/b".parse().unwrap(), "a/c".parse().unwrap());
+        let id = EventId::new("x").unwrap();
+        assert_eq!(inbox(&one, &id), inbox(&one, &id));
+        assert_ne!(inbox(&one, &id), inbox(&other, &id));
+        assert!(reply_to_allowed(&inbox(&one, &id), "a", "b"));
+    }
+}

@@ -1,0 +1,65 @@
+//! Server-sent events out of a byte stream.
+
+/// One event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SseEvent {
+    /// Its type; `message` when the server names none.
+    pub name: String,
+    /// Its data, lines joined.
+    pub data: String,
+}
+
+/// What has arrived of an unfinished event.
+#[derive(Debug, Default)]
+pub struct SseParser {
+    bytes: Vec<u8>,
+    name: String,
+    data: Vec<String>,
+}
+
+impl SseParser {
+    /// Takes bytes as they come and returns the events that they complete.
+    pub fn feed(&mut self, bytes: &[u8]) -> Vec<SseEvent> {
+        self.bytes.extend_from_slice(bytes);
+        let mut events = Vec::new();
+        while let Some(end) = self.bytes.iter().position(|b| *b == b'\n') {
+            let line: Vec<u8> = self.bytes.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            events.extend(self.line(line.trim_end_matches(['\n', '\r'])));
+        }
+        events
+    }
+
+    fn line(&mut self, line: &str) -> Option<SseEvent> {
+        if line.is_empty() {
+            let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+            let name = if name.is_empty() { "message".to_owned() } else { name };
+            return (!data.is_empty()).then(|| SseEvent { name, data: data.join("\n") });
+        }
+        let (field, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value);
+        match field {
+            "event" => value.clone_into(&mut self.name),
+            "data" => self.data.push(value.to_owned()),
+            // Comments (`: keep-alive`), `id` and `retry` don't matter here.
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_may_arrive_in_any_pieces() {
+        let stream = "event: job-update\ndata: {\"a\":1}\n\n: keep-alive\n\ndata: one\r\ndata: two\r\n\r\nevent: x\n\n";
+        for size in [1, 7, 1000] {
+            let mut parser = SseParser::default();
+            let events: Vec<_> = stream.as_bytes().chunks(size).flat_map(|chunk| parser.feed(chunk)).collect();
+            let event = |name: &str, data: &str| SseEvent { name: name.into(), data: data.into() };
+            assert_eq!(events, [event("job-update", "{\"a\":1}"), event("message", "one\ntwo")], "{size}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `trellis submit`: a task for an agent.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{note, remark};
+use super::{Context, input, queue, wait};
+use crate::bus::InKind;
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::limits::SUBMISSION_BYTES;
+use crate::ingress;
+use clap::Args;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Advice when an agent isn't there.
+pub const NO_AGENT: &str = "`trellis agent list` shows which there are, `trellis agent apply FILE` makes one";
+
+/// Gives an agent a task. Prints the job's id, or with `--wait` its output.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  trellis submit helper 'Say hello' --wait\n  trellis submit invoices @invoice.json --id inv-42 --wait=2m\n  echo '{\"id\": 42}' | trellis submit invoices - --nats nats://127.0.0.1"
+)]
+pub struct Submit {
+    /// Which agent
+    agent: AgentId,
+    /// The task: text, JSON, `@file`, or `-` for stdin
+    #[arg(allow_hyphen_values = true)]
+    input: Option<String>,
+    /// Take the input as text even if it looks like JSON
+    #[arg(long)]
+    text: bool,
+    /// Wait for the end of the job, at most so long
+    #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = humantime::parse_duration)]
+    wait: Option<Option<Duration>>,
+    /// Your id of this task: submitting it again under the same id is the same job
+    #[arg(long, value_name = "KEY")]
+    id: Option<EventId>,
+    /// Conversation to put it into [default: one of its own]
+    #[arg(long, value_name = "SESSION")]
+    session: Option<SessionId>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+    #[command(flatten)]
+    queue: queue::Queue,
+}
+
+impl Submit {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let input = self.input.as_deref().map_or(Ok(Value::Null), |given| input::value(given, self.text))?;
+        check_size(&input)?;
+        let id = self.id.clone().unwrap_or_else(ingress::fresh_id);
+        match &self.queue.nats {
+            Some(url) => self.over_queue(context, url, id, input).await,
+            None => self.over_http(context, &id, input).await,
+        }
+    }
+
+    async fn over_http(&self, context: &Context, id: &EventId, input: Value) -> Result<Exit, Failure> {
+        let client = Client::new(&self.server)?;
+        let mut body = json!({"agentId": self.agent, "input": input, "timeout": 0});
+        if let Some(session) = &self.session {
+            body["sessionId"] = session.as_str().into();
+        }
+        let accepted = client.run("v/ops/agent/request", &body, Some(id)).await;
+        let accepted = accepted.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+        let job: JobId = accepted["id"]
+            .as_str()
+            .and_then(|id| id.parse().ok())
+            .ok_or_else(|| Failure::internal(format!("the server accepted the task without a job id: {accepted}")))?;
+        match self.wait {
+            None => {
+                context.out.value(&accepted, || job.to_string())?;
+                remark(&format!("accepted; `trellis job wait {job}` waits for it"));
+                Ok(Exit::Ok)
+            }
+            Some(limit) => {
+                let record = wait::until_ended(&client, &job, limit).await?;
+                wait::report(context.out, &record, limit)
+            }
+        }
+    }
+
+    async fn over_queue(&self, context: &Context, url: &str, id: EventId, input: Value) -> Result<Exit, Failure> {
+        let prefix = context.load(Vec::new())?.config.bus.prefix;
+        let publisher = queue::Publisher::connect(url, prefix).await?;
+        let owner = queue::owner(&self.server);
+        let reply_to = Some(queue::inbox(&owner, &id));
+        let submission = Submission { input, session_id: self.session.clone(), reply_to, ..Submission::default() };
+        let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;
+        publisher.publish(&owner, &self.agent, InKind::Task, &id, &submission).await?;
+        let Some(limit) = self.wait else {
+            let answer = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
+            context.out.value(&answer, || id.to_string())?;
+            return Ok(Exit::Ok);
+        };
+        match queue::answer(&mut answers, limit).await? {
+            Some(record) => wait::report(context.out, &record, limit),
+            None => {
+                let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
+                context.out.value(&waiting, || id.to_string())?;
+                note(&format!("no completion of submission `{id}` after {}; it goes on", wait::shown(limit)));
+                Ok(Exit::TimedOut)
+            }
+        }
+    }
+}
+
+/// Refuses here what the server would refuse after it was sent.
+pub fn check_size(input: &Value) -> Result<(), Failure> {
+    let bytes = input.to_string().len();
+    if bytes <= SUBMISSION_BYTES {
+        return Ok(());
+    }
+    Err(Failure::usage(format!(
+        "the input has {bytes} bytes, expected at most {SUBMISSION_BYTES}; put large values into `w/` with `trellis lattice write` and name their path"
+    )))
+}

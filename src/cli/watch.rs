@@ -1,0 +1,118 @@
+//! `trellis job watch`: status changes and the text as it is written.
+
+use super::client::Client;
+use super::exit::{Exit, Failure};
+use super::output::{Format, Out, field, note, pretty, remark, write, write_line};
+use super::sse::{SseEvent, SseParser};
+use super::wait::{self, AWAY};
+use crate::domain::ids::JobId;
+use futures::StreamExt;
+use serde_json::Value;
+
+/// Follows a job to its end.
+pub async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Failure> {
+    let mut shown = Shown { out, status: String::new(), in_line: false };
+    let mut away = AWAY.waits();
+    loop {
+        match stream(client, job, &mut shown).await {
+            Ok(Some(record)) => return shown.end(&record),
+            Ok(None) => {}
+            Err(failure) if failure.exit == Exit::Unreachable && !shown.status.is_empty() => {
+                let Some(pause) = away.next_wait() else { return Err(failure) };
+                shown.end_line()?;
+                remark(&format!("waiting for the server: {failure}"));
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            Err(failure) => return Err(failure),
+        }
+        // The server closed the stream; a job that ended meanwhile says so now.
+        let record = client.get(&format!("jobs/{job}"), &[]).await;
+        match record {
+            Ok(record) if wait::ended(&record) => return shown.end(&record),
+            Ok(_) => tokio::time::sleep(AWAY.first).await,
+            Err(failure) if failure.exit == Exit::Unreachable => {
+                let Some(pause) = away.next_wait() else { return Err(failure) };
+                tokio::time::sleep(pause).await;
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+/// One connection; the record when the job has ended.
+async fn stream(client: &Client, job: &JobId, shown: &mut Shown) -> Result<Option<Value>, Failure> {
+    let response = client.stream(&format!("jobs/{job}/sse")).await?;
+    let mut bytes = response.bytes_stream();
+    let mut parser = SseParser::default();
+    while let Some(piece) = bytes.next().await {
+        let piece = piece.map_err(|e| client.unreachable(&e))?;
+        for event in parser.feed(&piece) {
+            if let Some(record) = shown.event(&event)? {
+                return Ok(Some(record));
+            }
+        }
+    }
+    Ok(None)
+}
+
+struct Shown {
+    out: Out,
+    status: String,
+    /// The cursor stands behind streamed text.
+    in_line: bool,
+}
+
+impl Shown {
+    /// Prints an event; the record of a job that has ended.
+    fn event(&mut self, event: &SseEvent) -> Result<Option<Value>, Failure> {
+        let data: Value = serde_json::from_str(&event.data).unwrap_or_else(|_| event.data.clone().into());
+        if event.name == "job-update" {
+            let status = field(&data, "status");
+            if wait::ended(&data) {
+                return Ok(Some(data));
+            }
+            if status != self.status {
+                self.end_line()?;
+                self.json(&data)?;
+                if self.out.format == Format::Text {
+                    write_line(&self.out.status(&status, &status))?;
+                }
+                self.status = status;
+            }
+            return Ok(None);
+        }
+        self.json(&data)?;
+        let text = data["text"].as_str().or(data.as_str()).unwrap_or_default();
+        if self.out.format == Format::Text && !text.is_empty() {
+            write(text)?;
+            self.in_line = !text.ends_with('\n');
+        }
+        Ok(None)
+    }
+
+    fn json(&self, data: &Value) -> Result<(), Failure> {
+        match self.out.format {
+            Format::Text => Ok(()),
+            Format::Json => write_line(&pretty(data)),
+            Format::Ndjson => write_line(&data.to_string()),
+        }
+    }
+
+    fn end_line(&mut self) -> Result<(), Failure> {
+        if std::mem::take(&mut self.in_line) { write_line("") } else { Ok(()) }
+    }
+
+    fn end(mut self, record: &Value) -> Result<Exit, Failure> {
+        self.end_line()?;
+        let status = field(record, "status");
+        if self.out.format == Format::Text {
+            write_line(&self.out.status(&status, &status))?;
+        }
+        let exit = wait::report(self.out, record, None)?;
+        if exit == Exit::Conflict {
+            note("use a new id for a new request");
+        }
+        Ok(exit)
+    }
+}
