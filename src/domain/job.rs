@@ -81,6 +81,10 @@ pub struct JobHead {
     pub id: JobId,
     /// The producer's id of the event that opened it.
     pub event: EventId,
+    /// The operation that it ran, when that is not a request to an agent; then `agent` and
+    /// `session` mean nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
     /// The agent that serves it.
     pub agent: AgentId,
     /// The session that serves it.
@@ -163,15 +167,17 @@ impl Job {
     pub fn to_json(&self) -> Value {
         let mut record = serde_json::json!({
             "id": self.head.id,
-            "op": "v/ops/agent/request",
+            "op": self.head.op.as_deref().unwrap_or("v/ops/agent/request"),
             "status": self.status,
-            "agent": self.head.agent,
-            "session": self.head.session,
-            "event": self.head.event,
             "created": self.head.created,
             "updated": self.updated,
             "input": self.head.input,
         });
+        if self.head.op.is_none() {
+            record["agent"] = self.head.agent.as_str().into();
+            record["session"] = self.head.session.as_str().into();
+            record["event"] = self.head.event.as_str().into();
+        }
         if let Some(caller) = &self.head.caller {
             record["caller"] = caller.clone().into();
         }

@@ -167,6 +167,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead 
     JobHead {
         id: job.clone(),
         event: arrival.id.clone(),
+        op: None,
         agent: arrival.agent.clone(),
         session: session.clone(),
         caller: arrival.submission.caller.clone(),

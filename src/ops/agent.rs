@@ -160,7 +160,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         "agentId": id,
         "status": agents::status(&record, &[], call.venue.now()),
         "created": applied == agents::Applied::Created,
+        "updated": applied == agents::Applied::Updated,
         "configVersion": record.config_version,
-        "updated": record.updated,
     }))
 }

@@ -236,10 +236,10 @@ pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Val
     let key = crate::domain::ids::SessionKey { agent: agent.clone(), session: session.clone() };
     loop {
         if let Some(text) = reply_to(call, &key, &event).await? {
-            return Ok(json!({"agentId": agent, "sessionId": session, "response": text, "answered": true}));
+            return Ok(json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]}));
         }
         if Instant::now() >= deadline {
-            return Ok(json!({"agentId": agent, "sessionId": session, "response": null, "answered": false}));
+            return Ok(json!({"agentId": agent, "sessionId": session, "response": null, "answered": []}));
         }
         tokio::time::sleep(CHAT_POLL).await;
     }

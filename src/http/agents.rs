@@ -1,0 +1,127 @@
+//! `agents`: list, read, apply, and submissions to them.
+
+use super::Api;
+use super::extract::{Asked, Json, Raw, Who};
+use super::jobs::{wait_for, with_location};
+use super::operate::operate;
+use super::problem::Problem;
+use crate::agents::{self, Applied};
+use crate::domain::agent::AgentConfig;
+use crate::domain::event::Submission;
+use crate::domain::ids::AgentId;
+use crate::ingress::{self, Arrival, Submitted};
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+fn agent_id(text: &str) -> Result<AgentId, Problem> {
+    AgentId::new(text).map_err(Problem::bad_request)
+}
+
+/// `GET agents`; terminated ones only with `includeTerminated=true`.
+pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+    let all = asked.flag("includeTerminated")?;
+    let mut answer = operate(&api, &who, "v/ops/agent/list", Value::Null).await?.value;
+    if let Some(agents) = answer["agents"].as_array_mut() {
+        agents.retain(|agent| all || agent["status"] != "TERMINATED");
+    }
+    Ok(axum::Json(answer).into_response())
+}
+
+/// `GET agents/{id}`.
+pub(super) async fn get(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
+    let output = operate(&api, &who, "v/ops/agent/info", json!({"agentId": id})).await?;
+    Ok(axum::Json(output.value).into_response())
+}
+
+/// `PUT agents/{id}`: the agent is as this configuration says, whatever it was before.
+pub(super) async fn apply(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Result<Response, Problem> {
+    let id = agent_id(&id)?;
+    let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
+    let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true).await?;
+    let (status, result) = match applied {
+        Applied::Created => (StatusCode::CREATED, "created"),
+        Applied::Updated => (StatusCode::OK, "updated"),
+        Applied::Unchanged => (StatusCode::OK, "unchanged"),
+    };
+    let body = json!({
+        "agentId": id,
+        "result": result,
+        "status": agents::status(&record, &[], api.venue.now()),
+        "configVersion": record.config_version,
+    });
+    Ok((status, axum::Json(body)).into_response())
+}
+
+/// `POST agents/{id}/tasks`: 202 with the job; the same submission again: 200, `duplicate`.
+pub(super) async fn task(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    asked: Asked,
+    Raw(body): Raw,
+) -> Result<Response, Problem> {
+    let wait = asked.wait()?;
+    let submitted = submit(&api, &who, &id, true, &body).await?;
+    let Some(job) = &submitted.job else {
+        return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the accepted task has no job"));
+    };
+    let now = wait_for(&api, who.owner(), job, wait.unwrap_or_default()).await?;
+    let mut answer = receipt(&submitted);
+    if let (Some(answer), Some(Value::Object(record))) = (answer.as_object_mut(), now.map(|job| job.to_json())) {
+        let keys = ["status", "output", "error", "errorCode"];
+        answer.extend(record.into_iter().filter(|(key, _)| keys.contains(&key.as_str())));
+    }
+    Ok(with_location(status(&submitted), job, &answer))
+}
+
+/// `POST agents/{id}/messages`: 202; the same submission again: 200, `duplicate`.
+pub(super) async fn message(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    Raw(body): Raw,
+) -> Result<Response, Problem> {
+    let submitted = submit(&api, &who, &id, false, &body).await?;
+    Ok((status(&submitted), axum::Json(receipt(&submitted))).into_response())
+}
+
+const fn status(submitted: &Submitted) -> StatusCode {
+    if submitted.duplicate { StatusCode::OK } else { StatusCode::ACCEPTED }
+}
+
+fn receipt(submitted: &Submitted) -> Value {
+    let mut receipt = json!({
+        "id": submitted.id,
+        "agent": submitted.session.agent,
+        "session": submitted.session.session,
+        "duplicate": submitted.duplicate,
+    });
+    if let Some(job) = &submitted.job {
+        receipt["job"] = job.as_str().into();
+    }
+    receipt
+}
+
+async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {
+    let submission = ingress::parse(body)?;
+    if submission.caller.is_some() || submission.parent.is_some() {
+        return Err(Problem::bad_request("`caller` and `parent` are set by the venue, expected neither"));
+    }
+    let arrival = Arrival {
+        owner: who.owner().clone(),
+        agent: agent_id(agent)?,
+        task,
+        id: who.key.clone().unwrap_or_else(ingress::fresh_id),
+        submission: Submission { caller: Some(who.caller.name.clone()), ..submission },
+        received: api.venue.now(),
+        sequence: 0,
+    };
+    Ok(ingress::submit(&api.venue, &arrival).await?)
+}

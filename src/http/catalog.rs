@@ -1,0 +1,130 @@
+//! What the venue is and offers: status, operations, and Covia's collections that are empty here.
+
+use super::Api;
+use super::extract::{Asked, Who};
+use super::problem::Problem;
+use crate::ops::dispatch::resolve;
+use crate::ops::virtuals::describe;
+use crate::ops::{Effect, Registered};
+use axum::extract::{Path, State};
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+/// The API's description; a test holds it against the routes.
+pub(super) const OPENAPI: &str = include_str!("openapi.json");
+
+/// `GET status`.
+pub(super) async fn status(State(api): State<Api>, who: Who) -> Response {
+    let venue = &api.venue;
+    axum::Json(json!({
+        "status": "OK",
+        "name": venue.name,
+        "version": env!("CARGO_PKG_VERSION"),
+        "url": api.options.url,
+        "did": did(&api.options.url),
+        "access": {"mode": "none", "owner": who.owner()},
+        "stats": {"operations": venue.catalog.operations().count()},
+    }))
+    .into_response()
+}
+
+/// The venue's name as a `did:web`: its host, a port after an escaped colon, path steps as colons.
+fn did(url: &str) -> String {
+    let place = url.split_once("://").map_or(url, |(_, place)| place).trim_end_matches('/');
+    format!("did:web:{}", place.replace(':', "%3A").replace('/', ":"))
+}
+
+/// `GET /.well-known/did.json`: the identity only; this version signs nothing.
+pub(super) async fn did_document(State(api): State<Api>) -> Response {
+    axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": did(&api.options.url)})).into_response()
+}
+
+/// `GET openapi.json`.
+pub(super) async fn openapi() -> Response {
+    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+}
+
+fn info(path: &str, found: &Registered) -> Value {
+    json!({
+        "name": path,
+        "asset": found.spec.path,
+        "description": found.spec.description,
+        "input": found.spec.input,
+        "readOnly": found.spec.effect == Effect::Read,
+    })
+}
+
+/// Every operation under its path, then every alias.
+fn all(api: &Api) -> impl Iterator<Item = (&'static str, &Registered)> {
+    let catalog = &api.venue.catalog;
+    let aliases = catalog.aliases().filter_map(|(alias, _)| Some((alias, catalog.resolve(alias)?)));
+    catalog.operations().map(|found| (found.spec.path, found)).chain(aliases)
+}
+
+/// `GET operations`.
+pub(super) async fn operations(State(api): State<Api>) -> Response {
+    axum::Json(all(&api).map(|(path, found)| info(path, found)).collect::<Vec<_>>()).into_response()
+}
+
+/// `GET operations/{name}`.
+pub(super) async fn operation(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let found = resolve(&api.venue.catalog, &name)?;
+    Ok(axum::Json(info(&name, found)).into_response())
+}
+
+/// `GET adapters/{name}/operations`: metadata by path of a group.
+pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) -> Result<Response, Problem> {
+    let prefix = format!("v/ops/{name}/");
+    let group: Map<String, Value> = all(&api)
+        .filter(|(path, _)| path.starts_with(&prefix))
+        .map(|(path, found)| (path.to_owned(), describe(path, found)))
+        .collect();
+    if group.is_empty() {
+        return Err(Problem::not_found(format!("no operations `{prefix}…`; `GET /api/v1/operations` lists all")));
+    }
+    Ok(axum::Json(group).into_response())
+}
+
+/// `GET assets`: none.
+pub(super) async fn assets(_: Who, asked: Asked) -> Result<Response, Problem> {
+    let offset = asked.number("offset")?.unwrap_or(0);
+    let limit = asked.number("limit")?.unwrap_or(1_000);
+    Ok(axum::Json(json!({"items": [], "total": 0, "offset": offset, "limit": limit})).into_response())
+}
+
+/// `GET assets/{id}` and its content.
+pub(super) async fn asset(_: Who, Path(id): Path<String>) -> Problem {
+    Problem::not_found(format!("no asset `{id}`: this version stores none"))
+}
+
+/// `POST assets`, `PUT assets/{id}/content`.
+pub(super) async fn store_asset(_: Who) -> Problem {
+    Problem::unsupported("assets can't be stored by this version; write the value to a path under `w/`")
+}
+
+/// `GET secrets`: none.
+pub(super) async fn secrets(_: Who) -> Response {
+    axum::Json(json!({"items": []})).into_response()
+}
+
+/// `DELETE secrets/{name}`.
+pub(super) async fn delete_secret(_: Who, Path(name): Path<String>) -> Problem {
+    Problem::not_found(format!("no secret `{name}`: this version stores none"))
+}
+
+/// `PUT secrets/{name}`.
+pub(super) async fn store_secret(_: Who) -> Problem {
+    Problem::unsupported("secrets can't be stored by this version")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::did;
+
+    #[test]
+    fn a_did_names_the_host_with_an_escaped_port() {
+        assert_eq!(did("http://127.0.0.1:8420"), "did:web:127.0.0.1%3A8420");
+        assert_eq!(did("https://venue.example/a/"), "did:web:venue.example:a");
+    }
+}

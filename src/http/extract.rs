@@ -1,0 +1,260 @@
+//! What handlers take from a request: owner, idempotency key, body, numbers of the query.
+
+use super::Api;
+use super::problem::Problem;
+use crate::domain::capability::Authority;
+use crate::domain::ids::{EventId, Owner};
+use crate::ops::Caller;
+use crate::venue::venue_owner;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Header with the owner, `tenant/user`.
+pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
+/// Header with the caller's own id of a request.
+pub(super) const KEY_HEADER: &str = "Idempotency-Key";
+/// The owner of a request that names none.
+const DEFAULT_OWNER: &str = "local/me";
+/// Longest time for a body to arrive.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// Longest wait for a job in one request.
+pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
+
+/// Who asks, and under which key.
+pub(super) struct Who {
+    pub(super) caller: Caller,
+    /// Makes a submission idempotent.
+    pub(super) key: Option<EventId>,
+}
+
+impl Who {
+    pub(super) const fn owner(&self) -> &Owner {
+        &self.caller.owner
+    }
+
+    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
+        let owner: Owner = match single(headers, OWNER_HEADER)? {
+            None => DEFAULT_OWNER.parse().expect("a legal owner"),
+            Some(text) => text.parse().map_err(|e| Problem::bad_request(format!("header `{OWNER_HEADER}`: {e}")))?,
+        };
+        if owner == venue_owner() {
+            return Err(Problem::denied(format!("owner `{owner}` is the venue's own")));
+        }
+        let key = match single(headers, KEY_HEADER)? {
+            None => None,
+            Some(text) => {
+                // The draft of the header has it quoted; common clients send it bare.
+                let bare = text.strip_prefix('"').and_then(|t| t.strip_suffix('"')).unwrap_or(text);
+                let key = EventId::new(bare);
+                Some(key.map_err(|e| Problem::bad_request(format!("header `{KEY_HEADER}`: {e}")))?)
+            }
+        };
+        let name = owner.to_string();
+        Ok(Self { caller: Caller { owner, name, authority: Authority::unlimited() }, key })
+    }
+}
+
+fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::bad_request(format!("header `{name}` is given more than once")));
+    }
+    let text = std::str::from_utf8(value.as_bytes());
+    text.map(Some).map_err(|_| Problem::bad_request(format!("header `{name}` is not UTF-8")))
+}
+
+impl FromRequestParts<Api> for Who {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
+        Self::of(&parts.headers)
+    }
+}
+
+/// The body as it came, within the limit of size and time.
+pub(super) struct Raw(pub(super) Bytes);
+
+impl FromRequest<Api> for Raw {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let limit = api.options.body_limit;
+        let read = async {
+            let mut stream = request.into_body().into_data_stream();
+            let mut body = BytesMut::new();
+            while let Some(chunk) = stream.next().await {
+                let chunk = chunk.map_err(|e| Problem::bad_request(format!("the body didn't arrive: {e}")))?;
+                if body.len() + chunk.len() > limit {
+                    return Err(Problem::new(
+                        StatusCode::PAYLOAD_TOO_LARGE,
+                        format!("the body has more than {limit} bytes; put large values into `w/` piece by piece"),
+                    ));
+                }
+                body.extend_from_slice(&chunk);
+            }
+            Ok(Self(body.freeze()))
+        };
+        tokio::time::timeout(BODY_TIME, read).await.unwrap_or_else(|_| {
+            let seconds = BODY_TIME.as_secs();
+            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body took longer than {seconds} s to arrive")))
+        })
+    }
+}
+
+/// A JSON body; `null` when it is empty.
+pub(super) struct Json(pub(super) Value);
+
+impl FromRequest<Api> for Json {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
+        let Raw(bytes) = Raw::from_request(request, api).await?;
+        if bytes.is_empty() {
+            return Ok(Self(Value::Null));
+        }
+        let value = serde_json::from_slice(&bytes);
+        value.map(Self).map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))
+    }
+}
+
+/// The query, each name at most once.
+pub(super) struct Asked(BTreeMap<String, String>);
+
+impl FromRequestParts<Api> for Asked {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
+        let pairs: Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri).map_err(Problem::bad_request)?;
+        let mut asked = BTreeMap::new();
+        for (name, value) in pairs.0 {
+            if asked.insert(name.clone(), value).is_some() {
+                return Err(Problem::bad_request(format!("query `{name}` is given more than once")));
+            }
+        }
+        Ok(Self(asked))
+    }
+}
+
+impl Asked {
+    /// A number of at least 0.
+    pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
+        self.0.get(name).map(|text| number(name, text)).transpose()
+    }
+
+    /// `true` or `false`; absent is `false`.
+    pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
+        self.0.get(name).map_or(Ok(false), |text| flag(name, text))
+    }
+
+    /// `wait`: `true` is as long as possible, a number is milliseconds.
+    pub(super) fn wait(&self) -> Result<Option<Duration>, Problem> {
+        self.0.get("wait").map(|text| wait(&Value::String(text.clone()))).transpose()
+    }
+
+    /// As arguments of an operation: each text becomes what the input schema asks for.
+    pub(super) fn arguments(self, schema: &Value) -> Result<Value, Problem> {
+        let typed = |(name, text): (String, String)| {
+            let value = match schema["properties"][&name]["type"].as_str() {
+                Some("integer") => number(&name, &text)?.into(),
+                Some("boolean") => flag(&name, &text)?.into(),
+                _ => Value::String(text),
+            };
+            Ok((name, value))
+        };
+        self.0.into_iter().map(typed).collect::<Result<serde_json::Map<_, _>, Problem>>().map(Value::Object)
+    }
+}
+
+fn number(name: &str, text: &str) -> Result<u64, Problem> {
+    text.parse().map_err(|_| Problem::bad_request(format!("query `{name}`: expected a number of at least 0, got `{text}`")))
+}
+
+fn flag(name: &str, text: &str) -> Result<bool, Problem> {
+    text.parse().map_err(|_| Problem::bad_request(format!("query `{name}`: expected `true` or `false`, got `{text}`")))
+}
+
+/// How long to wait for a job: `true`, milliseconds, or either as text; cut to [`MAX_WAIT`].
+pub(super) fn wait(value: &Value) -> Result<Duration, Problem> {
+    let bad = || Problem::bad_request(format!("`wait`: expected `true` or milliseconds of at least 0, got `{value}`"));
+    let millis = match value {
+        Value::Null | Value::Bool(false) => 0,
+        Value::Bool(true) => u64::MAX,
+        Value::Number(number) => number.as_u64().ok_or_else(bad)?,
+        Value::String(text) => match text.as_str() {
+            "true" => u64::MAX,
+            "false" => 0,
+            digits => digits.parse().map_err(|_| bad())?,
+        },
+        Value::Array(_) | Value::Object(_) => return Err(bad()),
+    };
+    Ok(Duration::from_millis(millis).min(MAX_WAIT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn who(entries: &[(&'static str, &'static str)]) -> Result<Who, String> {
+        let mut headers = HeaderMap::new();
+        for (name, value) in entries {
+            headers.append(*name, value.parse().unwrap());
+        }
+        Who::of(&headers).map_err(|p| format!("{} {}", p.status.as_u16(), p.detail))
+    }
+
+    #[test]
+    fn owner_and_key_come_from_headers() {
+        let default = who(&[]).unwrap();
+        assert_eq!((default.caller.name.as_str(), default.key), ("local/me", None));
+        let named = who(&[("x-trellis-owner", "acme/jo"), ("idempotency-key", "\"k 1\"")]);
+        assert!(named.err().unwrap().starts_with("400 header `Idempotency-Key`"));
+        let named = who(&[("x-trellis-owner", "acme/jo"), ("idempotency-key", "\"k1\"")]).unwrap();
+        assert_eq!((named.caller.name.as_str(), named.key.unwrap().as_str()), ("acme/jo", "k1"));
+        for (value, error) in [("acme", "400 "), ("acme/", "400 "), ("_venue/_venue", "403 ")] {
+            let got = who(&[("x-trellis-owner", value)]).err().unwrap();
+            assert!(got.starts_with(error), "{value}: {got}");
+        }
+        assert!(who(&[("x-trellis-owner", "a/b"), ("x-trellis-owner", "a/c")]).is_err());
+    }
+
+    #[test]
+    fn a_wait_is_true_or_milliseconds() {
+        let wait = |value: Value| wait(&value).map(|d| d.as_millis()).map_err(|p| p.status.as_u16());
+        for (value, expected) in [
+            (json!(true), Ok(120_000)),
+            (json!(false), Ok(0)),
+            (json!(250), Ok(250)),
+            (json!("250"), Ok(250)),
+            (json!("true"), Ok(120_000)),
+            (json!(999_999_999), Ok(120_000)),
+            (json!(-1), Err(400)),
+            (json!(1.5), Err(400)),
+            (json!("soon"), Err(400)),
+            (json!({}), Err(400)),
+        ] {
+            assert_eq!(wait(value.clone()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_query_takes_the_types_of_the_schema() {
+        let schema = json!({"properties": {"limit": {"type": "integer"}, "compact": {"type": "boolean"}, "path": {}}});
+        let asked = |pairs: &[(&str, &str)]| {
+            Asked(pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()).arguments(&schema)
+        };
+        assert_eq!(
+            asked(&[("limit", "5"), ("compact", "true"), ("path", "w/7")]).unwrap(),
+            json!({"compact": true, "limit": 5, "path": "w/7"})
+        );
+        assert!(asked(&[("limit", "-5")]).unwrap_err().detail.contains("`limit`"));
+        assert!(asked(&[("compact", "yes")]).unwrap_err().detail.contains("`compact`"));
+    }
+}

@@ -1,0 +1,162 @@
+//! Around every request: who may ask at all, how long it may take, and errors in one form.
+
+use super::Api;
+use super::problem::{PROBLEM_JSON, Problem};
+use axum::extract::{Request, State};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use futures::FutureExt;
+use std::net::IpAddr;
+use std::panic::AssertUnwindSafe;
+
+/// The middleware of all routes.
+pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
+    if let Err(problem) = check_origin(request.uri().authority(), request.headers()) {
+        return problem.into_response();
+    }
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let work = AssertUnwindSafe(next.run(request)).catch_unwind();
+    let closed = async {
+        api.closing.cancelled().await;
+        tokio::time::sleep(api.options.drain).await;
+    };
+    let response = tokio::select! {
+        done = work => done.unwrap_or_else(|_| {
+            api.venue.metrics.task_panics.inc();
+            tracing::error!(%method, path, "request handler panicked");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the request met a bug of the venue; it is in its log")
+                .into_response()
+        }),
+        () = tokio::time::sleep(api.options.request_time) => {
+            let seconds = api.options.request_time.as_secs();
+            Problem::new(StatusCode::GATEWAY_TIMEOUT, format!("the request took longer than {seconds} s; it may have happened"))
+                .into_response()
+        }
+        () = closed => {
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the venue shuts down; the request may have happened")
+                .retry_after(1)
+                .into_response()
+        }
+    };
+    tracing::debug!(%method, path, status = response.status().as_u16(), "request");
+    as_problem(response, method.as_str(), &path)
+}
+
+/// The framework's own refusals (wrong method, bad path escape, …) get the form of all others.
+fn as_problem(response: Response, method: &str, path: &str) -> Response {
+    let status = response.status();
+    let is_problem =
+        response.headers().get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes() == PROBLEM_JSON.as_bytes());
+    if is_problem || !(status.is_client_error() || status.is_server_error()) {
+        return response;
+    }
+    let detail = if status == StatusCode::METHOD_NOT_ALLOWED {
+        let allowed = response.headers().get(header::ALLOW).and_then(|v| v.to_str().ok()).unwrap_or("another method");
+        format!("`{method}` is not possible on `{path}`, expected {allowed}")
+    } else {
+        format!("`{method} {path}`: {}", status.canonical_reason().unwrap_or("refused").to_lowercase())
+    };
+    let mut problem = Problem::new(status, detail).into_response();
+    if let Some(allow) = response.headers().get(header::ALLOW) {
+        problem.headers_mut().insert(header::ALLOW, allow.clone());
+    }
+    problem
+}
+
+/// Without authentication everybody who can reach the API may use it, so a web page must not:
+/// its requests carry its own origin, or (after DNS rebinding) its own host name.
+fn check_origin(authority: Option<&Authority>, headers: &HeaderMap) -> Result<(), Problem> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|value| value.to_str().ok());
+    let (Some(host), None) = (host, hosts.next()) else {
+        return Err(Problem::denied("expected one `Host` header"));
+    };
+    for host in authority.map(Authority::as_str).into_iter().chain([host]) {
+        if !is_loopback(host) {
+            return Err(Problem::denied(format!(
+                "host `{host}` is not allowed: without authentication only a loopback name or address is"
+            )));
+        }
+    }
+    for origin in headers.get_all(header::ORIGIN) {
+        let origin = origin.to_str().unwrap_or("?");
+        let place = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        if !place.is_some_and(is_loopback) {
+            return Err(Problem::denied(format!(
+                "origin `{origin}` is not allowed: without authentication only pages of a loopback address are"
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// `localhost`, `127.…` or `[::1]`, with any port.
+fn is_loopback(authority: &str) -> bool {
+    let Ok(authority) = authority.parse::<Authority>() else { return false };
+    let host = authority.host();
+    if authority.as_str().contains('@') {
+        return false;
+    }
+    if host.trim_end_matches('.').eq_ignore_ascii_case("localhost") {
+        return true;
+    }
+    let address = host.trim_start_matches('[').trim_end_matches(']');
+    address.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_loopback_names_and_addresses_pass() {
+        for (authority, expected) in [
+            ("localhost", true),
+            ("LOCALHOST:8420", true),
+            ("localhost.:8420", true),
+            ("127.0.0.1:8420", true),
+            ("127.9.9.9", true),
+            ("[::1]:8420", true),
+            ("[::ffff:127.0.0.1]", true),
+            ("evil.example", false),
+            ("127.0.0.1.evil.example:8420", false),
+            ("localhost.evil.example", false),
+            ("evil.example@127.0.0.1", false),
+            ("10.0.0.1:8420", false),
+            ("0.0.0.0:8420", false),
+            ("[::]:8420", false),
+            ("", false),
+        ] {
+            assert_eq!(is_loopback(authority), expected, "{authority:?}");
+        }
+    }
+
+    fn headers(entries: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut map = HeaderMap::new();
+        for (name, value) in entries {
+            map.append(*name, value.parse().unwrap());
+        }
+        map
+    }
+
+    #[test]
+    fn a_page_of_another_origin_is_refused_with_the_reason() {
+        let check = |entries: &[_]| check_origin(None, &headers(entries)).map_err(|p| p.detail);
+        assert_eq!(check(&[("host", "127.0.0.1:1")]), Ok(()));
+        assert_eq!(check(&[("host", "127.0.0.1:1"), ("origin", "http://localhost:3000")]), Ok(()));
+        for (entries, part) in [
+            (vec![], "expected one `Host`"),
+            (vec![("host", "localhost"), ("host", "localhost")], "expected one `Host`"),
+            (vec![("host", "rebound.example:8420")], "host `rebound.example:8420`"),
+            (vec![("host", "localhost"), ("origin", "https://evil.example")], "origin `https://evil.example`"),
+            (vec![("host", "localhost"), ("origin", "null")], "origin `null`"),
+        ] {
+            let error = check(&entries).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+        let absolute: Authority = "evil.example".parse().unwrap();
+        assert!(check_origin(Some(&absolute), &headers(&[("host", "localhost")])).is_err());
+    }
+}

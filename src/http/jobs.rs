@@ -1,0 +1,153 @@
+//! `jobs`: list, read, wait, cancel, delete; and what no job of this version can do.
+
+use super::Api;
+use super::extract::{Asked, Json, Who};
+use super::problem::Problem;
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::job::Job;
+use crate::jobs::{self, Cancelled};
+use crate::store::{Change, DocWrite, Expect, Written, keys};
+use axum::extract::{Path, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Jobs of one page.
+const PAGE: u64 = 1_000;
+
+/// A job record with its address in `Location`.
+pub(super) fn created(status: StatusCode, job: &Job) -> Response {
+    with_location(status, &job.head.id, &job.to_json())
+}
+
+/// An answer about a job, with the job's address in `Location`.
+pub(super) fn with_location(status: StatusCode, id: &JobId, body: &Value) -> Response {
+    let mut response = (status, axum::Json(body)).into_response();
+    let location = HeaderValue::try_from(format!("/api/v1/jobs/{id}")).expect("hex digits are a legal header");
+    response.headers_mut().insert(header::LOCATION, location);
+    response
+}
+
+/// Waits for the end of a job, or of the venue.
+pub(super) async fn wait_for(api: &Api, owner: &Owner, id: &JobId, wait: Duration) -> Result<Option<Job>, Problem> {
+    let waiting = api.closing.run_until_cancelled(jobs::wait(&api.venue, owner, id, wait)).await;
+    match waiting {
+        Some(job) => Ok(job?),
+        None => Ok(jobs::get(&api.venue, owner, id).await?),
+    }
+}
+
+pub(super) fn job_id(text: &str) -> Result<JobId, Problem> {
+    JobId::new(text).map_err(Problem::bad_request)
+}
+
+pub(super) fn unknown(id: &JobId) -> Problem {
+    Problem::not_found(format!("no job `{id}`"))
+}
+
+async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
+    jobs::get(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
+}
+
+/// `GET jobs`: ids, newest first; with `details=true` the records.
+pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+    let offset = asked.number("offset")?.unwrap_or(0);
+    let limit = asked.number("limit")?.unwrap_or(PAGE).clamp(1, PAGE);
+    let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    let (page, total) = jobs::list(&api.venue, who.owner(), size(offset), size(limit)).await?;
+    let items: Vec<Value> = if asked.flag("details")? {
+        page.iter().map(Job::to_json).collect()
+    } else {
+        page.iter().map(|job| job.head.id.as_str().into()).collect()
+    };
+    Ok(axum::Json(json!({"items": items, "total": total, "offset": offset, "limit": limit})).into_response())
+}
+
+/// `GET jobs/{id}`; with `wait` once it has ended, or then.
+pub(super) async fn get(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let id = job_id(&id)?;
+    let job = wait_for(&api, who.owner(), &id, asked.wait()?.unwrap_or_default()).await?;
+    Ok(axum::Json(job.ok_or_else(|| unknown(&id))?.to_json()).into_response())
+}
+
+/// `PUT jobs/{id}/cancel`, with `{"reason": …}` or nothing.
+pub(super) async fn cancel(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Result<Response, Problem> {
+    let id = job_id(&id)?;
+    let reason = match &body["reason"] {
+        Value::Null => None,
+        Value::String(text) => Some(text.as_str()),
+        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            return Err(Problem::bad_request("`reason`: expected a string"));
+        }
+    };
+    match jobs::cancel(&api.venue, who.owner(), &id, reason).await? {
+        Cancelled::Unknown => Err(unknown(&id)),
+        Cancelled::Done(job) => Ok(axum::Json(job.to_json()).into_response()),
+        Cancelled::Already(job) if job.status == crate::domain::job::JobStatus::Cancelled => {
+            Ok(axum::Json(job.to_json()).into_response())
+        }
+        Cancelled::Already(job) => {
+            Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
+        }
+    }
+}
+
+/// `PUT jobs/{id}/delete`: forgets an ended job; answers what it was.
+pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
+    let id = job_id(&id)?;
+    let job = known(&api, &who, &id).await?;
+    if !job.status.is_terminal() {
+        return Err(Problem::conflict(format!("job `{id}` is {}: cancel it before deleting it", job.status.as_str())));
+    }
+    let forget = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
+    let writes = [
+        forget(keys::job_list_entry(job.head.created, &id)),
+        forget(keys::job_head(&id)),
+        forget(keys::job_status(&id)),
+        forget(keys::job_result(&id)),
+    ];
+    // Without conditions there is no conflict.
+    match api.venue.store.write(api.venue.now(), who.owner(), &writes).await? {
+        Written::Done | Written::Conflict(_) => Ok(axum::Json(job.to_json()).into_response()),
+    }
+}
+
+/// `PUT jobs/{id}/pause`.
+pub(super) async fn pause(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
+    let job = known(&api, &who, &job_id(&id)?).await?;
+    let (id, status) = (&job.head.id, job.status.as_str());
+    Err(Problem::conflict(format!("job `{id}` is {status} and its operation can't be paused; it can be cancelled")))
+}
+
+/// `PUT jobs/{id}/resume`.
+pub(super) async fn resume(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
+    let job = known(&api, &who, &job_id(&id)?).await?;
+    Err(Problem::conflict(format!("job `{}` is {}, expected PAUSED", job.head.id, job.status.as_str())))
+}
+
+/// `POST jobs/{id}`: a message to a job that waits for input.
+pub(super) async fn message(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    Json(_): Json,
+) -> Result<Response, Problem> {
+    let job = known(&api, &who, &job_id(&id)?).await?;
+    Err(Problem::conflict(format!(
+        "job `{}` is {} and waits for no input; send a message to its agent `{}` instead",
+        job.head.id,
+        job.status.as_str(),
+        job.head.agent
+    )))
+}

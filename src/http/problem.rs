@@ -1,0 +1,168 @@
+//! Errors as RFC 9457 problem details, with Covia's `error` string beside them.
+
+use crate::ingress::{SubmissionError, SubmitError};
+use crate::ops::OpError;
+use crate::store::{Refusal, StoreError};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::json;
+use std::fmt::Display;
+
+/// Media type of a problem.
+pub(super) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// An answer that is an error.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) status: StatusCode,
+    pub(super) detail: String,
+    /// Seconds after which the same request may succeed.
+    pub(super) retry_after: Option<u32>,
+}
+
+impl Problem {
+    /// A problem without more meaning than its status.
+    pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
+        Self { status, detail: detail.to_string(), retry_after: None }
+    }
+
+    /// 400: the request itself is wrong.
+    pub(super) fn bad_request(detail: impl Display) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 403: not allowed to this caller.
+    pub(super) fn denied(detail: impl Display) -> Self {
+        Self::new(StatusCode::FORBIDDEN, detail)
+    }
+
+    /// 404: nothing of that name.
+    pub(super) fn not_found(detail: impl Display) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    /// 409: the state doesn't allow it.
+    pub(super) fn conflict(detail: impl Display) -> Self {
+        Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// 501: part of Covia's API that this version doesn't have.
+    pub(super) fn unsupported(detail: impl Display) -> Self {
+        Self::new(StatusCode::NOT_IMPLEMENTED, detail)
+    }
+
+    /// The caller may try again after `seconds`.
+    pub(super) const fn retry_after(mut self, seconds: u32) -> Self {
+        self.retry_after = Some(seconds);
+        self
+    }
+}
+
+impl From<StoreError> for Problem {
+    fn from(error: StoreError) -> Self {
+        match &error {
+            StoreError::Unavailable { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(1),
+            // Memory is freed by operators, not within a second.
+            StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
+            StoreError::Corrupt { .. } => {
+                tracing::error!(%error, "request failed");
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
+            }
+        }
+    }
+}
+
+impl From<OpError> for Problem {
+    fn from(error: OpError) -> Self {
+        match error {
+            OpError::Invalid(text) => Self::bad_request(text),
+            OpError::Denied(text) => Self::denied(text),
+            OpError::NotFound(text) => Self::not_found(text),
+            OpError::Conflict(text) => Self::conflict(text),
+            OpError::Failed(text) => {
+                Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Operation failed: {text}"))
+            }
+            OpError::Timeout(text) => Self::new(StatusCode::GATEWAY_TIMEOUT, text),
+            OpError::Fenced => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
+            OpError::Store(error) => error.into(),
+        }
+    }
+}
+
+impl From<SubmissionError> for Problem {
+    fn from(error: SubmissionError) -> Self {
+        match &error {
+            SubmissionError::Malformed(_) | SubmissionError::ReplyTo(_) => Self::bad_request(error),
+            SubmissionError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error),
+        }
+    }
+}
+
+impl From<SubmitError> for Problem {
+    fn from(error: SubmitError) -> Self {
+        match error {
+            SubmitError::Submission(error) => error.into(),
+            SubmitError::Store(error) => error.into(),
+            SubmitError::Conflict(_) => Self::conflict(error),
+            SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => {
+                Self::not_found(format!("no agent `{agent}`"))
+            }
+            SubmitError::Refused { refusal: Refusal::Terminated | Refusal::Busy, .. } => Self::conflict(error),
+            SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. } => {
+                Self::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(5)
+            }
+        }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        // `about:blank` says: the status is all there is to know, and `title` is its phrase.
+        let body = json!({
+            "type": "about:blank",
+            "title": self.status.canonical_reason().unwrap_or("Error"),
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "error": self.detail,
+        });
+        let mut response = (self.status, body.to_string()).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
+        if let Some(seconds) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        response
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_has_its_status_and_says_when_to_try_again() {
+        let store = || "s".to_owned();
+        let reason = || "r".to_owned();
+        let unavailable = StoreError::Unavailable { store: store(), reason: reason() };
+        let full = StoreError::Full { store: store(), reason: reason() };
+        let corrupt = StoreError::Corrupt { store: store(), reason: reason() };
+        let refused = |refusal| SubmitError::Refused { agent: "a".parse().unwrap(), refusal };
+        for (problem, status, retry) in [
+            (Problem::from(unavailable), 503, Some(1)),
+            (full.into(), 503, Some(30)),
+            (corrupt.into(), 500, None),
+            (OpError::Invalid("x".into()).into(), 400, None),
+            (OpError::Denied("x".into()).into(), 403, None),
+            (OpError::NotFound("x".into()).into(), 404, None),
+            (OpError::Conflict("x".into()).into(), 409, None),
+            (OpError::Failed("x".into()).into(), 500, None),
+            (OpError::Timeout("x".into()).into(), 504, None),
+            (refused(Refusal::UnknownAgent).into(), 404, None),
+            (refused(Refusal::Busy).into(), 409, None),
+            (refused(Refusal::MailboxFull { limit: 1 }).into(), 429, Some(5)),
+            (SubmissionError::TooLarge { bytes: 2, limit: 1 }.into(), 413, None),
+        ] {
+            assert_eq!((problem.status.as_u16(), problem.retry_after), (status, retry), "{problem:?}");
+        }
+    }
+}
