@@ -7,7 +7,6 @@ use super::operate::operate;
 use super::problem::Problem;
 use crate::agents::{self, Applied};
 use crate::domain::agent::AgentConfig;
-use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;
 use crate::ingress::{self, Arrival, Submitted};
 use axum::extract::{Path, State};
@@ -110,6 +109,7 @@ fn receipt(submitted: &Submitted) -> Value {
 }
 
 async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {
+    // As it was sent, so that the same submission over the queue is the same to the store.
     let submission = ingress::parse(body)?;
     if submission.caller.is_some() || submission.parent.is_some() {
         return Err(Problem::bad_request("`caller` and `parent` are set by the venue, expected neither"));
@@ -119,7 +119,7 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
         agent: agent_id(agent)?,
         task,
         id: who.key.clone().unwrap_or_else(ingress::fresh_id),
-        submission: Submission { caller: Some(who.caller.name.clone()), ..submission },
+        submission,
         received: api.venue.now(),
         sequence: 0,
     };

@@ -24,7 +24,7 @@ const DEFAULT_OWNER: &str = "local/me";
 /// Longest time for a body to arrive.
 const BODY_TIME: Duration = Duration::from_secs(30);
 /// Longest wait for a job in one request.
-pub(super) const MAX_WAIT: Duration = Duration::from_secs(120);
+pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
 
 /// Who asks, and under which key.
 pub(super) struct Who {

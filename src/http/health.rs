@@ -23,7 +23,8 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
     if api.closing.is_cancelled() {
         return Err(missing("not ready: the venue shuts down".into()));
     }
-    let read = api.venue.store.read(&venue_owner(), &["key".into()]);
+    let (owner, keys) = (venue_owner(), ["key".to_owned()]);
+    let read = api.venue.store.read(&owner, &keys);
     match tokio::time::timeout(READY, read).await {
         Ok(Ok(_)) => Ok(axum::Json(json!({"status": "ready"})).into_response()),
         Ok(Err(error)) => Err(missing(format!("not ready: {error}"))),

@@ -103,11 +103,12 @@ impl From<SubmitError> for Problem {
         match error {
             SubmitError::Submission(error) => error.into(),
             SubmitError::Store(error) => error.into(),
-            SubmitError::Conflict(_) => Self::conflict(error),
             SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => {
                 Self::not_found(format!("no agent `{agent}`"))
             }
-            SubmitError::Refused { refusal: Refusal::Terminated | Refusal::Busy, .. } => Self::conflict(error),
+            SubmitError::Conflict(_) | SubmitError::Refused { refusal: Refusal::Terminated | Refusal::Busy, .. } => {
+                Self::conflict(error)
+            }
             SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(5)
             }

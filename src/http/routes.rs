@@ -77,7 +77,8 @@ pub(super) fn router(api: Api) -> Router {
 async fn nowhere(method: Method, uri: Uri) -> Problem {
     let routes = routes();
     let known: Vec<_> = routes.iter().map(|route| route.path).collect();
-    let hint = nearest(uri.path(), &known).map(|path| format!(", did you mean `{path}`")).unwrap_or_default();
+    let meant = nearest(uri.path(), &known).and_then(|path| routes.iter().find(|route| route.path == path));
+    let hint = meant.map(|r| format!(", did you mean `{} {}`", r.method.to_uppercase(), r.path)).unwrap_or_default();
     Problem::not_found(format!(
         "no route `{method} {}`{hint}; `GET /api/v1/openapi.json` describes all",
         uri.path()
