@@ -106,12 +106,16 @@ local function take_lease(take)
   }
 end
 
--- Nothing to do: nobody runs this session, waits for it or looks at it again.
+-- Nothing to do: nobody waits for this session or looks at it again. A lapsed lease is kept while
+-- there is mail: its crash still counts.
 local function rest(o, now, s)
   local agent = agent_of(s)
   local waited = call('ZSCORE', o .. ':waiting:' .. agent, s)
-  call('HDEL', session_key(o, s), 'until', 'worker', 'served', 'job', 'limit', 'backoff')
-  call('ZREM', o .. ':running:' .. agent, s)
+  if call('ZCARD', mailbox_key(o, s)) == 0 then
+    call('HDEL', session_key(o, s), 'until', 'worker', 'served', 'job', 'limit')
+    call('ZREM', o .. ':running:' .. agent, s)
+  end
+  call('HDEL', session_key(o, s), 'backoff')
   set_due(o, s, nil)
   wait_no_more(o, s)
   if waited then
@@ -125,29 +129,22 @@ local function try(o, now, s, lease)
   local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff')
   if f[1] and tonumber(f[1]) > now then
     return { 'lease', tonumber(f[1]) }
-  elseif call('ZCARD', mailbox_key(o, s)) == 0 then
-    return rest(o, now, s)
-  elseif f[3] and tonumber(f[3]) > now then
-    return { 'backoff', tonumber(f[3]) }
   end
   local agent = agent_of(s)
   local status, concurrency = gate(o, agent)
-  if status == 'SUSPENDED' or not has_place(o, now, s, agent, concurrency) then
+  if not status or status == 'TERMINATED' or call('ZCARD', mailbox_key(o, s)) == 0 then
+    return rest(o, now, s)
+  elseif status == 'SUSPENDED' then
     wait(o, s)
-    return { status == 'SUSPENDED' and 'suspended' or 'waiting' }
+    return { 'suspended' }
+  elseif f[3] and tonumber(f[3]) > now then
+    return { 'backoff', tonumber(f[3]) }
+  elseif not has_place(o, now, s, agent, concurrency) then
+    wait(o, s)
+    return { 'waiting' }
   end
   call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
   return grant(o, now, s, lease, f[1] and (f[2] or ''))
-end
-
--- Why the agent takes nothing, or nothing.
-local function unusable(o, s)
-  local status = gate(o, agent_of(s))
-  if not status then
-    return { 'unknown' }
-  elseif status == 'TERMINATED' then
-    return { 'terminated' }
-  end
 end
 
 -- The lease's end, the backoff's end and the agent's queue see to it otherwise.
@@ -164,14 +161,14 @@ local function admit(keys, args)
   local now, s = clock(take()), take()
   local event = take() == '1' and take_event(take)
   local lease = take_lease(take)
-  local intake = unusable(o, s) or { 'nothing' }
+  local intake = { 'nothing' }
   if event then
     intake = refusal(o, s, event) or { 'new' }
   end
   if intake[1] == 'new' then
     append(o, now, s, event)
     look_soon(o, now, s)
-  elseif intake[1] ~= 'nothing' and (intake[1] ~= 'duplicate' or unusable(o, s)) then
+  elseif intake[1] ~= 'nothing' and intake[1] ~= 'duplicate' then
     return { intake, { 'none' } }
   end
   return { intake, lease and try(o, now, s, lease) or { 'none' } }

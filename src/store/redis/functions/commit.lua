@@ -28,13 +28,11 @@ register('commit', function(keys, args)
   local now, s, epoch = clock(take()), take(), take()
   local c = take_commit(take)
   local f = call('HMGET', session_key(o, s), 'done', 'version')
-  local is_held, expected = holds(o, s, epoch), tonumber(f[2] or 0) + 1
+  local is_held = holds(o, s, epoch)
   if f[1] == epoch .. ' ' .. c.turn then
     return { 'done', is_held and held(o, now, s) or { 'released' } }
-  elseif not is_held then
+  elseif not is_held or tonumber(c.turn) ~= tonumber(f[2] or 0) + 1 then
     return { 'fenced' }
-  elseif tonumber(c.turn) ~= expected then
-    return wrong_turn('commit', expected, tonumber(c.turn))
   elseif is_cancelled(o, c.unless_cancelled) then
     return { 'cancelled' }
   end

@@ -311,11 +311,6 @@ local function is_cancelled(o, job)
   return job and job ~= '' and job_status(o, job) == 'CANCELLED'
 end
 
-local function wrong_turn(what, expected, got)
-  local words = string.format('CORRUPT %s of the wrong turn: expected %.0f, got %.0f', what, expected, got)
-  return redis.error_reply(words)
-end
-
 local function set_due(o, s, at)
   if at then
     call('ZADD', o .. ':due', at, s)
