@@ -41,7 +41,13 @@ fn judge(name: &str, expected: &str, problem: &str, value: Option<String>) -> Se
         Some(value) if value != expected => Some(problem.to_owned()),
         Some(_) => None,
     };
-    Setting { name: format!("redis {name}"), value: value.unwrap_or_else(|| "unknown".to_owned()), problem }
+    let value = match value.as_deref() {
+        None => "unknown",
+        // As it is written in the configuration.
+        Some("") => "\"\"",
+        Some(value) => value,
+    };
+    Setting { name: format!("redis {name}"), value: value.to_owned(), problem }
 }
 
 fn version(info: &str) -> Setting {

@@ -41,7 +41,7 @@ register('commit', function(keys, args)
     return { 'conflict', found }
   end
   record(o, now, s, epoch, c)
-  local next = after(o, now, s, c.after)
+  local onward = after(o, now, s, c.after)
   gates_changed(o, now, c.writes)
-  return { 'done', next }
+  return { 'done', onward }
 end, { 'allow-oom' })
