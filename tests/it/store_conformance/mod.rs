@@ -14,6 +14,7 @@ mod embedded;
 mod finish;
 mod lease;
 mod reads;
+mod redis;
 mod sweep;
 
 use bytes::Bytes;
