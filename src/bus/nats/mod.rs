@@ -1,6 +1,6 @@
 //! Bus over NATS `JetStream`.
 //!
-//! Streams and consumer: [`streams`]. Taking messages: [`receive`]. What operators see: [`inspect`].
+//! Streams and consumer: `streams`. Taking messages: `receive`. What operators see: `inspect`.
 
 mod inspect;
 mod receive;
@@ -183,7 +183,7 @@ impl NatsBus {
     }
 
     /// After an error that a missing stream or consumer can have caused: makes them again, at most
-    /// once in [`REPAIR_EVERY`]. An operator may have deleted them, or a server lost its disk.
+    /// once in `REPAIR_EVERY`. An operator may have deleted them, or a server lost its disk.
     async fn repair(&self) {
         if !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
