@@ -61,15 +61,16 @@ pub async fn owner_books(venue: &Venue, owner: &Owner) -> Result<Books, AuditErr
 }
 
 async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
-    // Jobs before mailboxes before outboxes before the queue: against the direction in which an
-    // event moves, so that one that moves meanwhile is seen at least once.
+    // In the direction in which an event moves, so that one that moves meanwhile is seen at least
+    // once: outbox, queue, mailbox.
     let jobs = jobs(venue, owner).await?;
-    let mut in_transit: BTreeSet<String> = venue.bus.in_transit().await?.into_iter().collect();
+    let mut in_transit = BTreeSet::new();
     for entry in venue.store.outbox(owner).await? {
         if let Ok(Message { id: Some(id), .. }) = serde_json::from_slice(&entry.message) {
             in_transit.insert(id);
         }
     }
+    in_transit.extend(venue.bus.in_transit().await?);
     Ok(Facts { jobs, mailboxes: mailboxes(venue, owner).await?, in_transit })
 }
 
