@@ -10,3 +10,4 @@ mod nats_bus;
 mod redis_store;
 mod store_conformance;
 mod store_differential;
+mod worker;

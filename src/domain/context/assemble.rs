@@ -93,7 +93,7 @@ pub fn assemble(
         ("system", system.len()),
         ("tools", tool_bytes),
         ("context", context.as_ref().map_or(0, String::len)),
-        ("input", tail.iter().map(text::message_bytes).sum()),
+        ("input", text::message_bytes(&tail)),
     ];
     let required: usize = sizes.iter().map(|(_, bytes)| bytes).sum();
     if required > CONTEXT_BYTES {
@@ -103,16 +103,16 @@ pub fn assemble(
     let open = served.task.as_ref().and_then(Event::job);
     let mut messages: Vec<ChatMessage> = context.into_iter().map(|text| ChatMessage::User { text }).collect();
     messages.extend(text::transcript(&inputs.transcript, open, CONTEXT_BYTES - required));
-    messages.extend(tail);
+    messages.push(tail);
     Ok(ModelRequest { model: config.model.clone(), system, messages, tools, turn: turn.to_owned() })
 }
 
-/// Pending results, inbox, and last the task.
-fn tail(config: &AgentConfig, inputs: &Inputs, served: &Served) -> Vec<ChatMessage> {
-    let mut parts = Vec::new();
+/// The volatile end of the prompt: date, pending results, inbox, and last the task. One message,
+/// so that no provider reorders or merges its parts.
+fn tail(config: &AgentConfig, inputs: &Inputs, served: &Served) -> ChatMessage {
+    let mut parts = vec![text::date(&inputs.date, &inputs.venue)];
     parts.extend(text::pending(&served.results, &served.pending));
     parts.extend(served.messages.iter().map(text::message));
-    parts.push(text::date(&inputs.date, &inputs.venue));
     match &served.task {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
             parts.push(text::task(job, caller.as_deref(), input, config.completion, served.remind));
@@ -120,7 +120,7 @@ fn tail(config: &AgentConfig, inputs: &Inputs, served: &Served) -> Vec<ChatMessa
         Some(_) | None if served.messages.is_empty() && served.results.is_empty() => parts.push(text::NOTHING.to_owned()),
         Some(_) | None => {}
     }
-    parts.into_iter().map(|text| ChatMessage::User { text }).collect()
+    ChatMessage::User { text: parts.join("\n\n") }
 }
 
 /// Hash of a whole prompt.

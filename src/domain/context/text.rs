@@ -185,7 +185,9 @@ pub fn transcript(turns: &[TurnRecord], open: Option<&JobId>, budget: usize) -> 
 /// so that here only its beginning is marked.
 fn exchange(turn: &TurnRecord, open: Option<&JobId>) -> Vec<ChatMessage> {
     let heard = turn.heard.iter().map(|heard| match (&heard.job, open) {
-        (Some(job), Some(open)) if job == open => ChatMessage::User { text: format!("[Task {job} begins; it is shown below]") },
+        (Some(job), Some(open)) if job == open => {
+            ChatMessage::User { text: format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below") }
+        }
         _ => ChatMessage::User { text: heard.text.clone() },
     });
     heard.chain(turn.said.iter().cloned()).collect()

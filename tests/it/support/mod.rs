@@ -2,3 +2,4 @@
 
 pub mod nats;
 pub mod redis;
+pub mod venue;

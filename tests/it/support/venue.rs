@@ -1,0 +1,138 @@
+//! A venue and its workers inside the test process, over any backend.
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::agents;
+use trellis::bus::Bus;
+use trellis::clock::Clock;
+use trellis::domain::agent::AgentConfig;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::{AgentId, EventId, JobId, Owner};
+use trellis::domain::job::Job;
+use trellis::ingress::{Arrival, Submitted, submit};
+use trellis::jobs;
+use trellis::model::endpoint::ProviderOptions;
+use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::scripted::ScriptedOptions;
+use trellis::ops::Catalog;
+use trellis::retry::Policy;
+use trellis::shutdown::Shutdown;
+use trellis::store::Store;
+use trellis::telemetry::Metrics;
+use trellis::venue::{Venue, load_or_make_key};
+use trellis::worker::{self, WorkerOptions};
+
+/// A venue with a folder for its rules and its log of model calls.
+pub struct TestVenue {
+    pub venue: Arc<Venue>,
+    pub owner: Owner,
+    pub dir: PathBuf,
+    pub shutdown: Shutdown,
+    lease: Duration,
+}
+
+impl TestVenue {
+    /// Over these backends; `rules` is the text of a rules file.
+    pub async fn new(store: Arc<dyn Store>, bus: Arc<dyn Bus>, dir: &Path, rules: &str) -> Self {
+        std::fs::write(dir.join("rules.toml"), rules).unwrap();
+        let metrics = Arc::new(Metrics::new());
+        let clock = Clock::default();
+        let venue = Venue {
+            key: load_or_make_key(&*store, clock.now()).await.unwrap(),
+            store,
+            bus,
+            clock,
+            name: "test".into(),
+            catalog: Catalog::new(true),
+            metrics: Arc::clone(&metrics),
+        };
+        Self {
+            venue: Arc::new(venue),
+            owner: "local/me".parse().unwrap(),
+            dir: dir.to_owned(),
+            shutdown: Shutdown::new(metrics),
+            lease: Duration::from_secs(2),
+        }
+    }
+
+    /// Starts a worker.
+    pub async fn worker(&self) {
+        let scripted = ScriptedOptions {
+            rules: Some(self.dir.join("rules.toml")),
+            rules_dir: None,
+            calls_log: Some(self.dir.join("calls.jsonl")),
+        };
+        let models = Models::new(ModelOptions { scripted, providers: ProviderOptions::default() }).await.unwrap();
+        let options = WorkerOptions {
+            name: "test".into(),
+            slots: 8,
+            lease: self.lease,
+            sweep: Duration::from_millis(200),
+            crash_limit: 5,
+            retry: Policy {
+                first: Duration::from_millis(20),
+                max: Duration::from_millis(200),
+                total: Some(Duration::from_secs(2)),
+            },
+        };
+        let (venue, shutdown) = (Arc::clone(&self.venue), self.shutdown.clone());
+        self.shutdown.spawn_service("worker", worker::run(venue, Arc::new(models), options, shutdown));
+    }
+
+    pub async fn agent(&self, id: &str, config: Value) {
+        let mut config = config;
+        if config.get("model").is_none() {
+            config["model"] = json!({"provider": "scripted", "name": "rules"});
+        }
+        let config = AgentConfig::parse(&config).unwrap();
+        let id: AgentId = id.parse().unwrap();
+        agents::apply(&self.venue, &self.owner, &id, &config, true).await.unwrap();
+    }
+
+    pub async fn submit(&self, agent: &str, id: &str, input: Value) -> Submitted {
+        self.arrive(agent, id, true, Submission { input, ..Submission::default() }).await
+    }
+
+    pub async fn arrive(&self, agent: &str, id: &str, task: bool, submission: Submission) -> Submitted {
+        let arrival = Arrival {
+            owner: self.owner.clone(),
+            agent: agent.parse().unwrap(),
+            task,
+            id: EventId::new(id).unwrap(),
+            submission,
+            received: self.venue.now(),
+            sequence: 0,
+        };
+        submit(&self.venue, &arrival).await.unwrap()
+    }
+
+    /// The job once it has ended; fails the test when it doesn't within 20 s.
+    pub async fn ended(&self, job: &JobId) -> Job {
+        let job = jobs::wait(&self.venue, &self.owner, job, Duration::from_secs(20)).await.unwrap().unwrap();
+        eprintln!("{} {:?} {:?}", job.head.agent, job.status, job.result);
+        assert!(job.status.is_terminal(), "job {} is still {:?}", job.head.id, job.status);
+        job
+    }
+
+    /// Submits a task and waits for its end.
+    pub async fn run(&self, agent: &str, id: &str, input: Value) -> Job {
+        let submitted = self.submit(agent, id, input).await;
+        self.ended(&submitted.job.unwrap()).await
+    }
+
+    /// Lines of the log of model calls.
+    pub fn model_calls(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.dir.join("calls.jsonl")).unwrap_or_default();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+impl Drop for TestVenue {
+    fn drop(&mut self) {
+        self.shutdown.trigger();
+        self.shutdown.cancelling().cancel();
+        self.shutdown.ending().cancel();
+    }
+}

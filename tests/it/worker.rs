@@ -1,0 +1,208 @@
+//! Tasks through a real worker: what becomes of them, over every pair of backends.
+
+use crate::support::nats;
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::nats::NatsBus;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
+use trellis::domain::job::{ErrorCode, JobStatus};
+use trellis::domain::session::TurnRecord;
+use trellis::jobs::{self, Cancelled};
+use trellis::store::keys;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "writer", turn = 1 }
+then = { calls = [{ tool = "lattice_write", arguments = { path = "w/notes/{{input.name}}", value = "{{input.text}}" } }, { tool = "lattice_append", arguments = { path = "w/log", value = "{{input.name}}" } }] }
+
+[[rule]]
+when = { agent = "writer", turn = 2 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/notes/{{input.name}}" } }] }
+
+[[rule]]
+when = { agent = "writer", turn = 3 }
+then = { text = "wrote {{tool_result.value}}" }
+
+[[rule]]
+when = { agent = "boss", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "slow", input = { message = "work" }, wait = 0 } }] }
+
+[[rule]]
+when = { agent = "boss", text = "Pending job results" }
+then = { text = "the helper is done" }
+
+[[rule]]
+when = { agent = "slow" }
+then = { text = "worked", delay_ms = 300 }
+
+[[rule]]
+when = { agent = "hanging" }
+then = { text = "never", fault = "hang" }
+
+[[rule]]
+when = { agent = "flaky" }
+then = { text = "at last", fault = "overloaded", times = 2 }
+
+[[rule]]
+when = { agent = "refused" }
+then = { text = "no", fault = "bad_request" }
+
+[[rule]]
+when = { agent = "looping" }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/x" } }] }
+
+[[rule]]
+when = { agent = "confused", turn = 1 }
+then = { calls = [{ tool = "no_such_tool", arguments = {} }, { tool = "lattice_write", arguments = { path = "w/secret/x", value = 1 } }, { tool = "lattice_read", arguments = { path = 7 } }] }
+
+[[rule]]
+when = { agent = "confused", turn = 2 }
+then = { text = "I see" }
+"#;
+
+async fn fleet() -> Option<(TestVenue, tempfile::TempDir)> {
+    let (url, server) = (nats::shared()?, RedisServer::shared()?);
+    let dir = tempfile::tempdir().unwrap();
+    let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();
+    let mut options = nats::options(&url);
+    options.ack_wait = Duration::from_secs(2);
+    let bus = NatsBus::open(&options).await.unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    venue.worker().await;
+    Some((venue, dir))
+}
+
+async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
+    let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
+    let found = venue.venue.store.scan(&venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
+    found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
+}
+
+async fn read(venue: &TestVenue, path: &str) -> Option<Value> {
+    let tree = trellis::workspace::Workspace::new(
+        Arc::clone(&venue.venue.store),
+        venue.owner.clone(),
+        trellis::domain::lattice::layout::Scope::default(),
+    );
+    tree.get(&trellis::domain::lattice::Path::parse(path).unwrap()).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_task_of_three_turns_writes_reads_and_completes() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("writer", json!({})).await;
+    let job = venue.run("writer", "t1", json!({"name": "a", "text": "hello"})).await;
+    assert_eq!(job.status, JobStatus::Complete);
+    assert_eq!(job.result.unwrap().output, Some(json!("wrote hello")));
+    assert_eq!(read(&venue, "w/log").await, Some(json!(["a"])));
+    let turns = turns(&venue, "writer", job.head.session.as_str()).await;
+    assert_eq!(turns.len(), 3);
+    assert_eq!(turns[0].calls.iter().map(|c| c.outcome.as_str()).collect::<Vec<_>>(), ["ok", "ok"]);
+    assert_eq!(venue.model_calls().iter().filter(|c| c["event"] == "replied").count(), 3);
+}
+
+#[tokio::test]
+async fn the_same_submission_twice_is_one_job() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let first = venue.submit("echo", "same", json!({"message": "hi"})).await;
+    let second = venue.submit("echo", "same", json!({"message": "hi"})).await;
+    assert_eq!((first.job.clone(), second.duplicate), (second.job, true));
+    let job = venue.ended(&first.job.unwrap()).await;
+    assert_eq!(job.result.unwrap().output, Some(json!("hi")));
+}
+
+#[tokio::test]
+async fn a_child_job_parks_its_parent_and_wakes_it() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("boss", json!({})).await;
+    venue.agent("slow", json!({})).await;
+    let job = venue.run("boss", "t1", json!({})).await;
+    assert_eq!(job.result.unwrap().output, Some(json!("the helper is done")));
+    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let child = all.iter().find(|job| job.head.agent.as_str() == "slow").unwrap();
+    assert_eq!(child.status, JobStatus::Complete);
+    assert_eq!(child.head.parent.as_ref().unwrap().job.as_ref(), Some(&job.head.id));
+    assert_eq!(child.head.caller.as_deref(), Some("agent:boss"));
+}
+
+#[tokio::test]
+async fn a_cancel_drops_a_hanging_model_call() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("hanging", json!({})).await;
+    let submitted = venue.submit("hanging", "t1", json!({})).await;
+    let id = submitted.job.unwrap();
+    while venue.model_calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let cancelled = jobs::cancel(&venue.venue, &venue.owner, &id, Some("enough")).await.unwrap();
+    assert!(matches!(cancelled, Cancelled::Done(_)));
+    let job = venue.ended(&id).await;
+    assert_eq!(job.status, JobStatus::Cancelled);
+    assert_eq!(job.result.unwrap().error.as_deref(), Some("cancelled: enough"));
+    // The session is free again.
+    let key = SessionKey { agent: "hanging".parse().unwrap(), session: submitted.session.session };
+    for _ in 0..100 {
+        let facts = venue.venue.store.sessions(&venue.owner, Some(&key.agent), None, 10).await.unwrap();
+        if facts[0].mailbox.is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the cancelled task is still in its mailbox");
+}
+
+#[tokio::test]
+async fn an_overloaded_provider_is_asked_again_and_a_refusal_fails_the_task() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("flaky", json!({})).await;
+    venue.agent("refused", json!({})).await;
+    let job = venue.run("flaky", "t1", json!({})).await;
+    assert_eq!(job.result.unwrap().output, Some(json!("at last")));
+    let job = venue.run("refused", "t2", json!({})).await;
+    assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError));
+}
+
+#[tokio::test]
+async fn a_loop_of_tool_calls_ends_at_the_limit_of_turns() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("looping", json!({"limits": {"turns": 4}})).await;
+    let job = venue.run("looping", "t1", json!({})).await;
+    assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::LimitReached));
+    assert_eq!(turns(&venue, "looping", job.head.session.as_str()).await.len(), 4);
+}
+
+#[tokio::test]
+async fn bad_calls_are_told_to_the_model_and_the_run_goes_on() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("confused", json!({"caps": [{"with": "w/open", "can": "crud"}]})).await;
+    let job = venue.run("confused", "t1", json!({})).await;
+    assert_eq!(job.status, JobStatus::Complete);
+    let turns = turns(&venue, "confused", job.head.session.as_str()).await;
+    let outcomes: Vec<_> = turns[0].calls.iter().map(|c| c.outcome.as_str()).collect();
+    assert_eq!(outcomes, ["unknown tool", "denied", "error"]);
+    assert_eq!(read(&venue, "w/secret/x").await, None);
+}
+
+#[tokio::test]
+async fn a_message_is_consumed_by_the_turn_that_shows_it() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let submission = Submission { input: json!("ping"), ..Submission::default() };
+    venue.arrive("echo", "m1", false, submission).await;
+    for _ in 0..200 {
+        let turns = turns(&venue, "echo", "main").await;
+        if let Some(turn) = turns.first() {
+            assert_eq!(turn.events[0].as_str(), "m1");
+            assert!(serde_json::to_string(&turn.said).unwrap().contains("ping"));
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the message was not shown");
+}
