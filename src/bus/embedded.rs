@@ -1,1 +1,495 @@
 //! Bus over the embedded store's own queue.
+//!
+//! Messages to workers lie in the store's keyspace `queue` until they are acknowledged, written
+//! by the store's writer with the same fsync as everything else; wakes are in memory only, since
+//! the store knows what is due. Which messages are ready and which are out is in memory: after a
+//! restart all that are there are ready again, in order. Completions are kept (the newest
+//! [`OUT_KEPT`]) and told to listeners of this process; replies only to the latter.
+
+use super::{Address, Bus, BusError, Delivery, InKind, Live, Message, Settle};
+use crate::clock::Clock;
+use crate::domain::ids::{AgentId, Owner};
+use crate::domain::time::Millis;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::embedded::layout::{Space, end_of, number};
+use crate::store::embedded::tx::{Durable, Fault, Tx, View};
+use crate::store::{Setting, StoreError};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::{BoxStream, StreamExt, unfold};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::Hash;
+use std::ops::ControlFlow;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::{Notify, broadcast};
+use tokio::time::Instant;
+
+/// Completions that can be read back.
+pub const OUT_KEPT: u64 = 10_000;
+
+/// How long [`Bus::receive`] waits for a first message.
+const POLL: Duration = Duration::from_secs(2);
+
+/// A listener that is further behind loses the oldest: what is sent live may be lost.
+const LISTENER_BEHIND: usize = 1024;
+
+/// A queued message without its body.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Head {
+    owner: Owner,
+    agent: AgentId,
+    kind: InKind,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    published: Millis,
+}
+
+/// A queued message. In storage: the head as one line of JSON, a line feed, the body.
+#[derive(Debug, Clone)]
+struct Queued {
+    head: Head,
+    body: Bytes,
+}
+
+impl Queued {
+    fn encode(&self) -> Result<Vec<u8>, Fault> {
+        let mut out = serde_json::to_vec(&self.head).map_err(|e| Fault::Record(e.to_string()))?;
+        out.push(b'\n');
+        out.extend_from_slice(&self.body);
+        Ok(out)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, Fault> {
+        let bad = |why: String| Fault::Record(format!("queued message: {why}"));
+        let end = bytes.iter().position(|b| *b == b'\n').ok_or_else(|| bad("it has no head".into()))?;
+        let head = serde_json::from_slice(&bytes[..end]).map_err(|e| bad(e.to_string()))?;
+        Ok(Self { head, body: Bytes::copy_from_slice(&bytes[end + 1..]) })
+    }
+}
+
+fn key(letter: u8, sequence: u64) -> Vec<u8> {
+    let mut key = vec![letter];
+    key.extend_from_slice(&sequence.to_be_bytes());
+    key
+}
+
+/// What lies in the queue, by sequence.
+#[derive(Default)]
+struct Queue {
+    entries: HashMap<u64, Entry>,
+    ready: BTreeSet<u64>,
+    /// Taken or put off, by when they are ready again.
+    later: BTreeSet<(Instant, u64)>,
+    /// Owner, agent and body of ready wakes: one of each is enough.
+    wakes: HashSet<(Owner, AgentId, Bytes)>,
+    last: u64,
+    last_out: u64,
+}
+
+#[derive(Default)]
+struct Entry {
+    delivered: u64,
+    again: Option<Instant>,
+    /// A wake's own content; the others are read from the store.
+    wake: Option<Queued>,
+}
+
+impl Queue {
+    fn add(&mut self, sequence: u64, wake: Option<Queued>) {
+        self.entries.insert(sequence, Entry { wake, ..Entry::default() });
+        self.ready.insert(sequence);
+    }
+
+    /// Puts a message off, or makes it ready when `again` is `None`.
+    fn set(&mut self, sequence: u64, again: Option<Instant>) {
+        let Some(entry) = self.entries.get_mut(&sequence) else { return };
+        if let Some(before) = entry.again.take() {
+            self.later.remove(&(before, sequence));
+        }
+        entry.again = again;
+        match again {
+            Some(again) => {
+                self.ready.remove(&sequence);
+                self.later.insert((again, sequence));
+            }
+            None => {
+                self.ready.insert(sequence);
+            }
+        }
+    }
+
+    fn remove(&mut self, sequence: u64) {
+        if let Some(entry) = self.entries.remove(&sequence)
+            && let Some(again) = entry.again
+        {
+            self.later.remove(&(again, sequence));
+        }
+        self.ready.remove(&sequence);
+    }
+
+    /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`.
+    fn take(&mut self, now: Instant, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
+        while let Some((at, sequence)) = self.later.first().copied().filter(|(at, _)| *at <= now) {
+            self.later.remove(&(at, sequence));
+            self.set(sequence, None);
+        }
+        let chosen: Vec<u64> = self.ready.iter().take(max).copied().collect();
+        let mut taken = Vec::with_capacity(chosen.len());
+        for sequence in chosen {
+            self.set(sequence, Some(now + ack_wait));
+            let Some(entry) = self.entries.get_mut(&sequence) else { continue };
+            entry.delivered += 1;
+            if let Some(wake) = &entry.wake {
+                self.wakes.remove(&wake_key(wake));
+            }
+            taken.push((sequence, entry.delivered, entry.wake.clone()));
+        }
+        taken
+    }
+}
+
+fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
+    (wake.head.owner.clone(), wake.head.agent.clone(), wake.body.clone())
+}
+
+/// Listeners of this process by topic.
+struct Topics<K>(Mutex<HashMap<K, broadcast::Sender<Bytes>>>);
+
+impl<K: Clone + Eq + Hash> Topics<K> {
+    fn new() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+
+    fn send(&self, topic: &K, body: &Bytes) {
+        let mut topics = lock(&self.0);
+        if let Some(sender) = topics.get(topic)
+            && sender.send(body.clone()).is_err()
+        {
+            topics.remove(topic);
+        }
+    }
+
+    fn listen(&self, topic: &K) -> BoxStream<'static, Bytes> {
+        let mut topics = lock(&self.0);
+        // Topics that everybody left without another message go here.
+        topics.retain(|_, sender| sender.receiver_count() > 0);
+        let sender = topics.entry(topic.clone()).or_insert_with(|| broadcast::channel(LISTENER_BEHIND).0);
+        unfold(sender.subscribe(), |mut receiver| async {
+            loop {
+                match receiver.recv().await {
+                    Ok(body) => return Some((body, receiver)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        })
+        .boxed()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct Inner {
+    store: Arc<EmbeddedStore>,
+    ack_wait: Duration,
+    clock: Clock,
+    queue: Mutex<Queue>,
+    /// Something became ready, or will at another time than expected.
+    changed: Notify,
+    live: Topics<Live>,
+    /// By subject.
+    replies: Topics<String>,
+    out: Topics<()>,
+}
+
+/// The queue of one process.
+#[derive(Clone)]
+pub struct EmbeddedBus(Arc<Inner>);
+
+impl EmbeddedBus {
+    /// The queue in `store`. A delivery that isn't settled for `ack_wait` is delivered again.
+    pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration) -> Result<Self, BusError> {
+        let queue = store.query_now(load).map_err(unavailable)?;
+        Ok(Self(Arc::new(Inner {
+            store,
+            ack_wait,
+            clock: Clock::system(),
+            queue: Mutex::new(queue),
+            changed: Notify::new(),
+            live: Topics::new(),
+            replies: Topics::new(),
+            out: Topics::new(),
+        })))
+    }
+
+    /// Kept completions after place `after` (0 = from the oldest kept), oldest first, with their
+    /// places.
+    pub async fn outbound(&self, after: u64, limit: usize) -> Result<Vec<(u64, Message)>, BusError> {
+        let read = move |state: &Durable| {
+            let mut found = Vec::new();
+            state.walk(Space::Queue, &key(b'o', after.saturating_add(1)), &end_of(b"o"), &mut |key, value| {
+                if found.len() >= limit {
+                    return Ok(ControlFlow::Break(()));
+                }
+                let (place, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a completion".into()))?;
+                let message = serde_json::from_slice(value).map_err(|e| Fault::Record(e.to_string()))?;
+                found.push((place, message));
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(found)
+        };
+        self.0.store.query(read).await.map_err(unavailable)
+    }
+
+    /// Completions from now on, each as the JSON of a [`Message`].
+    pub fn listen_outbound(&self) -> BoxStream<'static, Bytes> {
+        self.0.out.listen(&())
+    }
+
+    /// Bodies of replies to `subject` from now on.
+    pub fn listen_replies(&self, subject: &str) -> BoxStream<'static, Bytes> {
+        self.0.replies.listen(&subject.to_owned())
+    }
+}
+
+fn load(state: &Durable) -> Result<Queue, Fault> {
+    let mut queue = Queue::default();
+    let mut last = |letter: u8, each: &mut dyn FnMut(u64)| {
+        state.walk(Space::Queue, &[letter], &end_of(&[letter]), &mut |key, _| {
+            let (sequence, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a queued message".into()))?;
+            each(sequence);
+            Ok(ControlFlow::Continue(()))
+        })
+    };
+    let (mut last_in, mut last_out, mut all) = (0, 0, Vec::new());
+    last(b'q', &mut |sequence| {
+        last_in = sequence;
+        all.push(sequence);
+    })?;
+    last(b'o', &mut |sequence| last_out = sequence)?;
+    all.into_iter().for_each(|sequence| queue.add(sequence, None));
+    (queue.last, queue.last_out) = (last_in, last_out);
+    Ok(queue)
+}
+
+fn unavailable(e: StoreError) -> BusError {
+    match e {
+        StoreError::Unavailable { store, reason } | StoreError::Corrupt { store, reason } => {
+            BusError::Unavailable { bus: store, reason }
+        }
+        StoreError::Full { store, reason } => BusError::Refused { bus: store, reason },
+    }
+}
+
+fn json(value: &impl Serialize) -> Result<Bytes, Fault> {
+    serde_json::to_vec(value).map(Bytes::from).map_err(|e| Fault::Record(e.to_string()))
+}
+
+impl Inner {
+    async fn publish(self: Arc<Self>, message: Message) -> Result<(), PublishError> {
+        let body = json(&message.body)?;
+        match message.to {
+            Address::In { owner, agent, kind } => {
+                let head = Head { owner, agent, kind, id: message.id, published: self.clock.now() };
+                self.enqueue(Queued { head, body }).await
+            }
+            Address::Out { .. } => self.keep(json(&message)?).await,
+            Address::Reply(subject) => {
+                self.replies.send(&subject, &body);
+                Ok(())
+            }
+        }
+    }
+
+    async fn enqueue(&self, queued: Queued) -> Result<(), PublishError> {
+        let is_wake = queued.head.kind == InKind::Wake;
+        let sequence = {
+            let mut queue = lock(&self.queue);
+            if is_wake && !queue.wakes.insert(wake_key(&queued)) {
+                return Ok(());
+            }
+            queue.last += 1;
+            queue.last
+        };
+        if !is_wake {
+            let value = queued.encode()?;
+            self.write(move |tx| tx.put(Space::Queue, key(b'q', sequence), value)).await?;
+        }
+        lock(&self.queue).add(sequence, is_wake.then_some(queued));
+        self.changed.notify_one();
+        Ok(())
+    }
+
+    async fn keep(&self, message: Bytes) -> Result<(), PublishError> {
+        let place = {
+            let mut queue = lock(&self.queue);
+            queue.last_out += 1;
+            queue.last_out
+        };
+        let value = message.to_vec();
+        self.write(move |tx| {
+            tx.put(Space::Queue, key(b'o', place), value);
+            if let Some(old) = place.checked_sub(OUT_KEPT) {
+                tx.remove(Space::Queue, key(b'o', old));
+            }
+        })
+        .await?;
+        self.out.send(&(), &message);
+        Ok(())
+    }
+
+    async fn write(&self, change: impl FnOnce(&mut Tx<'_>) + Send + 'static) -> Result<(), StoreError> {
+        self.store
+            .call(move |tx| {
+                change(tx);
+                Ok(())
+            })
+            .await
+    }
+
+    fn take(self: &Arc<Self>, max: usize) -> Result<Vec<Delivery>, StoreError> {
+        let taken = lock(&self.queue).take(Instant::now(), max, self.ack_wait);
+        let read = |state: &Durable| {
+            let mut found = Vec::with_capacity(taken.len());
+            for (sequence, delivered, wake) in taken {
+                let queued = match wake {
+                    Some(wake) => Some(wake),
+                    None => {
+                        state.get(Space::Queue, &key(b'q', sequence))?.map(|v| Queued::decode(&v)).transpose()?
+                    }
+                };
+                found.extend(queued.map(|queued| (sequence, delivered, queued)));
+            }
+            Ok(found)
+        };
+        let found = self.store.query_now(read)?;
+        Ok(found.into_iter().map(|(sequence, delivered, queued)| self.delivery(sequence, delivered, queued)).collect())
+    }
+
+    fn delivery(self: &Arc<Self>, sequence: u64, delivered: u64, queued: Queued) -> Delivery {
+        let Queued { head: Head { owner, agent, kind, id, published }, body } = queued;
+        let durable = kind != InKind::Wake;
+        let settle = Box::new(Settlement { bus: self.clone(), sequence, delivered, durable });
+        Delivery { owner, agent, kind, id, body, sequence, delivered, published, settle }
+    }
+}
+
+/// Either side's failure while publishing.
+#[derive(Debug, thiserror::Error)]
+enum PublishError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Record(#[from] Fault),
+}
+
+struct Settlement {
+    bus: Arc<Inner>,
+    sequence: u64,
+    delivered: u64,
+    durable: bool,
+}
+
+impl Settlement {
+    /// Only the latest delivery may move the time of the next one.
+    fn again(&self, at: Instant) {
+        let mut queue = lock(&self.bus.queue);
+        if queue.entries.get(&self.sequence).is_some_and(|e| e.delivered == self.delivered) {
+            queue.set(self.sequence, Some(at));
+        }
+        drop(queue);
+        self.bus.changed.notify_one();
+    }
+}
+
+#[async_trait]
+impl Settle for Settlement {
+    async fn ack(&self) {
+        if self.durable {
+            let sequence = self.sequence;
+            if let Err(e) = self.bus.write(move |tx| tx.remove(Space::Queue, key(b'q', sequence))).await {
+                tracing::warn!(error = %e, sequence, "a message was not acknowledged; it will come again");
+                return;
+            }
+        }
+        lock(&self.bus.queue).remove(self.sequence);
+    }
+
+    async fn nak(&self, delay: Duration) {
+        self.again(Instant::now() + delay);
+    }
+
+    async fn progress(&self) {
+        self.again(Instant::now() + self.bus.ack_wait);
+    }
+}
+
+#[async_trait]
+impl Bus for EmbeddedBus {
+    async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
+        let end = Instant::now() + POLL;
+        loop {
+            let taken = self.0.take(max).map_err(unavailable)?;
+            if !taken.is_empty() || max == 0 || Instant::now() >= end {
+                if taken.len() == max {
+                    // There may be more: another receiver should look.
+                    self.0.changed.notify_one();
+                }
+                return Ok(taken);
+            }
+            let next = lock(&self.0.queue).later.first().map_or(end, |(at, _)| (*at).min(end));
+            tokio::select! {
+                () = self.0.changed.notified() => {}
+                () = tokio::time::sleep_until(next) => {}
+            }
+        }
+    }
+
+    async fn publish(&self, message: &Message) -> Result<(), BusError> {
+        // In a task of its own: a caller that gives up must not leave a stored message unseen.
+        let publishing = tokio::spawn(self.0.clone().publish(message.clone()));
+        let name = || self.0.store.name().to_owned();
+        match publishing.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(PublishError::Store(e))) => Err(unavailable(e)),
+            Ok(Err(PublishError::Record(e))) => Err(BusError::Refused { bus: name(), reason: e.to_string() }),
+            Err(e) => Err(BusError::Unavailable { bus: name(), reason: e.to_string() }),
+        }
+    }
+
+    async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
+        self.0.live.send(to, &body);
+        if matches!(to, Live::Control(_)) {
+            self.0.live.send(&Live::AllControl, &body);
+        }
+        Ok(())
+    }
+
+    async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
+        Ok(self.0.live.listen(from))
+    }
+
+    async fn in_transit(&self) -> Result<Vec<String>, BusError> {
+        let read = |state: &Durable| {
+            let mut ids = Vec::new();
+            state.walk(Space::Queue, b"q", &end_of(b"q"), &mut |_, value| {
+                ids.extend(Queued::decode(value)?.head.id);
+                Ok(ControlFlow::Continue(()))
+            })?;
+            Ok(ids)
+        };
+        self.0.store.query(read).await.map_err(unavailable)
+    }
+
+    async fn settings(&self) -> Result<Vec<Setting>, BusError> {
+        let setting = |name: &str, value: String| Setting { name: name.to_owned(), value, problem: None };
+        Ok(vec![
+            setting("bus", format!("queue of {}", self.0.store.name())),
+            setting("embedded ack wait", format!("{}ms", self.0.ack_wait.as_millis())),
+        ])
+    }
+}

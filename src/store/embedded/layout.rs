@@ -7,13 +7,13 @@
 //! |---|---|---|---|
 //! | `docs` | `O\0<document key>` | version u64, then `1` + bytes, or `0` + deleted-at ms u64 | live: until deleted; deleted: a day |
 //! | `mail` | `O\0S\0<order>\0<event id>` | kind letter, arrival number u64, job length u8, job, body | until consumed |
-//! | `core` | `oO` | empty; the owner exists | for ever |
-//! | `core` | `sO\0S` | JSON [`super::session::Session`] | for ever |
+//! | `core` | `oO` | empty; the owner exists | for good |
+//! | `core` | `sO\0S` | JSON [`super::session::Session`] | for good |
 //! | `core` | `pO\0S\0s` | session state of the last commit | until the next commit |
 //! | `core` | `pO\0S\0r` | recorded reply of the running turn | until its commit |
 //! | `core` | `pO\0S\0c<index u32>` | recorded call of the running turn | until its commit |
 //! | `core` | `pO\0S\0x` | JSON crash counts by mailbox key | until a commit |
-//! | `core` | `dO\0<event id>` | `<body hash> <job or ->` | for ever |
+//! | `core` | `dO\0<event id>` | `<body hash> <job or ->` | for good |
 //! | `core` | `xO\0<outbox id>` | place u64, message | until published |
 //! | `core` | `gO\0<deleted-at ms u64><document key>` | empty; a deleted document to forget | a day |
 //! | `queue` | `q<sequence u64>` | JSON line of the embedded bus, see `bus::embedded` | until acknowledged |

@@ -82,6 +82,12 @@ impl EmbeddedStore {
         self.requests.as_ref().expect("taken only when dropped").call(request).await
     }
 
+    /// Reads a few records from the last durable state, on this thread.
+    pub(crate) fn query_now<T>(&self, read: impl FnOnce(&Durable) -> Result<T, Fault>) -> Result<T, StoreError> {
+        let state = self.durable.read().unwrap_or_else(PoisonError::into_inner).clone();
+        read(&state).map_err(|e| e.at(&self.name))
+    }
+
     /// Reads from the last durable state, off the async threads.
     pub(crate) async fn query<T: Send + 'static>(
         &self,
