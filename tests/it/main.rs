@@ -4,7 +4,9 @@
 
 mod support;
 
+mod bus_conformance;
 mod deployment;
+mod embedded_store;
 mod model_provider;
 mod nats_bus;
 mod redis_store;

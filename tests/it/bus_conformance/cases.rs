@@ -1,0 +1,313 @@
+//! The cases.
+
+use super::Fixture;
+use bytes::Bytes;
+use futures::StreamExt;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trellis::bus::{Address, Bus, Delivery, InKind, Live, Message};
+use trellis::clock::Clock;
+use trellis::domain::ids::{JobId, Owner};
+
+/// Short, so that redelivery can be waited for.
+pub const ACK_WAIT: Duration = Duration::from_millis(500);
+/// What a busy machine may add to any wait.
+const SLACK: Duration = Duration::from_millis(400);
+
+fn owner() -> Owner {
+    "acme/jo.x".parse().unwrap()
+}
+
+fn incoming(kind: InKind, id: &str) -> Message {
+    let to = Address::In { owner: owner(), agent: "help*er".parse().unwrap(), kind };
+    Message { to, id: Some(id.to_owned()), body: json!({"input": id}) }
+}
+
+fn task(id: &str) -> Message {
+    incoming(InKind::Task, id)
+}
+
+/// Receives until `n` messages came, or for three seconds.
+async fn receive(bus: &dyn Bus, n: usize) -> Vec<Delivery> {
+    let start = Instant::now();
+    let mut got = Vec::new();
+    while got.len() < n && start.elapsed() < Duration::from_secs(3) {
+        got.extend(bus.receive(n - got.len()).await.unwrap());
+    }
+    got
+}
+
+fn ids(got: &[Delivery]) -> Vec<&str> {
+    got.iter().map(|d| d.id.as_deref().unwrap_or("-")).collect()
+}
+
+/// Nothing is delivered for `wait`.
+async fn nothing_for(bus: &dyn Bus, wait: Duration) {
+    if let Ok(got) = tokio::time::timeout(wait, bus.receive(10)).await {
+        assert_eq!(ids(&got.unwrap()), Vec::<&str>::new());
+    }
+}
+
+pub async fn messages_come_in_order_with_their_facts(f: impl Fixture) {
+    let bus = f.bus();
+    let kinds = [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel];
+    for (n, kind) in kinds.into_iter().enumerate() {
+        bus.publish(&incoming(kind, &format!("e{n}"))).await.unwrap();
+    }
+    let got = receive(&*bus, 4).await;
+    assert_eq!(ids(&got), ["e0", "e1", "e2", "e3"]);
+    assert_eq!(got.iter().map(|d| d.kind).collect::<Vec<_>>(), kinds);
+    assert!(got.windows(2).all(|w| w[0].sequence < w[1].sequence));
+    let now = Clock::system().now();
+    for delivery in &got {
+        assert_eq!((&delivery.owner, delivery.agent.as_str(), delivery.delivered), (&owner(), "help*er", 1));
+        assert!(delivery.published <= now && now.since(delivery.published) < Duration::from_secs(10));
+    }
+    assert_eq!(&got[0].body[..], br#"{"input":"e0"}"#);
+}
+
+pub async fn an_empty_queue_answers_with_nothing(f: impl Fixture) {
+    let start = Instant::now();
+    assert!(f.bus().receive(5).await.unwrap().is_empty());
+    assert!(start.elapsed() < Duration::from_secs(10));
+}
+
+pub async fn no_more_than_asked_for(f: impl Fixture) {
+    let bus = f.bus();
+    for n in 0..5 {
+        bus.publish(&task(&format!("e{n}"))).await.unwrap();
+    }
+    for expected in [2, 2, 1] {
+        let got = receive(&*bus, expected).await;
+        assert_eq!(got.len(), expected);
+        for delivery in got {
+            delivery.settle.ack().await;
+        }
+    }
+}
+
+pub async fn a_waiting_receiver_gets_a_message_at_once(f: impl Fixture) {
+    let bus = f.bus();
+    let waiting = { let bus = bus.clone(); tokio::spawn(async move { receive(&*bus, 1).await }) };
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let start = Instant::now();
+    bus.publish(&task("e1")).await.unwrap();
+    assert_eq!(ids(&waiting.await.unwrap()), ["e1"]);
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+}
+
+pub async fn an_acknowledged_message_is_gone(f: impl Fixture) {
+    let bus = f.bus();
+    bus.publish(&task("e1")).await.unwrap();
+    receive(&*bus, 1).await[0].settle.ack().await;
+    nothing_for(&*bus, ACK_WAIT + SLACK).await;
+    assert!(bus.in_transit().await.unwrap().is_empty());
+}
+
+pub async fn an_unsettled_message_comes_again(f: impl Fixture) {
+    let bus = f.bus();
+    bus.publish(&task("e1")).await.unwrap();
+    let start = Instant::now();
+    for delivered in 1..=3 {
+        let got = receive(&*bus, 1).await;
+        assert_eq!((ids(&got), got[0].delivered), (vec!["e1"], delivered));
+    }
+    assert!(start.elapsed() >= ACK_WAIT * 2, "{:?}", start.elapsed());
+}
+
+pub async fn progress_starts_the_ack_wait_again(f: impl Fixture) {
+    let bus = f.bus();
+    bus.publish(&task("e1")).await.unwrap();
+    let start = Instant::now();
+    let first = receive(&*bus, 1).await;
+    for _ in 0..3 {
+        tokio::time::sleep(ACK_WAIT / 2).await;
+        first[0].settle.progress().await;
+    }
+    let again = receive(&*bus, 1).await;
+    assert_eq!(again[0].delivered, 2);
+    assert!(start.elapsed() >= ACK_WAIT / 2 * 5, "{:?}", start.elapsed());
+}
+
+pub async fn a_nak_puts_it_off(f: impl Fixture) {
+    let bus = f.bus();
+    bus.publish(&task("e1")).await.unwrap();
+    bus.publish(&task("e2")).await.unwrap();
+    let first = receive(&*bus, 2).await;
+    first[1].settle.ack().await;
+    let (start, delay) = (Instant::now(), ACK_WAIT * 2);
+    first[0].settle.nak(delay).await;
+    let again = receive(&*bus, 1).await;
+    assert_eq!((ids(&again), again[0].delivered), (vec!["e1"], 2));
+    let took = start.elapsed();
+    assert!(took >= delay && took < delay + SLACK, "{took:?}");
+}
+
+pub async fn a_nak_of_no_delay_is_prompt(f: impl Fixture) {
+    let bus = f.bus();
+    bus.publish(&task("e1")).await.unwrap();
+    let first = receive(&*bus, 1).await;
+    let start = Instant::now();
+    first[0].settle.nak(Duration::ZERO).await;
+    assert_eq!(ids(&receive(&*bus, 1).await), ["e1"]);
+    assert!(start.elapsed() < SLACK, "{:?}", start.elapsed());
+}
+
+pub async fn two_receivers_share_the_queue(f: impl Fixture) {
+    let bus = f.bus();
+    let worker = |bus: Arc<dyn Bus>| async move {
+        let mut got = Vec::new();
+        while got.len() < 40 {
+            let batch = bus.receive(3).await.unwrap();
+            if batch.is_empty() {
+                break;
+            }
+            for delivery in batch {
+                delivery.settle.ack().await;
+                got.push(delivery.id.clone().unwrap());
+            }
+        }
+        got
+    };
+    let workers = [tokio::spawn(worker(bus.clone())), tokio::spawn(worker(bus.clone()))];
+    for n in 0..40 {
+        bus.publish(&task(&format!("e{n}"))).await.unwrap();
+    }
+    let mut all = Vec::new();
+    for worker in workers {
+        all.extend(worker.await.unwrap());
+    }
+    let different: BTreeSet<_> = all.iter().collect();
+    assert_eq!((all.len(), different.len()), (40, 40));
+}
+
+pub async fn a_receive_given_up_loses_nothing(f: impl Fixture) {
+    let bus = f.bus();
+    for n in 0..10 {
+        bus.publish(&task(&format!("e{n}"))).await.unwrap();
+    }
+    let mut came = BTreeSet::new();
+    for n in 0..20 {
+        let limit = Duration::from_micros(n * 25);
+        for delivery in tokio::time::timeout(limit, bus.receive(1)).await.unwrap_or(Ok(vec![])).unwrap() {
+            came.insert(delivery.id.clone());
+            delivery.settle.ack().await;
+        }
+    }
+    let start = Instant::now();
+    while came.len() < 10 && start.elapsed() < Duration::from_secs(3) {
+        for delivery in bus.receive(5).await.unwrap() {
+            came.insert(delivery.id.clone());
+            delivery.settle.ack().await;
+        }
+    }
+    assert_eq!(came.len(), 10);
+}
+
+pub async fn a_wake_arrives(f: impl Fixture) {
+    let bus = f.bus();
+    let wake = Message { id: None, body: json!({"session": "main"}), ..incoming(InKind::Wake, "") };
+    bus.publish(&wake).await.unwrap();
+    let got = receive(&*bus, 1).await;
+    assert_eq!((got[0].kind, &got[0].id, &got[0].body[..]), (InKind::Wake, &None, &br#"{"session":"main"}"#[..]));
+    let again = receive(&*bus, 1).await;
+    assert_eq!(again[0].delivered, 2);
+    again[0].settle.ack().await;
+    nothing_for(&*bus, ACK_WAIT + SLACK).await;
+    // The same again is another one.
+    bus.publish(&wake).await.unwrap();
+    assert_eq!(receive(&*bus, 1).await[0].delivered, 1);
+}
+
+pub async fn what_is_in_transit_is_listed(f: impl Fixture) {
+    let bus = f.bus();
+    for id in ["e1", "e2", "e3"] {
+        bus.publish(&task(id)).await.unwrap();
+    }
+    let got = receive(&*bus, 2).await;
+    got[1].settle.ack().await;
+    let mut listed = bus.in_transit().await.unwrap();
+    listed.sort();
+    assert_eq!(listed, ["e1", "e3"], "taken or not, what isn't acknowledged is in transit");
+}
+
+pub async fn accepted_messages_survive_a_restart(f: impl Fixture) {
+    let bus = f.bus();
+    for id in ["done", "taken", "waiting"] {
+        bus.publish(&task(id)).await.unwrap();
+    }
+    let got = receive(&*bus, 2).await;
+    got[0].settle.ack().await;
+    drop((got, bus));
+    let f = f.reopen().await;
+    let bus = f.bus();
+    let got = receive(&*bus, 2).await;
+    assert_eq!(ids(&got).into_iter().collect::<BTreeSet<_>>(), BTreeSet::from(["taken", "waiting"]));
+    // New ones come after them.
+    bus.publish(&task("new")).await.unwrap();
+    let new = receive(&*bus, 1).await;
+    assert!(got.iter().all(|d| d.sequence < new[0].sequence));
+}
+
+pub async fn signals_reach_who_listens(f: impl Fixture) {
+    let bus = f.bus();
+    let job = Live::Job(JobId::new(&"0f".repeat(16)).unwrap());
+    let (mut one, mut two) = (bus.listen(&job).await.unwrap(), bus.listen(&job).await.unwrap());
+    let mut other = bus.listen(&Live::Job(JobId::new(&"1f".repeat(16)).unwrap())).await.unwrap();
+    for body in ["a", "b"] {
+        bus.signal(&job, Bytes::from(body)).await.unwrap();
+    }
+    for stream in [&mut one, &mut two] {
+        for expected in ["a", "b"] {
+            let got = tokio::time::timeout(Duration::from_secs(2), stream.next()).await.unwrap();
+            assert_eq!(got.as_deref(), Some(expected.as_bytes()));
+        }
+    }
+    assert!(tokio::time::timeout(Duration::from_millis(50), other.next()).await.is_err());
+}
+
+pub async fn all_control_hears_every_owner(f: impl Fixture) {
+    let bus = f.bus();
+    let mut all = bus.listen(&Live::AllControl).await.unwrap();
+    let mut mine = bus.listen(&Live::Control(owner())).await.unwrap();
+    bus.signal(&Live::Control("b/c".parse().unwrap()), Bytes::from_static(b"theirs")).await.unwrap();
+    bus.signal(&Live::Control(owner()), Bytes::from_static(b"mine")).await.unwrap();
+    let mut heard = BTreeSet::new();
+    for _ in 0..2 {
+        heard.insert(tokio::time::timeout(Duration::from_secs(2), all.next()).await.unwrap().unwrap());
+    }
+    assert_eq!(heard, BTreeSet::from([Bytes::from_static(b"theirs"), Bytes::from_static(b"mine")]));
+    let got = tokio::time::timeout(Duration::from_secs(2), mine.next()).await.unwrap();
+    assert_eq!(got.as_deref(), Some(&b"mine"[..]));
+}
+
+pub async fn signals_without_a_listener_are_lost(f: impl Fixture) {
+    let bus = f.bus();
+    let to = Live::Control(owner());
+    drop(bus.listen(&to).await.unwrap());
+    bus.signal(&to, Bytes::from_static(b"early")).await.unwrap();
+    let mut late = bus.listen(&to).await.unwrap();
+    bus.signal(&to, Bytes::from_static(b"now")).await.unwrap();
+    let got = tokio::time::timeout(Duration::from_secs(2), late.next()).await.unwrap();
+    assert_eq!(got.as_deref(), Some(&b"now"[..]));
+}
+
+pub async fn every_address_can_be_published_to(f: impl Fixture) {
+    let bus = f.bus();
+    let out = Address::Out { owner: owner(), agent: "helper".parse().unwrap(), job: "j1".to_owned() };
+    for to in [out, Address::Reply("_INBOX.abc.1".to_owned())] {
+        let message = Message { to, id: Some("o1".to_owned()), body: json!({"status": "COMPLETE"}) };
+        for _ in 0..2 {
+            bus.publish(&message).await.unwrap();
+        }
+    }
+    nothing_for(&*bus, Duration::from_millis(50)).await;
+    assert!(bus.in_transit().await.unwrap().is_empty());
+}
+
+pub async fn settings_say_something(f: impl Fixture) {
+    let settings = f.bus().settings().await.unwrap();
+    assert!(!settings.is_empty() && settings.iter().all(|s| !s.name.is_empty() && !s.value.is_empty()));
+}

@@ -1,0 +1,236 @@
+//! What only the embedded backend has: its folder, restarts, kills, the bus in the same database.
+
+use bytes::Bytes;
+use futures::StreamExt;
+use serde_json::json;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::embedded::{EmbeddedBus, OUT_KEPT};
+use trellis::bus::{Address, Bus, Message};
+use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
+use trellis::domain::time::Millis;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
+use trellis::store::{
+    Admit, After, Change, DocWrite, EventKind, Expect, Grant, Intake, LeaseOutcome, LeaseRequest, NewEvent, Next,
+    OutboxEntry, Released, Store, StoreError, Written, keys,
+};
+
+const NOW: Millis = Millis(1_700_000_000_000);
+const CHILD_DIR: &str = "TRELLIS_TEST_STORE_CHILD";
+
+fn owner() -> Owner {
+    "acme/ann".parse().unwrap()
+}
+
+fn session(name: &str) -> SessionKey {
+    SessionKey { agent: "clerk".parse().unwrap(), session: name.parse().unwrap() }
+}
+
+fn put(key: &str, value: impl Into<Bytes>) -> DocWrite {
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(value.into()) }
+}
+
+async fn opened(dir: &Path) -> Arc<EmbeddedStore> {
+    let store = EmbeddedStore::open(dir).unwrap();
+    let gate = put(&keys::agent_gate(&session("x").agent), "ACTIVE 1 1000000 queue");
+    assert_eq!(store.write(NOW, &owner(), &[gate]).await.unwrap(), Written::Done);
+    store
+}
+
+fn admit(to: &str, id: Option<&str>) -> Admit {
+    let event = id.map(|id| NewEvent {
+        id: EventId::new(id).unwrap(),
+        body_hash: sha256_hex(id.as_bytes()),
+        kind: EventKind::Message,
+        job: None,
+        order: "0001".to_owned(),
+        body: Bytes::from_static(b"{}"),
+        open: None,
+        finish: None,
+        outbox: vec![OutboxEntry { id: format!("out-{id}"), message: Bytes::from_static(b"m") }],
+    });
+    let lease = LeaseRequest { worker: "w1".into(), ttl: Duration::from_secs(30), mailbox_limit: 9, crash_limit: 5 };
+    Admit { owner: owner(), session: session(to), event, lease: Some(lease) }
+}
+
+async fn granted(store: &impl Store, request: &Admit) -> Grant {
+    match store.admit(NOW, request).await.unwrap().lease {
+        LeaseOutcome::Run(grant) => *grant,
+        other => panic!("expected a grant, got {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_restart_voids_leases_and_makes_work_due() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = opened(dir.path()).await;
+    granted(&*store, &admit("main", Some("e1"))).await;
+    assert_eq!(store.admit(NOW, &admit("next", Some("e2"))).await.unwrap().lease, LeaseOutcome::Waiting);
+    drop(store);
+
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let swept = store.sweep(NOW, &owner(), Duration::from_secs(5), 10).await.unwrap();
+    assert_eq!(swept.due, [session("main")]);
+    let ids: Vec<_> = swept.outbox.iter().map(|e| e.id.as_str()).collect();
+    assert_eq!(&ids[..2], ["out-e1", "out-e2"], "the process that had them is gone");
+    assert!(ids[2].starts_with("wake-"), "the lapsed lease left a slot for the waiting: {ids:?}");
+    // Those who waited still go first.
+    assert_eq!(store.admit(NOW, &admit("main", None)).await.unwrap().lease, LeaseOutcome::Waiting);
+    let next = granted(&*store, &admit("next", None)).await;
+    let then = After::Release { arrivals: 1, due: None, backoff: false };
+    assert_eq!(store.release(NOW, &next.lease, then).await.unwrap(), Released::Done(Next::Released));
+    let main = granted(&*store, &admit("main", None)).await;
+    assert_eq!((main.lease.epoch, main.mailbox[0].crashes), (2, 1), "it was not released: a crash");
+    let again = store.admit(NOW, &admit("main", Some("e1"))).await.unwrap();
+    assert_eq!(again.intake, Intake::Duplicate);
+}
+
+#[tokio::test]
+async fn a_second_opener_is_told_who_holds_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = opened(dir.path()).await;
+    let error = EmbeddedStore::open(dir.path()).err().unwrap();
+    let text = error.to_string();
+    assert!(matches!(error, StoreError::Unavailable { .. }), "{text}");
+    assert!(text.contains(&format!("process {} holds the folder", std::process::id())), "{text}");
+    drop(store);
+    opened(dir.path()).await;
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let text = EmbeddedStore::open(&file.join("store")).err().unwrap().to_string();
+    assert!(text.contains("can't create its folder") && text.contains("file/store"), "{text}");
+}
+
+#[tokio::test]
+async fn deleted_documents_are_forgotten_after_a_day() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = opened(dir.path()).await;
+    let delete = |key: &str| DocWrite { change: Change::Delete, ..put(key, "") };
+    let day = Duration::from_secs(24 * 60 * 60);
+    store.write(NOW, &owner(), &[put("w/a", "1"), put("w/b", "1")]).await.unwrap();
+    store.write(NOW, &owner(), &[delete("w/a"), delete("w/b")]).await.unwrap();
+    store.write(NOW, &owner(), &[put("w/b", "2")]).await.unwrap();
+    let after = NOW.plus(day + Duration::from_secs(1));
+    store.sweep(after, &owner(), day, 10).await.unwrap();
+    let docs = store.read(&owner(), &["w/a".into(), "w/b".into()]).await.unwrap();
+    assert_eq!((docs[0].version, docs[1].version), (0, 3));
+}
+
+#[tokio::test]
+async fn a_faulty_store_fails_before_or_after_applying() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = FaultyStore::new(opened(dir.path()).await, FaultPlan::Nth { n: 2, at: FaultAt::Before });
+    let write = async |key: &str| store.write(NOW, &owner(), &[put(key, "1")]).await.is_ok();
+    let version = async |key: &str| store.read(&owner(), &[key.to_owned()]).await.unwrap()[0].version;
+    assert_eq!((write("w/a").await, write("w/b").await, write("w/b").await), (true, false, true));
+    assert_eq!((version("w/a").await, version("w/b").await, store.count()), (1, 1, 3));
+    assert_eq!(store.hits(), [Hit { call: 2, method: "write", at: FaultAt::Before }]);
+    store.plan(FaultPlan::From { n: 1, at: FaultAt::After });
+    assert_eq!((write("w/c").await, write("w/d").await), (false, false));
+    assert_eq!((version("w/c").await, version("w/d").await), (1, 0));
+}
+
+#[tokio::test]
+async fn completions_are_kept_and_told_and_replies_only_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = opened(dir.path()).await;
+    let bus = EmbeddedBus::new(store, Duration::from_secs(30)).unwrap();
+    let (mut outbound, mut replies) = (bus.listen_outbound(), bus.listen_replies("_INBOX.a"));
+    let out = |n: u64| Message {
+        to: Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: n.to_string() },
+        id: Some(format!("o{n}")),
+        body: json!({"n": n}),
+    };
+    let publish = |from: u64, to: u64| {
+        let messages: Vec<_> = (from..=to).map(out).collect();
+        let bus = bus.clone();
+        async move {
+            for chunk in messages.chunks(500) {
+                futures::future::try_join_all(chunk.iter().map(|m| bus.publish(m))).await.unwrap();
+            }
+        }
+    };
+    bus.publish(&out(1)).await.unwrap();
+    bus.publish(&Message { to: Address::Reply("_INBOX.a".into()), ..out(7) }).await.unwrap();
+    let told: Message = serde_json::from_slice(&outbound.next().await.unwrap()).unwrap();
+    assert_eq!(told, out(1));
+    assert_eq!(replies.next().await.as_deref(), Some(&br#"{"n":7}"#[..]));
+    publish(2, OUT_KEPT + 3).await;
+    drop(bus.outbound(0, 1).await.unwrap());
+    let first = bus.outbound(0, 2).await.unwrap();
+    assert_eq!(first.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [4, 5], "the newest are kept");
+    let all = bus.outbound(OUT_KEPT, 100).await.unwrap();
+    assert_eq!(all.len(), 3);
+}
+
+/// Runs only as the child of the test below, which kills it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn child_that_is_killed() {
+    let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
+    let store = opened(Path::new(&dir)).await;
+    let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30)).unwrap();
+    let append = |writer: u64| {
+        let (store, bus) = (store.clone(), bus.clone());
+        async move {
+            for n in 0u64.. {
+                let id = format!("{writer}-{n}");
+                let to = format!("s{writer}");
+                store.admit(NOW, &Admit { lease: None, ..admit(&to, Some(&id)) }).await.unwrap();
+                let message: Message = serde_json::from_value(json!({
+                    "to": {"in": {"owner": "acme/ann", "agent": "clerk", "kind": "task"}}, "id": id, "body": n,
+                }))
+                .unwrap();
+                bus.publish(&message).await.unwrap();
+                println!("ack {id}");
+            }
+        }
+    };
+    futures::future::join_all((0..16).map(append)).await;
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_kill_9() {
+    let dir = tempfile::tempdir().unwrap();
+    for round in 1..=3 {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "embedded_store::child_that_is_killed", "--nocapture"])
+            .env(CHILD_DIR, dir.path().join(round.to_string()))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+        let mut acks: Vec<String> = Vec::new();
+        while acks.len() < 500 * round {
+            let line = lines.next().expect("the child lives until it is killed");
+            acks.extend(line.split_once("ack ").map(|(_, id)| id.to_owned()));
+        }
+        // `Child::kill` is SIGKILL.
+        child.kill().unwrap();
+        acks.extend(lines.filter_map(|line| line.strip_prefix("ack ").map(str::to_owned)));
+        child.wait().unwrap();
+
+        let store = EmbeddedStore::open(&dir.path().join(round.to_string())).unwrap();
+        let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
+        let kept: std::collections::HashSet<_> = facts.iter().flat_map(|f| &f.mailbox).map(|e| &*e.key).collect();
+        let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30)).unwrap();
+        let queued: std::collections::HashSet<_> = bus.in_transit().await.unwrap().into_iter().collect();
+        // The last line may be cut short by the kill.
+        for id in acks.iter().filter(|id| id.len() > 3) {
+            assert!(kept.contains(&*format!("0001|{id}")), "round {round}: event {id} is lost");
+            assert!(queued.contains(id), "round {round}: message {id} is lost");
+        }
+        for facts in &facts {
+            assert_eq!(facts.arrivals, facts.mailbox.len() as u64, "no half of an admission");
+        }
+    }
+}
