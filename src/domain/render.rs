@@ -1,6 +1,30 @@
-//! Budgeted JSON5: a value in at most about so many bytes, always parseable, never invented.
+//! Budgeted JSON5: a value in about so many bytes, always parseable, never invented.
+//!
+//! What doesn't fit is left out and the place says so in a comment: `{a: 1, /* +3 more, 4.2KB */}`,
+//! `"begi" /* String, 1.0MB */`, `[/* Vec, 9 items, 80B */]`. The work follows the budget and not
+//! the value: nothing is serialised to be thrown away, and sizes are exact only while counting is
+//! cheap (see [`size`]).
+//!
+//! The budget is kept but for one unit that can't be shown smaller, a number or a comment of some
+//! 30 bytes. `NaN` and infinities can't occur: a [`Value`] doesn't hold them.
 
-use serde_json::Value;
+mod size;
+
+use serde_json::{Map, Value};
+use size::Gauge;
+use std::fmt::Write;
+
+/// Bytes kept for brackets and the closing comment.
+const RESERVE: usize = 30;
+/// Bytes kept for the quotes and the comment of a cut string.
+const STRING_RESERVE: usize = 32;
+/// Fewest bytes of a string worth showing.
+const PREFIX_MIN: usize = 6;
+/// Fewest bytes that a value gets.
+const VALUE_MIN: usize = 10;
+/// Containers inside each other; deeper ones are summed up, so that every reader's stack is enough
+/// (common JSON readers stop at 128).
+const DEPTH_MAX: usize = 120;
 
 /// How to render.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,7 +35,267 @@ pub struct RenderOptions {
     pub pretty: bool,
 }
 
-/// Renders `value`.
-pub fn render(value: &Value, _options: RenderOptions) -> String {
-    value.to_string()
+/// Renders `value`: in full when that fits into the budget (and is at most 120 containers deep),
+/// else its beginning.
+pub fn render(value: &Value, options: RenderOptions) -> String {
+    let RenderOptions { budget, pretty } = options;
+    let mut renderer = Renderer { out: String::new(), pretty, gauge: Gauge::new(budget) };
+    renderer.value(value, budget, 0);
+    renderer.out
 }
+
+struct Renderer {
+    out: String,
+    pretty: bool,
+    gauge: Gauge,
+}
+
+impl Renderer {
+    /// `value` in about `budget` bytes, inside `depth` containers.
+    fn value(&mut self, value: &Value, budget: usize, depth: usize) {
+        let start = self.out.len();
+        if self.whole(value, start.saturating_add(budget), depth) {
+            return;
+        }
+        self.out.truncate(start);
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.scalar(value),
+            Value::Array(items) if items.is_empty() => self.out.push_str("[]"),
+            Value::Object(map) if map.is_empty() => self.out.push_str("{}"),
+            Value::String(text) => self.cut_string(text, budget),
+            Value::Array(items) => self.cut_array(value, items, budget, depth),
+            Value::Object(map) => self.cut_map(value, map, budget, depth),
+        }
+    }
+
+    /// Writes `value` in full and returns whether it ends by `limit`; gives up as soon as it
+    /// doesn't, so that no more than the budget is ever written.
+    fn whole(&mut self, value: &Value, limit: usize, depth: usize) -> bool {
+        match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => self.scalar(value),
+            Value::String(text) => return self.quoted(text, limit),
+            Value::Array(items) if items.is_empty() => self.out.push_str("[]"),
+            Value::Object(map) if map.is_empty() => self.out.push_str("{}"),
+            Value::Array(_) | Value::Object(_) if depth >= DEPTH_MAX => return false,
+            Value::Array(items) => {
+                self.out.push('[');
+                for (at, item) in items.iter().enumerate() {
+                    self.separate(at, depth + 1);
+                    if !self.whole(item, limit, depth + 1) {
+                        return false;
+                    }
+                }
+                self.close(']', depth);
+            }
+            Value::Object(map) => {
+                self.out.push('{');
+                for (at, (key, item)) in map.iter().enumerate() {
+                    self.separate(at, depth + 1);
+                    if !self.key(key, limit) || !self.whole(item, limit, depth + 1) {
+                        return false;
+                    }
+                }
+                self.close('}', depth);
+            }
+        }
+        self.out.len() <= limit
+    }
+
+    fn scalar(&mut self, value: &Value) {
+        write!(self.out, "{value}").expect("strings take everything");
+    }
+
+    /// A quoted string; false when it doesn't end by `limit`.
+    fn quoted(&mut self, text: &str, limit: usize) -> bool {
+        if self.out.len().saturating_add(text.len() + 2) > limit {
+            return false;
+        }
+        self.out.push('"');
+        let taken = self.escape(text, limit - 1);
+        self.out.push('"');
+        taken == text.len()
+    }
+
+    /// Appends as many whole characters of `text` as end by `limit`; returns the bytes taken of it.
+    fn escape(&mut self, text: &str, limit: usize) -> usize {
+        for (at, c) in text.char_indices() {
+            if self.out.len() + escaped_len(c) > limit {
+                return at;
+            }
+            match c {
+                '"' => self.out.push_str("\\\""),
+                '\\' => self.out.push_str("\\\\"),
+                '\n' => self.out.push_str("\\n"),
+                '\r' => self.out.push_str("\\r"),
+                '\t' => self.out.push_str("\\t"),
+                c if (c as u32) < 0x20 => write!(self.out, "\\u{:04x}", c as u32).expect("strings take everything"),
+                c => self.out.push(c),
+            }
+        }
+        text.len()
+    }
+
+    /// `key: `; false when it doesn't end by `limit`.
+    fn key(&mut self, key: &str, limit: usize) -> bool {
+        if is_bare(key) {
+            if self.out.len().saturating_add(key.len() + 2) > limit {
+                return false;
+            }
+            self.out.push_str(key);
+        } else if !self.quoted(key, limit) {
+            return false;
+        }
+        self.out.push_str(": ");
+        true
+    }
+
+    /// What stands between the items of a container, or before its first.
+    fn separate(&mut self, at: usize, depth: usize) {
+        match (self.pretty, at) {
+            (false, 0) => {}
+            (false, _) => self.out.push_str(", "),
+            (true, _) => {
+                if at > 0 {
+                    self.out.push(',');
+                }
+                self.line(depth);
+            }
+        }
+    }
+
+    fn line(&mut self, depth: usize) {
+        self.out.push('\n');
+        self.out.extend(std::iter::repeat_n("  ", depth));
+    }
+
+    fn close(&mut self, bracket: char, depth: usize) {
+        if self.pretty {
+            self.line(depth);
+        }
+        self.out.push(bracket);
+    }
+
+    /// Bytes of [`Self::separate`] for an item inside `depth` containers.
+    const fn separator_len(&self, depth: usize) -> usize {
+        if self.pretty { 2 + 2 * depth } else { 2 }
+    }
+
+    /// Bytes for the items of a container with this budget.
+    const fn room(&self, budget: usize, depth: usize) -> usize {
+        let lines = if self.pretty { self.separator_len(depth + 1) + self.separator_len(depth) } else { 0 };
+        budget.saturating_sub(RESERVE + lines)
+    }
+
+    fn cut_string(&mut self, text: &str, budget: usize) {
+        let size = size::format(text.len() as u64, true);
+        let prefix = budget.saturating_sub(STRING_RESERVE);
+        let start = self.out.len();
+        if prefix >= PREFIX_MIN {
+            self.out.push('"');
+            let taken = self.escape(text, start + 1 + prefix);
+            if taken > 0 {
+                write!(self.out, "\" /* String, {size} */").expect("strings take everything");
+                return;
+            }
+            self.out.truncate(start);
+        }
+        write!(self.out, "null /* truncated String, {size} */").expect("strings take everything");
+    }
+
+    fn cut_array(&mut self, value: &Value, items: &[Value], budget: usize, depth: usize) {
+        let size = self.gauge.size(value);
+        let room = self.room(budget, depth);
+        let separator = self.separator_len(depth + 1);
+        let start = self.out.len();
+        self.out.push('[');
+        let mut shown = 0;
+        for item in items {
+            let left = room.saturating_sub(self.out.len() - start - 1 + separator);
+            if left < VALUE_MIN || depth >= DEPTH_MAX {
+                break;
+            }
+            self.separate(shown, depth + 1);
+            self.value(item, left, depth + 1);
+            shown += 1;
+        }
+        if shown == 0 {
+            self.out.truncate(start);
+            write!(self.out, "[/* Vec, {} items, {size} */]", items.len()).expect("strings take everything");
+        } else {
+            self.end(']', items.len() - shown, &size, depth);
+        }
+    }
+
+    fn cut_map(&mut self, value: &Value, map: &Map<String, Value>, budget: usize, depth: usize) {
+        let size = self.gauge.size(value);
+        let room = self.room(budget, depth);
+        let separator = self.separator_len(depth + 1);
+        let (visible, spent) = if depth < DEPTH_MAX { visible(map, room, separator) } else { (0, 0) };
+        if visible == 0 {
+            write!(self.out, "{{/* Map, {} keys, {size} */}}", map.len()).expect("strings take everything");
+            return;
+        }
+        let share = VALUE_MIN.max((room - spent) / visible);
+        let start = self.out.len();
+        self.out.push('{');
+        let mut shown = 0;
+        for (key, item) in map.iter().take(visible) {
+            // An earlier value may have needed more than its share.
+            let used = self.out.len() - start - 1 + key_len(key, room) + separator;
+            if shown > 0 && used + VALUE_MIN > room {
+                break;
+            }
+            self.separate(shown, depth + 1);
+            self.key(key, usize::MAX);
+            self.value(item, share.min(room - used), depth + 1);
+            shown += 1;
+        }
+        self.end('}', map.len() - shown, &size, depth);
+    }
+
+    fn end(&mut self, bracket: char, more: usize, size: &str, depth: usize) {
+        if more > 0 {
+            self.separate(1, depth + 1);
+            write!(self.out, "/* +{more} more, {size} */").expect("strings take everything");
+        }
+        self.close(bracket, depth);
+    }
+}
+
+/// How many entries are shown in `room` bytes, and what their keys and smallest values cost.
+fn visible(map: &Map<String, Value>, room: usize, separator: usize) -> (usize, usize) {
+    let mut spent = 0;
+    for (at, key) in map.keys().enumerate() {
+        let cost = key_len(key, room) + separator + VALUE_MIN;
+        if spent + cost > room {
+            return (at, spent);
+        }
+        spent += cost;
+    }
+    (map.len(), spent)
+}
+
+/// Bytes of `key: `; of a key longer than `enough`, its length is answer enough.
+fn key_len(key: &str, enough: usize) -> usize {
+    if key.len() > enough || is_bare(key) {
+        return key.len() + 2;
+    }
+    key.chars().map(escaped_len).sum::<usize>() + 4
+}
+
+const fn escaped_len(c: char) -> usize {
+    match c {
+        '"' | '\\' | '\n' | '\r' | '\t' => 2,
+        c if (c as u32) < 0x20 => 6,
+        c => c.len_utf8(),
+    }
+}
+
+fn is_bare(key: &str) -> bool {
+    let mut bytes = key.bytes();
+    bytes.next().is_some_and(|b| b.is_ascii_alphabetic() || b == b'_' || b == b'$')
+        && bytes.all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'$')
+}
+
+#[cfg(test)]
+mod tests;
