@@ -2,6 +2,7 @@
 
 use super::Worker;
 use super::session::{Leased, Stop};
+use super::stage::Stage;
 use super::turn::Bench;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
@@ -56,6 +57,7 @@ pub(super) async fn commit(
                 worker.venue.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
                 let cancelled = decision.cancelled;
                 let held = apply(leased, decision, next)?;
+                Stage::Outbox.enter(&leased.lease.session);
                 worker.venue.relay(&leased.lease.owner, &outbox).await;
                 if cancelled && held {
                     return begin_anew(worker, leased).await;

@@ -1,5 +1,6 @@
 //! One delivery: parse, admit, run, settle.
 
+use super::stage::{self, Stage};
 use super::{Worker, session};
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::event::ResultBody;
@@ -42,6 +43,7 @@ impl Refused {
 
 /// Handles one delivery to its end.
 pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
+    tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
     match delivery.kind {
         InKind::Task | InKind::Message => submission(worker, &delivery).await,
         InKind::Result => match serde_json::from_slice::<ResultBody>(&delivery.body) {
@@ -130,6 +132,7 @@ fn reply_to(body: &[u8]) -> Option<String> {
 
 async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
     admit.lease = Some(worker.lease_request());
+    Stage::Admit.enter(&admit.session);
     let answer = match worker.venue.store.admit(worker.venue.now(), &admit).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -160,6 +163,8 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
         LeaseOutcome::Run(grant) => {
             let end = session::run(worker, *grant, &*delivery.settle).await;
             settle(&*delivery.settle, end).await;
+            Stage::Idle.enter(&admit.session);
+            return;
         }
         // The first delivery is in the mailbox by now, and the session is due: its holder, or the
         // sweep, goes on. A redelivery is what brings back the session of a dead worker.
@@ -173,6 +178,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
         | LeaseOutcome::Backoff(_)
         | LeaseOutcome::NotAsked => delivery.settle.ack().await,
     }
+    Stage::Idle.enter(&admit.session);
 }
 
 async fn settle(settle: &dyn Settle, end: session::End) {

@@ -12,6 +12,7 @@ mod gather;
 mod intake;
 mod keeper;
 mod session;
+pub mod stage;
 mod sweep;
 mod turn;
 

@@ -2,6 +2,7 @@
 
 use super::commit::{self, Outcome};
 use super::keeper::{self, Stops};
+use super::stage::Stage;
 use super::{Worker, turn};
 use crate::agents;
 use crate::bus::Settle;
@@ -48,6 +49,7 @@ pub(super) async fn run(worker: &Worker, grant: Grant, settle: &dyn Settle) -> E
         Ok(leased) => leased,
         Err(error) => return End::Failed(error),
     };
+    Stage::Lease.enter(&leased.lease.session);
     let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= 2);
     let _place = if suspect { worker.quarantine.acquire().await.ok() } else { None };
     let (lease, stops) = (leased.lease.clone(), leased.stops.clone());

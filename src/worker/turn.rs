@@ -2,6 +2,7 @@
 
 use super::commit::{self, Outcome};
 use super::session::{Leased, Stop};
+use super::stage::Stage;
 use super::{Worker, ask, calls, gather};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
@@ -54,6 +55,9 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         None => Turn::begin(setting),
     };
     let outcome = loop {
+        if let Some(stage) = stage_of(&action) {
+            stage.enter(&leased.lease.session);
+        }
         let observed = match action {
             Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, &turn).await?)),
             Action::Ask(request) => ask::model(worker, leased, job.as_ref(), &request).await?,
@@ -68,6 +72,17 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         worker.unserve(job);
     }
     Ok(outcome)
+}
+
+const fn stage_of(action: &Action) -> Option<Stage> {
+    match action {
+        Action::Gather => Some(Stage::Context),
+        Action::Ask(_) => Some(Stage::Model),
+        Action::Record(_) => Some(Stage::Record),
+        Action::Call(_) => Some(Stage::Tools),
+        Action::Commit(_) => Some(Stage::Commit),
+        Action::Wait { .. } => None,
+    }
 }
 
 async fn record(worker: &Worker, leased: &Leased, recorded: &Recorded) -> Result<Observed, Stop> {
