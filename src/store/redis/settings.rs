@@ -30,18 +30,18 @@ pub async fn read(pool: &Pool) -> Result<Vec<Setting>, StoreError> {
             Err(error) if error.is_transient() => return Err(error),
             Err(_) => None,
         };
-        settings.push(judge(name, expected, problem, value));
+        settings.push(judge(name, expected, problem, value.as_deref()));
     }
     Ok(settings)
 }
 
-fn judge(name: &str, expected: &str, problem: &str, value: Option<String>) -> Setting {
-    let problem = match &value {
+fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> Setting {
+    let problem = match value {
         None => Some(format!("the server doesn't say; make sure of this: {problem}")),
         Some(value) if value != expected => Some(problem.to_owned()),
         Some(_) => None,
     };
-    let value = match value.as_deref() {
+    let value = match value {
         None => "unknown",
         // As it is written in the configuration.
         Some("") => "\"\"",
