@@ -1,1 +1,275 @@
 //! Composition root: the only file that names a concrete backend.
+
+use crate::bus::{Bus, BusError};
+use crate::bus::embedded::EmbeddedBus;
+use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
+use crate::clock::Clock;
+use crate::config::{BusUrl, Config, StoreUrl, mask_url};
+use crate::http::{self, HttpOptions};
+use crate::model::Model;
+use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
+use crate::model::registry::{ModelOptions, Models};
+use crate::model::scripted::ScriptedOptions;
+use crate::ops::Catalog;
+use crate::retry::{Failure, Policy, retry};
+use crate::shutdown::Shutdown;
+use crate::store::embedded::EmbeddedStore;
+use crate::store::patient::PatientStore;
+use crate::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
+use crate::store::{Store, StoreError};
+use crate::telemetry::Metrics;
+use crate::venue::{self, Venue};
+use crate::worker::{self, WorkerOptions};
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+
+/// What a process does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Worker and HTTP API.
+    Up,
+    /// Worker alone.
+    Worker,
+    /// HTTP API alone.
+    Serve,
+    /// Looks and ends: doesn't wait for servers.
+    Doctor,
+}
+
+impl Role {
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Up => "trellis up",
+            Self::Worker => "trellis worker",
+            Self::Serve => "trellis serve",
+            Self::Doctor => "trellis doctor",
+        }
+    }
+
+    /// How long to wait for absent servers.
+    const fn patience(self) -> Policy {
+        match self {
+            Self::Up | Self::Worker | Self::Serve => Policy::CONNECT,
+            Self::Doctor => Policy { total: Some(Duration::from_secs(2)), ..Policy::CONNECT },
+        }
+    }
+}
+
+/// Why a process can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// A fleet role on a store that one process has for itself.
+    #[error(
+        "`{command}` needs a store that several processes can share, got `{store}`; set `store.url = \"redis://…\"` and `bus.url = \"nats://…\"`, or use `trellis up`, which is everything in one process"
+    )]
+    NotShared {
+        /// The command.
+        command: &'static str,
+        /// `store.url`.
+        store: String,
+    },
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The queue in NATS.
+    #[error(transparent)]
+    Nats(#[from] OpenError),
+    /// The queue in the embedded store.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// The model client.
+    #[error("the model client can't be set up: {0}")]
+    Models(String),
+    /// The address of the HTTP API.
+    #[error("can't listen on `{address}`: {error}; stop what uses it, or choose another address with `--listen`")]
+    Listen {
+        /// As configured.
+        address: SocketAddr,
+        /// The system's words.
+        error: io::Error,
+    },
+    /// Signals.
+    #[error("signals can't be handled: {0}")]
+    Signals(io::Error),
+    /// Tasks panicked while it ran; each has a log line.
+    #[error("{0} tasks panicked; the log says where. Nothing accepted is lost")]
+    Panicked(u64),
+}
+
+/// Everything that a role needs, opened.
+pub struct App {
+    /// The shared parts.
+    pub venue: Arc<Venue>,
+    /// Every model.
+    pub model: Arc<dyn Model>,
+    nats: Option<Arc<NatsBus>>,
+}
+
+impl App {
+    /// Opens the configured backends. Roles that stay wait for absent servers, with a log line.
+    pub async fn open(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
+        let clock = Clock::system();
+        let model = models(config).await?;
+        let Backends { store, bus, nats } = backends(config, role, &metrics).await?;
+        let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
+        let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
+        let catalog = Catalog::new(config.catalog.test);
+        let name = config.venue.name.clone();
+        let venue = Venue { store, bus, clock, name, key, catalog, metrics };
+        Ok(Self { venue: Arc::new(venue), model, nats })
+    }
+
+    /// Sends what is queued and closes the connections.
+    pub async fn close(&self) {
+        if let Some(nats) = &self.nats {
+            nats.close().await;
+        }
+    }
+}
+
+/// Runs a role until a signal ends it.
+pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
+    let metrics = Arc::new(Metrics::new());
+    let shutdown = Shutdown::new(Arc::clone(&metrics));
+    shutdown.listen_to_signals().map_err(AppError::Signals)?;
+    let app = tokio::select! {
+        // Waiting for servers that are away ends with a signal too.
+        () = shutdown.triggered() => return Ok(()),
+        app = App::open(config, role, metrics) => app?,
+    };
+    if matches!(role, Role::Up | Role::Serve) {
+        serve(config, &app, &shutdown).await?;
+    }
+    if matches!(role, Role::Up | Role::Worker) {
+        let options = worker_options(config);
+        tracing::info!("worker `{}`: {} slots, lease {:?}", options.name, options.slots, options.lease);
+        let work = worker::run(Arc::clone(&app.venue), Arc::clone(&app.model), options, shutdown.clone());
+        shutdown.spawn_service("worker", work);
+    }
+    let report = shutdown.run(config.worker.grace).await;
+    app.close().await;
+    if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
+}
+
+async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
+    let failed = |error| AppError::Listen { address: config.http.listen, error };
+    let listener = TcpListener::bind(config.http.listen).await.map_err(failed)?;
+    let url = format!("http://{}", listener.local_addr().map_err(failed)?);
+    tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
+    let options = HttpOptions::new(url, config.http.body_limit);
+    let (venue, ending, on_failure) = (Arc::clone(&app.venue), shutdown.clone(), shutdown.clone());
+    shutdown.spawn_service("http", async move {
+        let closing = async move { ending.ending().cancelled().await };
+        if let Err(error) = http::serve(listener, venue, options, closing).await {
+            tracing::error!("HTTP API failed: {error}");
+            on_failure.trigger();
+        }
+    });
+    Ok(())
+}
+
+fn worker_options(config: &Config) -> WorkerOptions {
+    let c = &config.worker;
+    let retry = Policy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
+    let name = if c.name.is_empty() { format!("{}-{}", host(), std::process::id()) } else { c.name.clone() };
+    WorkerOptions { name, slots: c.slots, lease: c.lease, sweep: c.sweep, crash_limit: c.crash_limit, retry }
+}
+
+/// Name of this machine, for people who look for a worker.
+fn host() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    name.map(|text| text.trim().to_owned()).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
+}
+
+fn store_name(config: &Config) -> String {
+    match &config.store.url {
+        StoreUrl::Embedded(dir) => format!("embedded:{}", dir.display()),
+        StoreUrl::Redis(url) => mask_url(url),
+    }
+}
+
+async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
+    let c = &config.models;
+    let scripted =
+        ScriptedOptions { rules: c.scripted.clone(), calls_log: c.calls_log.clone(), ..ScriptedOptions::default() };
+    let endpoints = c.endpoints.iter().map(|(name, given)| {
+        let endpoint = Endpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
+        (name.clone(), endpoint)
+    });
+    let providers = ProviderOptions { endpoints: endpoints.collect(), keys: Keys::from_env(), timeout: c.timeout };
+    let models = Models::new(ModelOptions { scripted, providers }).await;
+    Ok(Arc::new(models.map_err(|e| AppError::Models(e.to_string()))?))
+}
+
+/// Store and queue, and what must be closed at the end.
+struct Backends {
+    store: Arc<dyn Store>,
+    bus: Arc<dyn Bus>,
+    nats: Option<Arc<NatsBus>>,
+}
+
+async fn backends(config: &Config, role: Role, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
+    match (&config.store.url, &config.bus.url) {
+        (StoreUrl::Embedded(dir), _) => {
+            if matches!(role, Role::Worker | Role::Serve) {
+                return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
+            }
+            let store = EmbeddedStore::open(dir)?;
+            let bus = EmbeddedBus::new(Arc::clone(&store), config.worker.lease)?;
+            Ok(Backends { store, bus: Arc::new(bus), nats: None })
+        }
+        // The configuration refuses an embedded queue beside Redis.
+        (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
+            let store = redis(config, url, role).await?;
+            let bus = Arc::new(NatsBus::open(&nats_options(config, nats, role, metrics)).await?);
+            Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus) })
+        }
+        (StoreUrl::Redis(_), BusUrl::Embedded) => {
+            Err(AppError::NotShared { command: role.command(), store: "bus.url = \"embedded\"".to_owned() })
+        }
+    }
+}
+
+async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>, StoreError> {
+    let options = RedisOptions {
+        url: url.to_owned(),
+        prefix: config.store.prefix.clone(),
+        connections: config.store.connections,
+        clock: ServerOrInjected::Server,
+    };
+    let store = retry(role.patience(), &format!("Redis at `{}`", mask_url(url)), || {
+        let options = options.clone();
+        async move { RedisStore::open(options).await.map_err(failure) }
+    })
+    .await?;
+    match role {
+        // A turn that outlives its lease has lost it: waiting longer for the server saves nothing.
+        Role::Up | Role::Worker => {
+            let policy = Policy { max: Duration::from_secs(1), total: Some(config.worker.lease), ..Policy::CONNECT };
+            Ok(Arc::new(PatientStore::new(store, policy)))
+        }
+        // A caller is told at once, and when to try again.
+        Role::Serve | Role::Doctor => Ok(store),
+    }
+}
+
+fn failure(error: StoreError) -> Failure<StoreError> {
+    if error.is_transient() { Failure::Transient(error) } else { Failure::Permanent(error) }
+}
+
+fn nats_options(config: &Config, url: &str, role: Role, metrics: &Arc<Metrics>) -> NatsOptions {
+    NatsOptions {
+        url: url.to_owned(),
+        prefix: config.bus.prefix.clone(),
+        replicas: config.bus.replicas,
+        out_max_age: config.bus.out_max_age,
+        max_bytes: config.bus.max_bytes,
+        ack_wait: config.worker.lease,
+        poll: config.worker.poll,
+        connect: role.patience(),
+        metrics: Arc::clone(metrics),
+    }
+}

@@ -1,6 +1,7 @@
 //! Seam 2, `Bus`: what makes the store's truth prompt. A lost message only costs time: the sweep
 //! finds what is due.
 
+pub mod credentials;
 pub mod embedded;
 pub mod nats;
 pub mod subject;

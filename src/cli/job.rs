@@ -100,7 +100,7 @@ async fn show(client: &Client, out: Out, id: &JobId) -> Result<Exit, Failure> {
 }
 
 async fn list(client: &Client, out: Out, offset: usize, limit: usize) -> Result<Exit, Failure> {
-    let query = [("offset", offset.to_string()), ("limit", limit.to_string())];
+    let query = [("details", "true".to_owned()), ("offset", offset.to_string()), ("limit", limit.to_string())];
     let page = client.get("jobs", &query).await?;
     out.page(&page, "items", |items| {
         let rows: Vec<Vec<String>> = items

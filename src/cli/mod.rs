@@ -6,6 +6,7 @@ pub mod agent;
 pub mod client;
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod exit;
 pub mod input;
 pub mod job;
@@ -14,10 +15,13 @@ pub mod message;
 pub mod mock_llm;
 pub mod output;
 pub mod queue;
+pub mod serve;
 pub mod sse;
 pub mod submit;
+pub mod up;
 pub mod wait;
 pub mod watch;
+pub mod worker;
 
 use crate::config::{Config, Loaded};
 use clap::{Args, Parser, Subcommand};
@@ -74,6 +78,12 @@ fn setting(text: &str) -> Result<(String, String), String> {
 /// Every command, in the order of the help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run everything in one process: worker and HTTP API
+    Up(up::Up),
+    /// Run turns only, as part of a fleet on NATS and Redis
+    Worker(worker::Worker),
+    /// Serve the HTTP API only, as part of a fleet on NATS and Redis
+    Serve(serve::Serve),
     /// Give an agent a task
     Submit(submit::Submit),
     /// Send an agent a one-way message
@@ -87,6 +97,8 @@ pub enum Command {
     /// Read and write the owner's tree of values
     #[command(subcommand)]
     Lattice(lattice::Lattice),
+    /// Say which guarantees the configured servers give, and what to change
+    Doctor(doctor::Doctor),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -145,11 +157,15 @@ pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String
 
 async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Up(command) => command.run(context).await,
+        Command::Worker(command) => command.run(context).await,
+        Command::Serve(command) => command.run(context).await,
         Command::Submit(command) => command.run(context).await,
         Command::Message(command) => command.run(context).await,
         Command::Job(command) => command.run(context).await,
         Command::Agent(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
+        Command::Doctor(command) => command.run(context).await,
         Command::Config(command) => command.run(context),
         Command::MockLlm(command) => command.run(context).await,
         Command::Completions(command) => command.run(),

@@ -2,6 +2,7 @@
 
 use super::client::Server;
 use super::exit::{Exit, Failure};
+use crate::bus::credentials::credentials;
 use crate::bus::{self, Address, ID_HEADER, InKind, subject};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
@@ -53,7 +54,7 @@ impl Publisher {
             .map(|one| one.trim().parse())
             .collect::<Result<_, std::io::Error>>()
             .map_err(|e| Failure::usage(format!("illegal NATS address `{server}`: {e}, expected `nats://host:port`")))?;
-        let client = ConnectOptions::new().name("trellis cli").connect(addresses).await.map_err(|e| {
+        let client = credentials(ConnectOptions::new(), &addresses).name("trellis cli").connect(addresses).await.map_err(|e| {
             Failure::new(Exit::Unreachable, format!("no NATS at `{server}`: {}; is `nats-server -js` running?", chain(&e)))
         })?;
         let mut context = jetstream::new(client.clone());

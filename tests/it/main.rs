@@ -5,6 +5,8 @@
 mod support;
 
 mod bus_conformance;
+mod cli_errors;
+mod cli_up;
 mod deployment;
 mod embedded_store;
 mod model_provider;

@@ -6,6 +6,7 @@ mod inspect;
 mod receive;
 mod streams;
 
+use super::credentials::credentials;
 use super::{Address, Bus, BusError, Delivery, Live, Message, headers, subject};
 use crate::config::{Config, mask_url};
 use crate::retry::{Failure, Policy, retry};
@@ -330,34 +331,6 @@ async fn connect(options: &NatsOptions, name: &str, link: watch::Sender<u64>) ->
     retry(options.connect, &format!("NATS at `{name}`"), attempt).await.map_err(failed)
 }
 
-/// User and password of the first URL that has them; a user alone is a token, as in other clients.
-/// The driver itself ignores what stands in a URL.
-fn credentials(settings: ConnectOptions, servers: &[ServerAddr]) -> ConnectOptions {
-    let Some(server) = servers.iter().find(|server| server.has_user_pass()) else { return settings };
-    let user = percent_decoded(server.username().unwrap_or_default());
-    match server.password() {
-        Some(password) => settings.user_and_password(user, percent_decoded(password)),
-        None => settings.token(user),
-    }
-}
-
-/// What stands in a URL for other characters; bytes that are no escape stay as they are.
-fn percent_decoded(text: &str) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let escape = tail.get(..2).filter(|_| *first == b'%').and_then(|digits| hex::decode(digits).ok());
-        rest = if let Some(byte) = escape {
-            bytes.extend(byte);
-            &tail[2..]
-        } else {
-            bytes.push(*first);
-            tail
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
 /// One line for each change of the connection. While it is down the driver tries for ever and
 /// reports each failure; only the first of them is logged.
 fn log_events(name: String, link: Arc<watch::Sender<u64>>) -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
@@ -428,18 +401,4 @@ fn chain(error: &dyn Error) -> String {
         next = cause.source();
     }
     text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percent_decoded;
-
-    #[test]
-    fn escapes_of_a_url_are_undone() {
-        for (text, plain) in
-            [("plain", "plain"), ("p%40ss%2Fw", "p@ss/w"), ("%C3%BC", "ü"), ("100%", "100%"), ("%zz", "%zz")]
-        {
-            assert_eq!(percent_decoded(text), plain);
-        }
-    }
 }

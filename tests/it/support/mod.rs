@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod cli;
 pub mod nats;
 pub mod redis;
 pub mod venue;

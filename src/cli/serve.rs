@@ -1,0 +1,26 @@
+//! `trellis serve`: the HTTP API alone.
+
+use super::exit::{Exit, Failure};
+use super::{Context, worker};
+use crate::app::Role;
+use clap::Args;
+
+/// Serves the HTTP API without running turns. Needs `store.url = "redis://…"` and
+/// `bus.url = "nats://…"`; start at least one `trellis worker` beside it.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Example:\n  trellis serve --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1 --listen 127.0.0.1:8420"
+)]
+pub struct Serve {
+    /// Address of the HTTP API [default: 127.0.0.1:8420]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+}
+
+impl Serve {
+    /// Runs it until a signal.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let loaded = context.load(self.listen.map(|listen| ("http.listen", listen)).into_iter().collect())?;
+        worker::run(&loaded.config, Role::Serve).await
+    }
+}

@@ -1,0 +1,37 @@
+//! `trellis up`: worker and HTTP API in one process.
+
+use super::exit::{Exit, Failure};
+use super::{Context, worker};
+use crate::app::Role;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Runs a worker and the HTTP API in one process; without a configuration on the embedded store.
+///
+/// SIGINT or SIGTERM stops it in stages: running turns reach their commit first. A second signal
+/// exits at once; nothing accepted is lost either way.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis up --data ./trellis-data --listen 127.0.0.1:8420")]
+pub struct Up {
+    /// Folder of the embedded store; the same as `--set store.url=embedded:DIR`
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Address of the HTTP API [default: 127.0.0.1:8420]
+    #[arg(long, value_name = "HOST:PORT")]
+    listen: Option<String>,
+    #[command(flatten)]
+    slots: worker::Slots,
+}
+
+impl Up {
+    /// Runs it until a signal.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut flags = self.slots.flags();
+        if let Some(dir) = &self.data {
+            flags.push(("store.url", format!("embedded:{}", dir.display())));
+        }
+        flags.extend(self.listen.map(|listen| ("http.listen", listen)));
+        let loaded = context.load(flags)?;
+        worker::run(&loaded.config, Role::Up).await
+    }
+}

@@ -1,0 +1,121 @@
+//! Exit codes and error texts of bad inputs, through the binary.
+
+use crate::support::cli::{Up, run};
+
+/// A port where nobody listens: bound and closed again.
+fn free_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+#[test]
+fn what_is_wrong_before_anything_is_sent() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+    file("bad.toml", "systemPromt = \"x\"\nmodel = { provider = \"scripted\", name = \"echo\" }");
+    file("broken.toml", "model = \n");
+    file("later.json", r#"{"outputs": {}, "model": {"provider": "scripted", "name": "echo"}}"#);
+    file("fleet.toml", "[worker]\nslotz = 3\nlease = \"soon\"\n");
+    file("big.txt", &"x".repeat(1_000_000));
+    for (args, err) in [
+        (&["submti"][..], "unrecognized subcommand 'submti'"),
+        (&["submit", "a b", "x"], "illegal agent id `a b`: whitespace is not allowed"),
+        (&["submit", "a", "{\"x\": "], "malformed JSON in the argument: EOF while parsing"),
+        (&["submit", "a", "@none.json"], "file `none.json` can't be read"),
+        (&["submit", "a", "@big.txt"], "the input has 1000002 bytes, expected at most 900000"),
+        (&["submit", "a", "x", "--owner", "me"], "illegal owner `me`: expected `tenant/user`"),
+        (&["submit", "a", "x", "--wait=soon"], "--wait"),
+        (&["submit", "a", "x", "--url", "localhost:8420"], "expected `http://` or `https://`"),
+        (&["job", "get", "123"], "illegal job id `123`: expected 32 hexadecimal digits"),
+        (&["agent", "apply", "bad.toml"], "`bad.toml`: unknown key `systemPromt`, did you mean `systemPrompt`"),
+        (&["agent", "apply", "broken.toml"], "`broken.toml`: malformed TOML"),
+        (&["agent", "apply", "later.json"], "key `outputs` is not supported by this version"),
+        (&["agent", "apply", "none.toml"], "file `none.toml` can't be read"),
+        (&["up", "--set", "worker.slotz=3"], "`worker.slotz` (flag): is not a setting; did you mean `worker.slots`?"),
+        (&["up", "--listen", "0.0.0.0:8420"], "expected a loopback address"),
+        (&["config", "check", "--config", "fleet.toml"], "the configuration has 2 errors"),
+        (&["config", "check", "--set", "slots"], "expected `key=value`"),
+        (&["serve"], "`trellis serve` needs a store that several processes can share, got `embedded:./trellis-data`"),
+        (&["worker"], "or use `trellis up`"),
+        (&["mock-llm", "none.toml"], "rules file `none.toml` can't be read"),
+    ] {
+        let done = run(dir.path(), args).expect(2, err);
+        assert_eq!(done.out, "", "{args:?}");
+    }
+    assert!(!dir.path().join("trellis-data").exists(), "nothing was opened");
+}
+
+#[test]
+fn a_server_that_is_not_running() {
+    let dir = tempfile::tempdir().unwrap();
+    let url = format!("http://127.0.0.1:{}", free_port());
+    for args in [&["submit", "a", "x"][..], &["job", "list"], &["agent", "list"], &["lattice", "list"]] {
+        let args: Vec<_> = args.iter().copied().chain(["--url", &url]).collect();
+        run(dir.path(), &args).expect(8, &format!("no server at `{url}`")).expect(8, "is `trellis up` running?");
+    }
+    let nats = format!("nats://127.0.0.1:{}", free_port());
+    run(dir.path(), &["submit", "a", "x", "--nats", &nats]).expect(8, &format!("no NATS at `{nats}`"));
+    let redis = format!("store.url=redis://127.0.0.1:{}", free_port());
+    let doctor = ["doctor", "--set", &redis, "--set", &format!("bus.url={nats}")];
+    run(dir.path(), &doctor).expect(8, "is unavailable");
+}
+
+#[test]
+fn what_the_server_refuses() {
+    let up = Up::start();
+    up.agent("echo", "echo");
+    up.agent("never", "never");
+    let unknown_job = "0".repeat(32);
+    for (args, code, err) in [
+        (&["submit", "nobody", "x"][..], 5, "no agent `nobody`; `trellis agent list` shows which there are"),
+        (&["message", "nobody", "x"], 5, "no agent `nobody`"),
+        (&["agent", "get", "nobody"], 5, "`nobody`"),
+        (&["job", "get", &unknown_job], 5, "`trellis job list` shows which there are"),
+        (&["job", "wait", &unknown_job], 5, &unknown_job),
+        (&["job", "watch", &unknown_job], 5, &unknown_job),
+        (&["job", "cancel", &unknown_job], 5, &unknown_job),
+        (&["lattice", "read", "w/../x"], 2, "segment `..` is not allowed"),
+        (&["lattice", "read", "q/x"], 2, "`q/x`"),
+        (&["lattice", "write", "g/echo", "1"], 2, "can't be written"),
+        (&["lattice", "read", "w/none"], 5, "nothing at `w/none`"),
+        (&["submit", "echo", "x", "--owner", "_venue/_venue"], 7, "is the venue's own"),
+        (&["submit", "never", "x", "--wait=300ms"], 4, "is still STARTED after 300ms; it goes on: `trellis job wait"),
+    ] {
+        up.run(args).expect(code, err);
+    }
+}
+
+#[test]
+fn the_same_id_again() {
+    let up = Up::start();
+    up.agent("echo", "echo");
+    let first = up.run(&["submit", "echo", "one", "--id", "k"]).ok();
+    assert_eq!(up.run(&["submit", "echo", "one", "--id", "k"]).ok(), first);
+    up.run(&["submit", "echo", "two", "--id", "k"]).expect(6, "`k` was accepted before with another body");
+    assert_eq!(up.run(&["job", "wait", &first]).ok(), "one");
+}
+
+#[test]
+fn jobs_that_do_not_complete() {
+    let up = Up::start();
+    up.agent("never", "never");
+    up.agent("bad", "[[rule]]\nthen = { text = \"x\", fault = \"bad_request\" }\n");
+    up.run(&["submit", "bad", "x", "--wait"]).expect(3, "FAILED (MODEL_ERROR)");
+    let job = up.run(&["submit", "never", "x"]).ok();
+    up.run(&["job", "cancel", &job, "--reason", "enough"]).ok();
+    up.run(&["job", "wait", &job]).expect(3, "CANCELLED (CANCELLED): cancelled: enough");
+    up.run(&["job", "cancel", &job]).ok();
+    let done = up.run(&["submit", "bad", "y"]).ok();
+    up.run(&["job", "wait", &done]).expect(3, "FAILED");
+    up.run(&["job", "cancel", &done]).expect(6, &done);
+}
+
+#[test]
+fn a_folder_and_a_port_that_are_taken() {
+    let up = Up::start();
+    let second = ["up", "--data", "data", "--listen", "127.0.0.1:0"];
+    run(up.dir.path(), &second).expect(8, "holds the folder; stop it or use another folder");
+    run(up.dir.path(), &["doctor", "--set", "store.url=embedded:data"]).expect(8, "holds the folder");
+    let address = up.url.trim_start_matches("http://");
+    let other = ["up", "--data", "other", "--listen", address];
+    run(up.dir.path(), &other).expect(6, &format!("can't listen on `{address}`"));
+}

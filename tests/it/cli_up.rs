@@ -1,0 +1,126 @@
+//! `trellis up` and the commands against it, through the binary.
+
+use crate::support::cli::{Process, Up, command, run};
+use serde_json::{Value, json};
+use std::io::Write;
+use std::process::Stdio;
+
+fn json_of(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+#[test]
+fn submit_wait_and_a_clean_exit_on_sigterm() {
+    let mut up = Up::start();
+    up.agent("helper", "echo");
+    assert_eq!(up.run(&["submit", "helper", "Say hello", "--wait"]).ok(), "Say hello");
+    let record = json_of(&up.run(&["submit", "helper", "again", "--wait=10s", "--output", "json"]).ok());
+    assert_eq!((&record["status"], &record["output"]), (&json!("COMPLETE"), &json!("again")));
+    let listed = up.run(&["job", "list", "--output", "ndjson"]).ok();
+    assert_eq!(listed.lines().count(), 2);
+    assert_eq!(json_of(listed.lines().next().unwrap())["input"], "again");
+    assert!(up.run(&["job", "list"]).ok().contains("COMPLETE"));
+    up.process.signal("TERM");
+    let status = up.process.ended();
+    assert_eq!(status.code(), Some(0), "{}", up.process.log());
+}
+
+#[test]
+fn a_job_survives_kill_9_and_completes_on_the_same_folder() {
+    let mut up = Up::start();
+    up.agent("slow", "[[rule]]\nthen = { text = \"done {{input}}\", delay_ms = 700 }\n");
+    let job = up.run(&["submit", "slow", "it"]).ok();
+    let status = |up: &Up| json_of(&up.run(&["job", "get", &job, "--output", "json"]).ok())["status"].clone();
+    while status(&up) == "PENDING" {}
+    up.kill_and_start_again();
+    assert!(["STARTED", "PENDING"].contains(&status(&up).as_str().unwrap()));
+    assert_eq!(up.run(&["job", "wait", &job, "--timeout", "20s"]).ok(), "done it");
+}
+
+#[test]
+fn the_second_signal_exits_at_once() {
+    let mut up = Up::start();
+    up.agent("never", "never");
+    let job = up.run(&["submit", "never", "x"]).ok();
+    while json_of(&up.run(&["job", "get", &job, "--output", "json"]).ok())["status"] == "PENDING" {}
+    up.process.signal("INT");
+    up.process.says("SIGINT: stopping");
+    up.process.signal("INT");
+    assert_eq!(up.process.ended().code(), Some(130));
+}
+
+#[test]
+fn watch_shows_status_and_text_and_the_end() {
+    let up = Up::start();
+    up.agent("talker", "[[rule]]\n[rule.then]\ntext = \"a reply that comes in several pieces\"\nstream_chunk_ms = 150\n");
+    let job = up.run(&["submit", "talker", "x"]).ok();
+    let shown = up.run(&["job", "watch", &job]).ok();
+    assert!(shown.ends_with("COMPLETE\na reply that comes in several pieces"), "{shown}");
+    assert!(shown.starts_with("PENDING\n") || shown.starts_with("STARTED\n"), "{shown}");
+    // Once as it was written, once as the output.
+    assert!(shown.matches("several").count() == 2, "{shown}");
+}
+
+#[test]
+fn agents_messages_and_values() {
+    let up = Up::start();
+    up.file("agents.d", "");
+    std::fs::create_dir(up.dir.path().join("team")).unwrap();
+    up.file("team/a.toml", "id = \"first\"\nmodel = { provider = \"scripted\", name = \"echo\" }");
+    up.file("team/b.json", r#"{"description": "two", "model": {"provider": "scripted", "name": "echo"}}"#);
+    let applied = up.run(&["agent", "apply", "team"]).ok();
+    assert_eq!(applied, "b created, configuration 1\nfirst created, configuration 1");
+    assert!(up.run(&["agent", "apply", "team"]).ok().contains("first applied, configuration 1"));
+    assert!(up.run(&["agent", "list"]).ok().contains("b      "));
+    assert_eq!(json_of(&up.run(&["agent", "get", "b"]).ok())["config"]["description"], "two");
+    up.run(&["message", "b", "note this", "--session", "s1"]).ok();
+    assert_eq!(up.run(&["lattice", "write", "w/v/acme", r#"{"ok": true}"#]).ok(), "w/v/acme written");
+    up.run(&["lattice", "append", "w/log", "one"]).ok();
+    up.run(&["lattice", "append", "w/log", "-7"]).ok();
+    assert_eq!(json_of(&up.run(&["lattice", "read", "w/log"]).ok()), json!(["one", -7]));
+    assert_eq!(up.run(&["lattice", "list", "w/v"]).ok(), "acme");
+    assert!(up.run(&["lattice", "inspect", "w/v", "w/log"]).ok().contains("acme"));
+    up.run(&["lattice", "delete", "w/v/acme"]).ok();
+    up.run(&["lattice", "read", "w/v/acme"]).expect(5, "nothing at `w/v/acme`");
+    assert_eq!(up.run(&["lattice", "list", "w/v", "--owner", "other/one"]).code, 5);
+}
+
+#[test]
+fn input_comes_from_files_and_stdin() {
+    let up = Up::start();
+    up.agent("echo", "echo");
+    up.file("in.json", "{\"a\": 1}\n");
+    assert_eq!(json_of(&up.run(&["submit", "echo", "@in.json", "--wait"]).ok()), json!({"a": 1}));
+    let mut child = command(up.dir.path())
+        .args(["submit", "echo", "-", "--text", "--wait", "--url", &up.url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"[not json").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[not json\n");
+}
+
+#[test]
+fn doctor_config_and_completions_need_no_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let report = json_of(&run(dir.path(), &["doctor", "--output", "json"]).ok());
+    let holds = report["guarantees"].as_array().unwrap().iter().all(|g| g["verdict"] == "holds");
+    assert!(holds, "{report}");
+    let shown = run(dir.path(), &["config", "show", "--origin", "--set", "worker.slots=3"]).ok();
+    assert!(shown.lines().any(|l| l.starts_with("worker.slots = 3 ") && l.ends_with("# flag")), "{shown}");
+    run(dir.path(), &["config", "check"]).expect(0, "is valid");
+    assert!(run(dir.path(), &["completions", "bash"]).ok().contains("_trellis"));
+}
+
+#[test]
+fn mock_llm_serves_rules_until_a_signal() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut mock = Process::start(dir.path(), ["mock-llm", "echo", "--listen", "127.0.0.1:0"]);
+    let url = mock.says(" on ").replace("/v1/", "");
+    // It is a server, and none of Trellis.
+    run(dir.path(), &["agent", "list", "--url", &url]).expect(8, "is no Trellis server");
+    mock.signal("TERM");
+    assert_eq!(mock.ended().code(), Some(0));
+}
