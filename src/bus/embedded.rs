@@ -212,6 +212,7 @@ pub struct EmbeddedBus(Arc<Inner>);
 
 impl EmbeddedBus {
     /// The queue in `store`. A delivery that isn't settled for `ack_wait` is delivered again.
+    /// One per store: two would each deliver everything.
     pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration) -> Result<Self, BusError> {
         let queue = store.query_now(load).map_err(unavailable)?;
         Ok(Self(Arc::new(Inner {
@@ -258,7 +259,7 @@ impl EmbeddedBus {
 
 fn load(state: &Durable) -> Result<Queue, Fault> {
     let mut queue = Queue::default();
-    let mut last = |letter: u8, each: &mut dyn FnMut(u64)| {
+    let last = |letter: u8, each: &mut dyn FnMut(u64)| {
         state.walk(Space::Queue, &[letter], &end_of(&[letter]), &mut |key, _| {
             let (sequence, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a queued message".into()))?;
             each(sequence);
@@ -271,7 +272,9 @@ fn load(state: &Durable) -> Result<Queue, Fault> {
         all.push(sequence);
     })?;
     last(b'o', &mut |sequence| last_out = sequence)?;
-    all.into_iter().for_each(|sequence| queue.add(sequence, None));
+    for sequence in all {
+        queue.add(sequence, None);
+    }
     (queue.last, queue.last_out) = (last_in, last_out);
     Ok(queue)
 }

@@ -115,7 +115,7 @@ async fn deleted_documents_are_forgotten_after_a_day() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
     let delete = |key: &str| DocWrite { change: Change::Delete, ..put(key, "") };
-    let day = Duration::from_secs(24 * 60 * 60);
+    let day = Duration::from_hours(24);
     store.write(NOW, &owner(), &[put("w/a", "1"), put("w/b", "1")]).await.unwrap();
     store.write(NOW, &owner(), &[delete("w/a"), delete("w/b")]).await.unwrap();
     store.write(NOW, &owner(), &[put("w/b", "2")]).await.unwrap();
@@ -165,7 +165,6 @@ async fn completions_are_kept_and_told_and_replies_only_told() {
     assert_eq!(told, out(1));
     assert_eq!(replies.next().await.as_deref(), Some(&br#"{"n":7}"#[..]));
     publish(2, OUT_KEPT + 3).await;
-    drop(bus.outbound(0, 1).await.unwrap());
     let first = bus.outbound(0, 2).await.unwrap();
     assert_eq!(first.iter().map(|(place, _)| *place).collect::<Vec<_>>(), [4, 5], "the newest are kept");
     let all = bus.outbound(OUT_KEPT, 100).await.unwrap();

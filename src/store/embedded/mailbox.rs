@@ -24,6 +24,9 @@ pub(super) struct Slot {
     pub(super) now: Session,
 }
 
+/// Visits place (storage form) and record; `Break` ends the walk.
+type VisitMail<'v> = &'v mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>;
+
 /// A mailbox entry with its place in storage form and its arrival number.
 pub(super) struct Mail {
     /// Place in storage form.
@@ -104,7 +107,7 @@ impl Slot {
     pub(super) fn walk(
         &self,
         view: &impl View,
-        visit: &mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>,
+        visit: VisitMail<'_>,
     ) -> Result<(), Fault> {
         if self.now.pending() == 0 {
             return Ok(());

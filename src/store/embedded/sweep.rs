@@ -11,7 +11,7 @@ use crate::store::{DocWrite, Swept};
 use std::time::Duration;
 
 /// A deleted document keeps its version for a day: no writer holds an `expect` for longer.
-const GRAVE: Duration = Duration::from_secs(24 * 60 * 60);
+const GRAVE: Duration = Duration::from_hours(24);
 
 /// [`crate::store::Store::sweep`].
 pub(super) fn sweep(

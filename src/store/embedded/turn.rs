@@ -116,7 +116,9 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
             calls.push(key.to_vec());
             Ok(ControlFlow::Continue(()))
         })?;
-        calls.into_iter().for_each(|key| tx.remove(Space::Core, key));
+        for key in calls {
+            tx.remove(Space::Core, key);
+        }
         slot.now.checkpointed = false;
     }
     Ok(())
