@@ -202,7 +202,6 @@ struct Inner {
     changed: Notify,
     live: Topics<Live>,
     /// By subject.
-    replies: Topics<String>,
     out: Topics<()>,
 }
 
@@ -222,7 +221,6 @@ impl EmbeddedBus {
             queue: Mutex::new(queue),
             changed: Notify::new(),
             live: Topics::new(),
-            replies: Topics::new(),
             out: Topics::new(),
         })))
     }
@@ -251,10 +249,6 @@ impl EmbeddedBus {
         self.0.out.listen(&())
     }
 
-    /// Bodies of replies to `subject` from now on.
-    pub fn listen_replies(&self, subject: &str) -> BoxStream<'static, Bytes> {
-        self.0.replies.listen(&subject.to_owned())
-    }
 }
 
 fn load(state: &Durable) -> Result<Queue, Fault> {
@@ -302,7 +296,7 @@ impl Inner {
             }
             Address::Out { .. } => self.keep(json(&message)?).await,
             Address::Reply(subject) => {
-                self.replies.send(&subject, &body);
+                self.live.send(&Live::Reply(subject), &body);
                 Ok(())
             }
         }

@@ -114,6 +114,8 @@ pub enum Live {
     Control(Owner),
     /// `trellis.ctl.>`: the same, of every owner.
     AllControl,
+    /// A subject that a submission named as its `replyTo`.
+    Reply(String),
 }
 
 /// Why a bus call failed.

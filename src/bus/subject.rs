@@ -45,6 +45,7 @@ pub fn live_subject(prefix: &str, live: &Live) -> String {
         Live::Job(job) => format!("{prefix}.live.{job}"),
         Live::Control(owner) => format!("{prefix}.ctl.{}", owner_tokens(owner)),
         Live::AllControl => format!("{prefix}.ctl.>"),
+        Live::Reply(subject) => subject.clone(),
     }
 }
 

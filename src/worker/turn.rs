@@ -49,9 +49,8 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     let scope = Scope { session: Some(setting.session.clone()), job: job.clone() };
     let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, scope);
     let bench = Bench { workspace };
-    // A reply of a task that was cancelled before anybody could go on with it stays without effect.
     let (mut turn, mut action) = match leased.checkpoint.take() {
-        Some(recorded) => Turn::resume(setting, recorded),
+        Some(recorded) => Turn::resume(setting, recorded, worker.venue.now()),
         None => Turn::begin(setting),
     };
     let outcome = loop {

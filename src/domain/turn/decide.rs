@@ -235,7 +235,7 @@ fn record(setting: &Setting, recorded: Option<&Recorded>, outcomes: &[CallOutcom
         config_version: recorded.map_or(setting.config_version, |r| r.config_version),
         model: format!("{}/{}", model.provider, model.name),
         usage: recorded.map_or_else(Usage::default, |r| r.reply.usage),
-        job: setting.plan.job().cloned(),
+        job: recorded.map_or_else(|| setting.plan.job().cloned(), |r| r.job.clone()),
         events: recorded.map(|r| r.events.clone()).unwrap_or_default(),
         heard: recorded.map(|r| r.heard.clone()).unwrap_or_default(),
         said: recorded.map(|r| said(r, outcomes)).unwrap_or_default(),

@@ -52,6 +52,9 @@ pub struct Setting {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recorded {
+    /// The task that it serves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<crate::domain::ids::JobId>,
     /// What the model answered.
     pub reply: Reply,
     /// What each call is.
@@ -209,8 +212,16 @@ impl Turn {
         (Self { setting, phase: Phase::Gathering }, Action::Gather)
     }
 
-    /// A turn whose reply was recorded by a predecessor: no model is asked.
-    pub fn resume(setting: Setting, recorded: Recorded) -> (Self, Action) {
+    /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
+    /// ended from outside meanwhile, the reply stays without effect.
+    pub fn resume(mut setting: Setting, recorded: Recorded, now: Millis) -> (Self, Action) {
+        if recorded.job.as_ref() != setting.plan.job() {
+            setting.plan.task = None;
+        }
+        if recorded.job.as_ref() != setting.plan.job() {
+            let decision = decide::cancelled(&setting, Some(&recorded), now);
+            return (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)));
+        }
         let calls = recorded.calls.clone();
         let turn = Self { setting, phase: Phase::Calling(Box::new(recorded)) };
         (turn, Action::Call(calls))
@@ -293,6 +304,7 @@ impl Turn {
         });
         let heard: Vec<_> = plan.results.iter().chain(&plan.messages).chain(new_task).collect();
         let recorded = Recorded {
+            job: plan.job().cloned(),
             calls: reply.calls.iter().map(|call| plan_call(call, targets)).collect(),
             prompt: prompt_hash(request),
             consume: plan.consumed(),
