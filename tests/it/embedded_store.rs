@@ -144,7 +144,8 @@ async fn completions_are_kept_and_told_and_replies_only_told() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
     let bus = EmbeddedBus::new(store, Duration::from_secs(30)).unwrap();
-    let (mut outbound, mut replies) = (bus.listen_outbound(), bus.listen_replies("_INBOX.a"));
+    let mut outbound = bus.listen_outbound();
+    let mut replies = bus.listen(&trellis::bus::Live::Reply("_INBOX.a".into())).await.unwrap();
     let out = |n: u64| Message {
         to: Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: n.to_string() },
         id: Some(format!("o{n}")),
