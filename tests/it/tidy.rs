@@ -1,0 +1,244 @@
+//! What the code may not contain: the rules that are stated as absences, each violation with its place.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
+
+const FILE_LINES: usize = 500;
+const FUNCTION_LINES: usize = 70;
+
+/// What `domain` uses of the shell: plain data that the store's seam owns.
+const DOMAIN_MAY_USE: [&str; 4] =
+    ["store::EventKind", "store::keys::BusyPolicy", "store::keys::Gate", "store::keys::GateStatus"];
+
+/// Words that mean time, randomness, concurrency or I/O.
+const NOT_IN_DOMAIN: [&str; 19] = [
+    "tokio",
+    "futures",
+    "async",
+    "await",
+    "Instant",
+    "SystemTime",
+    "Zoned::now",
+    "Timestamp::now",
+    "std::env",
+    "std::fs",
+    "std::io",
+    "std::net",
+    "std::process",
+    "std::thread",
+    "rand",
+    "new_v4",
+    "now_v7",
+    "tracing",
+    "println",
+];
+
+/// Concrete backends, and where they may be named besides `src/app.rs`.
+const BACKENDS: [(&str, &[&str]); 4] = [
+    ("RedisStore", &["src/store/redis"]),
+    ("EmbeddedStore", &["src/store/embedded", "src/bus/embedded"]),
+    ("NatsBus", &["src/bus/nats"]),
+    ("EmbeddedBus", &["src/bus/embedded"]),
+];
+
+struct Source {
+    /// Relative to the crate, with `/`.
+    path: String,
+    text: String,
+    /// Lines before the tests at its end; 0 when all of it is tests.
+    production: usize,
+}
+
+impl Source {
+    fn read(root: &Path, path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap();
+        let path = path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
+        let lines: Vec<&str> = text.lines().collect();
+        let is_test = path.starts_with("tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
+        let tests = lines.windows(2).position(|two| two[0] == "#[cfg(test)]" && two[1].ends_with('{'));
+        let production = if is_test { 0 } else { tests.unwrap_or(lines.len()) };
+        Self { path, text, production }
+    }
+
+    /// Numbered lines of production code without comments.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().enumerate().take(self.production);
+        lines.map(|(at, line)| (at + 1, line.split("//").next().unwrap_or_default()))
+    }
+
+    fn at(&self, line: usize, what: impl Display) -> String {
+        format!("{}:{line}: {what}", self.path)
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files: Vec<PathBuf> = Vec::new();
+    let mut folders = vec![root.join("src"), root.join("tests")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ext| ext == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files.sort();
+    assert!(files.len() > 50, "the sources are found");
+    files.iter().map(|file| Source::read(root, file)).collect()
+}
+
+fn report(violations: &[String]) {
+    assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations.join("\n"));
+}
+
+/// Whether `line` has `word` with nothing of a name beside it.
+fn has_word(line: &str, word: &str) -> bool {
+    let inside = |c: char| c.is_alphanumeric() || c == '_';
+    line.match_indices(word).any(|(at, _)| {
+        !line[..at].chars().next_back().is_some_and(inside)
+            && !line[at + word.len()..].chars().next().is_some_and(inside)
+    })
+}
+
+/// Paths into the crate that production code names, groups of `use` taken apart.
+fn crate_paths(source: &Source) -> Vec<(usize, String)> {
+    let code: String = source.code().flat_map(|(_, line)| [line, "\n"]).collect();
+    let mut found = Vec::new();
+    for (at, _) in code.match_indices("crate::") {
+        let line = code[..at].lines().count().max(1);
+        let rest = &code[at..];
+        let end = rest.find(|c: char| !(c.is_alphanumeric() || c == '_' || c == ':')).unwrap_or(rest.len());
+        let (path, after) = rest.split_at(end);
+        match after.strip_prefix('{').and_then(|group| group.split_once('}')) {
+            Some((names, _)) => {
+                let names = names.split(',').map(str::trim).filter(|name| !name.is_empty());
+                found.extend(names.map(|name| (line, format!("{path}{name}"))));
+            }
+            None => found.push((line, path.to_owned())),
+        }
+    }
+    found
+}
+
+#[test]
+fn domain_decides_and_never_sees_a_clock_a_socket_or_a_backend() {
+    let mut violations = Vec::new();
+    for source in sources().iter().filter(|source| source.path.starts_with("src/domain/")) {
+        for (number, line) in source.code() {
+            let words = NOT_IN_DOMAIN.iter().filter(|word| has_word(line, word));
+            violations.extend(words.map(|word| source.at(number, format!("`{word}` in the core"))));
+        }
+        for (number, path) in crate_paths(source) {
+            let own = path.starts_with("crate::domain");
+            if !own && !DOMAIN_MAY_USE.contains(&path.trim_start_matches("crate::")) {
+                violations.push(source.at(number, format!("the core uses `{path}`")));
+            }
+        }
+    }
+    report(&violations);
+}
+
+#[test]
+fn only_the_composition_root_names_a_backend() {
+    let mut violations = Vec::new();
+    for source in sources().iter().filter(|source| source.path != "src/app.rs") {
+        for (backend, homes) in BACKENDS {
+            if homes.iter().any(|home| source.path.starts_with(home)) {
+                continue;
+            }
+            let named = source.code().filter(|(_, line)| has_word(line, backend));
+            violations.extend(named.map(|(number, _)| source.at(number, format!("names `{backend}`"))));
+        }
+    }
+    report(&violations);
+}
+
+#[test]
+fn every_file_opens_with_what_it_is_for_and_is_short() {
+    let mut violations = Vec::new();
+    for source in sources() {
+        if !source.text.starts_with("//! ") {
+            violations.push(source.at(1, "expected a `//!` sentence"));
+        }
+        let lines = source.text.lines().count();
+        if lines > FILE_LINES {
+            violations.push(source.at(lines, format!("expected at most {FILE_LINES} lines, got {lines}")));
+        }
+    }
+    report(&violations);
+}
+
+#[test]
+fn functions_are_short() {
+    let mut violations = Vec::new();
+    for source in sources() {
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (at, line) in lines.iter().enumerate().filter(|(_, line)| begins_function(line)) {
+            let indent = &line[..line.len() - line.trim_start().len()];
+            let signature = lines[at..].iter().position(|line| line.ends_with(['{', ';', '}'])).unwrap_or_default();
+            if !lines[at + signature].ends_with('{') {
+                continue;
+            }
+            let end = lines[at..].iter().position(|line| line.strip_prefix(indent) == Some("}"));
+            let length = end.map_or(lines.len() - at, |end| end + 1);
+            if length > FUNCTION_LINES {
+                let what = format!("expected at most {FUNCTION_LINES} lines in a function, got {length}");
+                violations.push(source.at(at + 1, what));
+            }
+        }
+    }
+    report(&violations);
+}
+
+fn begins_function(line: &str) -> bool {
+    let mut words = line.split_whitespace();
+    let before = ["pub", "const", "async", "pub(crate)", "pub(super)"];
+    words.find(|word| !before.contains(word) && !word.starts_with("pub(in")) == Some("fn")
+}
+
+#[test]
+fn nothing_is_left_for_later() {
+    let mut violations = Vec::new();
+    // Put together, so that this file doesn't have them.
+    let later = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("X", "XX"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+    ];
+    let skipped = concat!("#[ig", "nore");
+    for source in sources() {
+        for (at, line) in source.text.lines().enumerate() {
+            let left = later.iter().find(|word| has_word(line, word) || (word.ends_with('(') && line.contains(*word)));
+            violations.extend(left.map(|word| source.at(at + 1, format!("`{word}`"))));
+            if line.trim_start().starts_with(skipped) {
+                violations.push(source.at(at + 1, "a test that is not run"));
+            }
+        }
+    }
+    report(&violations);
+}
+
+#[test]
+fn errors_are_handled_outside_tests() {
+    let mut violations = Vec::new();
+    for source in sources() {
+        let unwraps = source.code().filter(|(_, line)| line.contains(".unwrap()"));
+        violations.extend(unwraps.map(|(number, _)| source.at(number, "`.unwrap()` outside tests")));
+    }
+    report(&violations);
+}
+
+#[test]
+fn connections_are_retried_in_one_file() {
+    let mut violations = Vec::new();
+    for source in sources().iter().filter(|source| source.path != "src/retry.rs") {
+        let uses = source.code().filter(|(_, line)| line.contains("backoff::"));
+        violations.extend(uses.map(|(number, _)| source.at(number, "`backoff` outside src/retry.rs")));
+    }
+    report(&violations);
+}
