@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A server that takes longer to accept a connection isn't there.
 const CONNECT: Duration = Duration::from_secs(5);
 /// Longest wait for an answer: one long poll and room for a slow store.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER: Duration = Duration::from_mins(1);
 
 const OWNER: HeaderName = HeaderName::from_static("x-trellis-owner");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

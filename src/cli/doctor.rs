@@ -72,7 +72,7 @@ impl Doctor {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(worker::failure)?;
+        let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| worker::failure(&e))?;
         let unreachable = |e: &dyn std::error::Error| Failure::new(Exit::Unreachable, e.to_string());
         let store = app.venue.store.settings().await.map_err(|e| unreachable(&e))?;
         let bus = app.venue.bus.settings().await.map_err(|e| unreachable(&e))?;

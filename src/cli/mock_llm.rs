@@ -13,8 +13,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// Serves a rules file over the protocols of OpenAI, Anthropic, Gemini and Ollama, so that any
-/// client can be tried without a key or a network.
+/// Serves a rules file over the protocols of the common model providers, so that any client can be
+/// tried without a key or a network.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis mock-llm config/examples/scripted.toml --listen 127.0.0.1:8421")]
 pub struct MockLlm {

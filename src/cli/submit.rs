@@ -32,6 +32,7 @@ pub struct Submit {
     text: bool,
     /// Wait for the end of the job, at most so long
     #[arg(long, value_name = "DUR", num_args = 0..=1, require_equals = true, value_parser = humantime::parse_duration)]
+    #[expect(clippy::option_option, reason = "clap's type of an option whose value is optional")]
     wait: Option<Option<Duration>>,
     /// Your id of this task: submitting it again under the same id is the same job
     #[arg(long, value_name = "KEY")]
@@ -96,15 +97,13 @@ impl Submit {
             context.out.value(&answer, || id.to_string())?;
             return Ok(Exit::Ok);
         };
-        match queue::answer(&mut answers, limit).await? {
-            Some(record) => wait::report(context.out, &record, limit),
-            None => {
-                let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
-                context.out.value(&waiting, || id.to_string())?;
-                note(&format!("no completion of submission `{id}` after {}; it goes on", wait::shown(limit)));
-                Ok(Exit::TimedOut)
-            }
+        if let Some(record) = queue::answer(&mut answers, limit).await? {
+            return wait::report(context.out, &record, limit);
         }
+        let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
+        context.out.value(&waiting, || id.to_string())?;
+        note(&format!("no completion of submission `{id}` after {}; it goes on", wait::shown(limit)));
+        Ok(Exit::TimedOut)
     }
 }
 

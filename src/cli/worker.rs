@@ -44,13 +44,13 @@ impl Worker {
 /// Runs a role until a signal ends it.
 pub async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
     telemetry::init(&config.log).map_err(Failure::internal)?;
-    app::run(config, role).await.map_err(failure)?;
+    app::run(config, role).await.map_err(|e| failure(&e))?;
     Ok(Exit::Ok)
 }
 
 /// The exit code of an error at the start.
-pub fn failure(error: AppError) -> Failure {
-    let exit = match &error {
+pub fn failure(error: &AppError) -> Failure {
+    let exit = match error {
         AppError::NotShared { .. } => Exit::Usage,
         AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
         AppError::Listen { .. } => Exit::Conflict,

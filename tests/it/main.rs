@@ -6,6 +6,7 @@ mod support;
 
 mod bus_conformance;
 mod cli_errors;
+mod cli_fleet;
 mod cli_up;
 mod deployment;
 mod embedded_store;
