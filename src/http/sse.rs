@@ -116,9 +116,9 @@ impl Watch {
     }
 }
 
-/// Live text as JSON: what the worker sent, or plain text as `{"text": …}`.
-fn token(bytes: &[u8]) -> Value {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| json!({"text": String::from_utf8_lossy(bytes)}))
+/// Live text, in JSON so that a line break in it is no line break of the stream.
+fn token(text: &[u8]) -> Value {
+    json!({"text": String::from_utf8_lossy(text)})
 }
 
 fn event(name: &str, data: &Value) -> Event {
@@ -130,8 +130,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn live_text_is_always_json() {
-        assert_eq!(token(br#"{"text":"hi"}"#), json!({"text": "hi"}));
+    fn live_text_stays_text_whatever_it_looks_like() {
+        assert_eq!(token(b"42"), json!({"text": "42"}));
         assert_eq!(token(b"two\r\nlines"), json!({"text": "two\r\nlines"}));
         assert_eq!(token(b"\xff"), json!({"text": "\u{fffd}"}));
     }

@@ -11,6 +11,8 @@ mod cli_up;
 mod deployment;
 mod embedded_store;
 mod examples;
+mod http_api;
+mod http_jobs;
 mod model_provider;
 mod nats_bus;
 mod redis_store;

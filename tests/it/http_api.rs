@@ -1,0 +1,161 @@
+//! HTTP: who may ask, operations, reads, discovery, health, errors.
+
+use crate::support::http::{BODY_LIMIT, Server};
+use crate::support::redis::RedisServer;
+use reqwest::Method;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use trellis::store::Store;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_venue_says_what_it_is_and_how_it_is() {
+    let server = Server::start().await;
+    let status = server.get("/api/v1/status").await.body(200);
+    assert_eq!(status["status"], "OK");
+    assert_eq!(status["name"], "test venue");
+    assert_eq!(status["url"], server.url);
+    let did = server.get("/.well-known/did.json").await.body(200);
+    assert_eq!(did["id"], status["did"]);
+    assert_eq!(server.get("/livez").await.body(200), json!({"status": "live"}));
+    assert_eq!(server.get("/readyz").await.body(200), json!({"status": "ready"}));
+    let metrics = server.get("/metrics").await;
+    assert!(metrics.header("content-type").starts_with("application/openmetrics-text"));
+    assert!(metrics.body.as_str().unwrap().ends_with("# EOF\n"));
+    assert_eq!(server.get("/api/v1/openapi.json").await.body(200)["openapi"], "3.1.0");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_web_page_can_not_use_the_api() {
+    let server = Server::start().await;
+    for headers in [
+        [("host", "rebound.example"), ("x", "y")],
+        [("origin", "https://evil.example"), ("x", "y")],
+        [("origin", "null"), ("x", "y")],
+    ] {
+        server.send(Method::GET, "/api/v1/status", &headers, "").await.is_problem(403, "is not allowed");
+    }
+    server.send(Method::GET, "/api/v1/status", &[("origin", "http://localhost:3000")], "").await.body(200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_not_there_is_a_problem_with_a_hint() {
+    let server = Server::start().await;
+    server.get("/api/v1/job").await.is_problem(404, "did you mean `GET /api/v1/jobs`");
+    server.get("/").await.is_problem(404, "/api/v1/openapi.json");
+    let wrong = server.send(Method::DELETE, "/api/v1/jobs", &[], "").await;
+    wrong.is_problem(405, "expected GET");
+    assert_eq!(wrong.header("allow"), "GET,HEAD");
+    server.get("/api/v1/agents/%FF").await.is_problem(400, "bad request");
+    server.get("/api/v1/assets/w/x").await.is_problem(404, "no asset `w/x`");
+    server.post("/api/v1/assets", json!({})).await.is_problem(501, "assets can't be stored");
+    server.put("/api/v1/assets/a/content", json!("x")).await.is_problem(501, "assets can't be stored");
+    server.put("/api/v1/secrets/key", json!("x")).await.is_problem(501, "secrets can't be stored");
+    server.send(Method::DELETE, "/api/v1/secrets/key", &[], "").await.is_problem(404, "no secret `key`");
+    let empty = json!({"items": [], "total": 0, "offset": 5, "limit": 7});
+    assert_eq!(server.get("/api/v1/assets?offset=5&limit=7").await.body(200), empty);
+    assert_eq!(server.get("/api/v1/secrets").await.body(200), json!({"items": []}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn run_answers_with_the_output_or_says_why_not() {
+    let server = Server::start().await;
+    let written = server.run("v/ops/covia/write", json!({"path": "w/a/b", "value": {"x": 1}})).await;
+    assert_eq!(written["existed"], false);
+    assert_eq!(server.run("lattice:read", json!({"path": "w/a/b/x"})).await["value"], 1);
+    assert_eq!(server.run("v/ops/covia/list", json!({})).await["type"], "map");
+    let run = async |body| server.post("/api/v1/run", body).await;
+    run(json!({"operation": "v/ops/covia/raed", "input": {"path": "w/a"}})).await.is_problem(404, "no operation");
+    run(json!({"operation": "v/ops/lattice/read"})).await.is_problem(400, "arguments of `v/ops/lattice/read`");
+    run(json!({"operation": "v/ops/lattice/read", "input": {"path": "q/a"}})).await.is_problem(400, "illegal path");
+    run(json!({"operation": "v/ops/lattice/write", "input": {"path": "j/a", "value": 1}}))
+        .await
+        .is_problem(400, "kept by the venue");
+    run(json!({"input": 1})).await.is_problem(400, "expected `operation`");
+    run(json!({"operation": "v/ops/test/error", "input": {"message": "m"}}))
+        .await
+        .is_problem(500, "Operation failed: m");
+    run(json!({"operation": "v/ops/agent/info", "input": {"agentId": "x"}})).await.is_problem(404, "no agent `x`");
+    server.send(Method::POST, "/api/v1/run", &[], "{oops").await.is_problem(400, "the body is not JSON");
+    let large = "x".repeat(BODY_LIMIT + 1);
+    server.send(Method::POST, "/api/v1/run", &[], large).await.is_problem(413, "more than 100000 bytes");
+    let key = [("Idempotency-Key", "a b")];
+    server.send(Method::POST, "/api/v1/run", &key, "{}").await.is_problem(400, "whitespace is not allowed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn owners_do_not_see_each_other() {
+    let server = Server::start().await;
+    let body = json!({"operation": "lattice/write", "input": {"path": "w/secret/x", "value": 7}}).to_string();
+    let ann = [("X-Trellis-Owner", "acme/ann")];
+    server.send(Method::POST, "/api/v1/run", &ann, body).await.body(200);
+    let read = "/api/v1/values/read?path=w/secret/x";
+    assert_eq!(server.send(Method::GET, read, &ann, "").await.body(200)["value"], 7);
+    assert_eq!(server.get(read).await.body(200), json!({"exists": false}));
+    for (owner, status) in [("acme", 400), ("acme/a b", 400), ("_venue/_venue", 403)] {
+        server.send(Method::GET, read, &[("X-Trellis-Owner", owner)], "").await.is_problem(status, "owner");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_are_read_without_a_job() {
+    let server = Server::start().await;
+    for (name, state) in [("a", "open"), ("b", "done"), ("c", "open")] {
+        server.run("lattice/write", json!({"path": format!("w/orders/{name}"), "value": {"state": state}})).await;
+    }
+    server.run("lattice/append", json!({"path": "w/log", "value": "first"})).await;
+    let get = async |query: &str| server.get(&format!("/api/v1/values/{query}")).await;
+    assert_eq!(get("read?path=w/orders/a").await.body(200)["value"], json!({"state": "open"}));
+    assert_eq!(get("read?path=w/orders&maxSize=5").await.body(200)["truncated"], true);
+    let page = get("list?path=w/orders&limit=2&offset=1").await.body(200);
+    assert_eq!((&page["keys"], &page["count"]), (&json!(["b", "c"]), &json!(3)));
+    assert_eq!(get("list?path=w/none").await.body(200), json!({"exists": false, "type": "null"}));
+    assert_eq!(get("slice?path=w/log&limit=5").await.body(200)["values"], json!(["first"]));
+    assert!(get("inspect?path=w/orders&budget=200&compact=true").await.body(200)["result"].is_string());
+    assert_eq!(get("count?path=w/orders").await.body(200), json!({"exists": true, "count": 3}));
+    let groups = get("aggregate?path=w/orders&groupBy=state").await.body(200);
+    assert_eq!(groups["groups"], json!({"open": {"count": 2}, "done": {"count": 1}}));
+    get("read").await.is_problem(400, "arguments of `v/ops/lattice/read`");
+    get("read?path=w/a&depth=2").await.is_problem(400, "depth");
+    get("list?path=w/a&limit=-1").await.is_problem(400, "query `limit`");
+    get("read?path=w/a&path=w/b").await.is_problem(400, "more than once");
+    get("write?path=w/a").await.is_problem(404, "expected one of read, list");
+    assert_eq!(server.get("/api/v1/jobs").await.body(200)["total"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_are_listed_under_all_their_names() {
+    let server = Server::start().await;
+    let all = server.get("/api/v1/operations").await.body(200);
+    let names: Vec<_> = all.as_array().unwrap().iter().map(|op| op["name"].as_str().unwrap()).collect();
+    assert!(names.contains(&"v/ops/lattice/read") && names.contains(&"v/ops/covia/read"), "{names:?}");
+    let one = server.get("/api/v1/operations/v/ops/covia/read").await.body(200);
+    assert_eq!((&one["asset"], &one["readOnly"]), (&json!("v/ops/lattice/read"), &json!(true)));
+    assert!(one["input"]["properties"]["path"].is_object());
+    server.get("/api/v1/operations/agent/reqest").await.is_problem(404, "no operation");
+    let group = server.get("/api/v1/adapters/agent/operations").await.body(200);
+    assert!(group["v/ops/agent/request"]["operation"].is_object());
+    server.get("/api/v1/adapters/none/operations").await.is_problem(404, "no operations `v/ops/none/…`");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_its_store_the_venue_is_alive_but_not_ready() {
+    let Some(mut redis) = RedisServer::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let queue = EmbeddedStore::open(dir.path()).unwrap();
+    let store = RedisStore::open(redis.options(ServerOrInjected::Server)).await.unwrap();
+    let server = Server::over(store as Arc<dyn Store>, &queue).await;
+    server.get("/readyz").await.body(200);
+    redis.kill();
+    let start = Instant::now();
+    let answer = server.get("/readyz").await;
+    answer.is_problem(503, "not ready: ");
+    assert_eq!(answer.header("retry-after"), "1");
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    server.get("/livez").await.body(200);
+    let answer = server.get("/api/v1/jobs").await;
+    answer.is_problem(503, "is unavailable");
+    assert_eq!(answer.header("retry-after"), "1");
+}

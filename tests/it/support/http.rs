@@ -1,0 +1,171 @@
+//! A real HTTP server on a free loopback port, over the embedded store in a directory of its own.
+
+use reqwest::{Client, Method, StatusCode, header::HeaderMap};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
+use trellis::http::{HttpOptions, serve};
+use trellis::ops::Catalog;
+use trellis::store::Store;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::telemetry::Metrics;
+use trellis::venue::{Venue, load_or_make_key};
+
+/// Longest body that these servers take, in bytes.
+pub const BODY_LIMIT: usize = 100_000;
+
+/// A running server; it ends with this value.
+pub struct Server {
+    pub url: String,
+    pub venue: Arc<Venue>,
+    client: Client,
+    stop: Option<oneshot::Sender<()>>,
+    serving: Option<JoinHandle<std::io::Result<()>>>,
+    _dir: Option<TempDir>,
+}
+
+/// What a request was answered.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub body: Value,
+}
+
+impl Answer {
+    /// A header's text; empty when it is absent.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).map(|value| value.to_str().unwrap()).unwrap_or_default()
+    }
+
+    /// Checks that this is a problem with `status` whose text contains `part`.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, part: &str) {
+        assert_eq!(self.status.as_u16(), status, "{}", self.body);
+        assert_eq!(self.header("content-type"), "application/problem+json");
+        assert_eq!(self.body["status"], status);
+        assert_eq!(self.body["error"], self.body["detail"]);
+        let text = self.body["error"].as_str().unwrap();
+        assert!(text.contains(part), "expected `{part}` in: {text}");
+    }
+
+    /// Checks the status and gives the body.
+    #[track_caller]
+    pub fn body(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.body);
+        self.body
+    }
+}
+
+impl Server {
+    /// A server without a worker.
+    pub async fn start() -> Self {
+        let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let mut server = Self::over(Arc::clone(&store) as Arc<dyn Store>, &store).await;
+        server._dir = Some(dir);
+        server
+    }
+
+    /// A server over any store; the queue lies in `queue`.
+    pub async fn over(store: Arc<dyn Store>, queue: &Arc<EmbeddedStore>) -> Self {
+        let bus = EmbeddedBus::new(Arc::clone(queue), Duration::from_secs(30)).unwrap();
+        let clock = Clock::system();
+        let key = load_or_make_key(&*store, clock.now()).await.unwrap();
+        let venue = Arc::new(Venue {
+            store,
+            bus: Arc::new(bus),
+            clock,
+            name: "test venue".into(),
+            key,
+            catalog: Catalog::new(true),
+            metrics: Arc::new(Metrics::new()),
+        });
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let options = HttpOptions {
+            drain: Duration::from_millis(200),
+            heartbeat: Duration::from_millis(50),
+            ..HttpOptions::new(&url, BODY_LIMIT)
+        };
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async {
+            let _ = stopped.await;
+        };
+        let serving = tokio::spawn(serve(listener, Arc::clone(&venue), options, shutdown));
+        Self { url, venue, client: Client::new(), stop: Some(stop), serving: Some(serving), _dir: None }
+    }
+
+    /// Begins the shutdown and waits for its end.
+    pub async fn shut_down(&mut self) {
+        drop(self.stop.take());
+        self.serving.take().unwrap().await.unwrap().unwrap();
+    }
+
+    /// Any request.
+    pub async fn send(&self, method: Method, path: &str, headers: &[(&str, &str)], body: impl Into<String>) -> Answer {
+        let mut request = self.client.request(method, format!("{}{path}", self.url)).body(body.into());
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
+        Answer { status, headers, body }
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.send(Method::GET, path, &[], "").await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, &[], body.to_string()).await
+    }
+
+    /// A post under an `Idempotency-Key`.
+    pub async fn post_once(&self, key: &str, path: &str, body: Value) -> Answer {
+        self.send(Method::POST, path, &[("Idempotency-Key", key)], body.to_string()).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send(Method::PUT, path, &[], body).await
+    }
+
+    /// The output of an operation.
+    #[track_caller]
+    pub fn run(&self, operation: &str, input: Value) -> impl Future<Output = Value> {
+        let body = serde_json::json!({"operation": operation, "input": input});
+        async move { self.post("/api/v1/run", body).await.body(200) }
+    }
+
+    /// An agent that answers with what it was asked.
+    pub async fn echo_agent(&self, id: &str) {
+        let config = serde_json::json!({"model": {"provider": "scripted", "name": "echo"}});
+        self.put(&format!("/api/v1/agents/{id}"), config).await.body(201);
+    }
+
+    /// Reads a stream of events until it ends, at most `limit`; calls `act` with the text so far
+    /// after each piece.
+    pub async fn events(&self, path: &str, limit: Duration, mut act: impl AsyncFnMut(&str)) -> String {
+        let response = self.client.get(format!("{}{path}", self.url)).send().await.unwrap();
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        let mut response = response;
+        let mut text = String::new();
+        let read = async {
+            while let Some(piece) = response.chunk().await.unwrap() {
+                text.push_str(std::str::from_utf8(&piece).unwrap());
+                act(&text).await;
+            }
+        };
+        assert!(tokio::time::timeout(limit, read).await.is_ok(), "the stream didn't end: {text}");
+        text
+    }
+}
