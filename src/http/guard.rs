@@ -2,7 +2,8 @@
 
 use super::Api;
 use super::problem::{PROBLEM_JSON, Problem};
-use axum::extract::{Request, State};
+use super::routes::methods;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -17,6 +18,7 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         return problem.into_response();
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+    let route = request.extensions().get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
     let closed = async {
         api.closing.cancelled().await;
@@ -41,11 +43,11 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         }
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
-    as_problem(response, method.as_str(), &path)
+    as_problem(response, method.as_str(), &path, route.as_deref())
 }
 
 /// The framework's own refusals (wrong method, bad path escape, …) get the form of all others.
-fn as_problem(response: Response, method: &str, path: &str) -> Response {
+fn as_problem(response: Response, method: &str, path: &str, route: Option<&str>) -> Response {
     let status = response.status();
     let is_problem =
         response.headers().get(header::CONTENT_TYPE).is_some_and(|v| v.as_bytes() == PROBLEM_JSON.as_bytes());
@@ -53,16 +55,11 @@ fn as_problem(response: Response, method: &str, path: &str) -> Response {
         return response;
     }
     let detail = if status == StatusCode::METHOD_NOT_ALLOWED {
-        let allowed = response.headers().get(header::ALLOW).and_then(|v| v.to_str().ok()).unwrap_or("another method");
-        format!("`{method}` is not possible on `{path}`, expected {allowed}")
+        format!("`{method}` is not possible on `{path}`, expected {}", methods(route.unwrap_or(path)).join(" or "))
     } else {
         format!("`{method} {path}`: {}", status.canonical_reason().unwrap_or("refused").to_lowercase())
     };
-    let mut problem = Problem::new(status, detail).into_response();
-    if let Some(allow) = response.headers().get(header::ALLOW) {
-        problem.headers_mut().insert(header::ALLOW, allow.clone());
-    }
-    problem
+    Problem::new(status, detail).into_response()
 }
 
 /// Without authentication everybody who can reach the API may use it, so a web page must not:

@@ -68,6 +68,11 @@ pub(super) fn routes() -> Vec<Route> {
     ]
 }
 
+/// What can be done on a route.
+pub(super) fn methods(path: &str) -> Vec<String> {
+    routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
+}
+
 /// All of them behind the guard.
 pub(super) fn router(api: Api) -> Router {
     let all = routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));

@@ -48,6 +48,7 @@ async fn what_is_not_there_is_a_problem_with_a_hint() {
     let wrong = server.send(Method::DELETE, "/api/v1/jobs", &[], "").await;
     wrong.is_problem(405, "expected GET");
     assert_eq!(wrong.header("allow"), "GET,HEAD");
+    server.put(&format!("/api/v1/jobs/{}", "0".repeat(32)), json!(1)).await.is_problem(405, "expected GET or POST");
     server.get("/api/v1/agents/%FF").await.is_problem(400, "bad request");
     server.get("/api/v1/assets/w/x").await.is_problem(404, "no asset `w/x`");
     server.post("/api/v1/assets", json!({})).await.is_problem(501, "assets can't be stored");

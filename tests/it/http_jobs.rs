@@ -2,7 +2,6 @@
 
 use crate::support::http::Server;
 use bytes::Bytes;
-use reqwest::Method;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use trellis::bus::Live;
