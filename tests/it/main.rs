@@ -12,6 +12,7 @@ mod deployment;
 mod embedded_store;
 mod examples;
 mod http_api;
+mod http_client;
 mod http_jobs;
 mod model_provider;
 mod nats_bus;

@@ -87,6 +87,11 @@ impl Server {
             catalog: Catalog::new(true),
             metrics: Arc::new(Metrics::new()),
         });
+        Self::of(venue).await
+    }
+
+    /// A server of a venue that exists.
+    pub async fn of(venue: Arc<Venue>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let options = HttpOptions {
