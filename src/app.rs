@@ -1,8 +1,8 @@
 //! Composition root: the only file that names a concrete backend.
 
-use crate::bus::{Bus, BusError};
 use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
+use crate::bus::{Bus, BusError};
 use crate::clock::Clock;
 use crate::config::{BusUrl, Config, StoreUrl, mask_url};
 use crate::http::{self, HttpOptions};
@@ -180,7 +180,8 @@ fn worker_options(config: &Config) -> WorkerOptions {
 
 /// Name of this machine, for people who look for a worker.
 fn host() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
+    let name =
+        std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     name.map(|text| text.trim().to_owned()).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
 }
 

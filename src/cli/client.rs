@@ -116,7 +116,9 @@ impl Client {
         let server = mask_url(&self.base);
         let text = if error.is_connect() {
             let why = innermost(error);
-            format!("no server at `{server}`: {why}; is `trellis up` running? `--url` or TRELLIS_URL names another address")
+            format!(
+                "no server at `{server}`: {why}; is `trellis up` running? `--url` or TRELLIS_URL names another address"
+            )
         } else if error.is_timeout() {
             format!("the server at `{server}` did not answer within {} s", ANSWER.as_secs())
         } else {
@@ -127,7 +129,10 @@ impl Client {
 
     fn stranger(&self, why: &str) -> Failure {
         let server = mask_url(&self.base);
-        Failure::new(Exit::Unreachable, format!("what answers at `{server}` is no Trellis server: {why}; check `--url`"))
+        Failure::new(
+            Exit::Unreachable,
+            format!("what answers at `{server}` is no Trellis server: {why}; check `--url`"),
+        )
     }
 }
 

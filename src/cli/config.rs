@@ -1,8 +1,8 @@
 //! `trellis config show|check`.
 
+use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::note;
-use super::Context;
 use clap::Subcommand;
 use serde_json::{Map, Value, json};
 

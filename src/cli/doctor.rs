@@ -14,9 +14,7 @@ use std::sync::Arc;
 ///
 /// Exits with 1 when one doesn't hold. An embedded store must not be in use by another process.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1"
-)]
+#[command(after_help = "Example:\n  trellis doctor --set store.url=redis://127.0.0.1 --set bus.url=nats://127.0.0.1")]
 pub struct Doctor {}
 
 /// What Trellis promises, as numbered in its design, and in which version.
@@ -77,8 +75,7 @@ impl Doctor {
         let store = app.venue.store.settings().await.map_err(|e| unreachable(&e))?;
         let bus = app.venue.bus.settings().await.map_err(|e| unreachable(&e))?;
         app.close().await;
-        let settings: Vec<(Setting, &[u8])> =
-            with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).collect();
+        let settings: Vec<(Setting, &[u8])> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).collect();
         let verdicts: Vec<_> = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
         report(context, &settings, &verdicts)?;
         let broken = verdicts.iter().filter(|(_, _, verdict)| *verdict == Verdict::Broken).count();
@@ -124,11 +121,7 @@ fn state(setting: &Setting) -> &'static str {
     }
 }
 
-fn report(
-    context: &Context,
-    settings: &[(Setting, &[u8])],
-    verdicts: &[(u8, &str, Verdict)],
-) -> Result<(), Failure> {
+fn report(context: &Context, settings: &[(Setting, &[u8])], verdicts: &[(u8, &str, Verdict)]) -> Result<(), Failure> {
     let out = context.out;
     let value = json!({
         "settings": settings.iter().map(|(s, reach)| json!({
@@ -139,10 +132,8 @@ fn report(
         })).collect::<Value>(),
     });
     out.value(&value, || {
-        let rows: Vec<Vec<String>> = settings
-            .iter()
-            .map(|(s, _)| vec![state(s).to_owned(), s.name.clone(), s.value.clone()])
-            .collect();
+        let rows: Vec<Vec<String>> =
+            settings.iter().map(|(s, _)| vec![state(s).to_owned(), s.name.clone(), s.value.clone()]).collect();
         let mut text = out.table(&["STATE", "SETTING", "VALUE"], &rows);
         let rows: Vec<Vec<String>> = verdicts
             .iter()

@@ -52,9 +52,9 @@ pub fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
 fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
-        Err(error) if text.trim_start().starts_with(['{', '[', '"']) => Err(Failure::usage(format!(
-            "malformed JSON in {source}: {error}; `--text` sends it as text"
-        ))),
+        Err(error) if text.trim_start().starts_with(['{', '[', '"']) => {
+            Err(Failure::usage(format!("malformed JSON in {source}: {error}; `--text` sends it as text")))
+        }
         // The newline that ends a file or `echo` is no part of its text.
         Err(_) => Ok(Value::String(text.strip_suffix('\n').unwrap_or(text).to_owned())),
     }

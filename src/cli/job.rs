@@ -53,7 +53,9 @@ pub enum Job {
         server: Server,
     },
     /// Cancel a job; a running model call is dropped
-    #[command(after_help = "Example:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'")]
+    #[command(
+        after_help = "Example:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'"
+    )]
     Cancel {
         /// Its id
         id: JobId,

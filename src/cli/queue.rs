@@ -49,14 +49,19 @@ impl Publisher {
     /// Connects; `prefix` is the first token of every subject.
     pub async fn connect(url: &str, prefix: String) -> Result<Self, Failure> {
         let server = mask_url(url);
-        let addresses: Vec<ServerAddr> = url
-            .split(',')
-            .map(|one| one.trim().parse())
-            .collect::<Result<_, std::io::Error>>()
-            .map_err(|e| Failure::usage(format!("illegal NATS address `{server}`: {e}, expected `nats://host:port`")))?;
-        let client = credentials(ConnectOptions::new(), &addresses).name("trellis cli").connect(addresses).await.map_err(|e| {
-            Failure::new(Exit::Unreachable, format!("no NATS at `{server}`: {}; is `nats-server -js` running?", chain(&e)))
-        })?;
+        let addresses: Vec<ServerAddr> =
+            url.split(',').map(|one| one.trim().parse()).collect::<Result<_, std::io::Error>>().map_err(|e| {
+                Failure::usage(format!("illegal NATS address `{server}`: {e}, expected `nats://host:port`"))
+            })?;
+        let client =
+            credentials(ConnectOptions::new(), &addresses).name("trellis cli").connect(addresses).await.map_err(
+                |e| {
+                    Failure::new(
+                        Exit::Unreachable,
+                        format!("no NATS at `{server}`: {}; is `nats-server -js` running?", chain(&e)),
+                    )
+                },
+            )?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ACK);
         Ok(Self { client, context, server, prefix })
@@ -111,7 +116,10 @@ impl Publisher {
             }
             _ => Failure::new(
                 Exit::Unreachable,
-                format!("NATS at `{server}` did not take it: {}; the same `--id` makes it safe to repeat", chain(error)),
+                format!(
+                    "NATS at `{server}` did not take it: {}; the same `--id` makes it safe to repeat",
+                    chain(error)
+                ),
             ),
         }
     }

@@ -32,9 +32,15 @@ fn a_job_survives_kill_9_and_completes_on_the_same_folder() {
     let job = up.run(&["submit", "slow", "it"]).ok();
     let status = |up: &Up| json_of(&up.run(&["job", "get", &job, "--output", "json"]).ok())["status"].clone();
     while status(&up) == "PENDING" {}
+    let mut waiting = command(up.dir.path());
+    waiting.args(["job", "wait", &job, "--url", &up.url]).stdout(Stdio::piped());
+    let waiting = waiting.spawn().unwrap();
     up.kill_and_start_again();
     assert!(["STARTED", "PENDING"].contains(&status(&up).as_str().unwrap()));
     assert_eq!(up.run(&["job", "wait", &job, "--timeout", "20s"]).ok(), "done it");
+    // Who waited all the time has not noticed.
+    let waited = waiting.wait_with_output().unwrap();
+    assert_eq!((waited.status.code(), String::from_utf8_lossy(&waited.stdout).as_ref()), (Some(0), "done it\n"));
 }
 
 #[test]
@@ -52,7 +58,10 @@ fn the_second_signal_exits_at_once() {
 #[test]
 fn watch_shows_status_and_text_and_the_end() {
     let up = Up::start();
-    up.agent("talker", "[[rule]]\n[rule.then]\ntext = \"a reply that comes in several pieces\"\nstream_chunk_ms = 150\n");
+    up.agent(
+        "talker",
+        "[[rule]]\n[rule.then]\ntext = \"a reply that comes in several pieces\"\nstream_chunk_ms = 150\n",
+    );
     let job = up.run(&["submit", "talker", "x"]).ok();
     let shown = up.run(&["job", "watch", &job]).ok();
     assert!(shown.ends_with("COMPLETE\na reply that comes in several pieces"), "{shown}");

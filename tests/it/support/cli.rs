@@ -132,15 +132,16 @@ impl Up {
     /// On a free port, with an empty store.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (process, url) = up(dir.path());
+        let (process, url) = up(dir.path(), "127.0.0.1:0");
         Self { process, url, dir }
     }
 
-    /// Kills it with SIGKILL and starts it again on the same store, at another port.
+    /// Kills it with SIGKILL and starts it again on the same store and port.
     pub fn kill_and_start_again(&mut self) {
         self.process.signal("KILL");
         self.process.ended();
-        (self.process, self.url) = up(self.dir.path());
+        let address = self.url.trim_start_matches("http://").to_owned();
+        (self.process, self.url) = up(self.dir.path(), &address);
     }
 
     /// A command to it.
@@ -169,8 +170,8 @@ impl Up {
     }
 }
 
-fn up(dir: &Path) -> (Process, String) {
-    let mut process = Process::start(dir, ["up", "--data", "data", "--listen", "127.0.0.1:0"]);
+fn up(dir: &Path, listen: &str) -> (Process, String) {
+    let mut process = Process::start(dir, ["up", "--data", "data", "--listen", listen]);
     let rest = process.says("HTTP API on ");
     let url = rest.split(' ').next().unwrap().to_owned();
     (process, url)
