@@ -68,9 +68,8 @@ impl Server {
     pub async fn start() -> Self {
         let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
         let store = EmbeddedStore::open(dir.path()).unwrap();
-        let mut server = Self::over(Arc::clone(&store) as Arc<dyn Store>, &store).await;
-        server._dir = Some(dir);
-        server
+        let server = Self::over(Arc::clone(&store) as Arc<dyn Store>, &store).await;
+        Self { _dir: Some(dir), ..server }
     }
 
     /// A server over any store; the queue lies in `queue`.
@@ -145,10 +144,9 @@ impl Server {
     }
 
     /// The output of an operation.
-    #[track_caller]
-    pub fn run(&self, operation: &str, input: Value) -> impl Future<Output = Value> {
+    pub async fn run(&self, operation: &str, input: Value) -> Value {
         let body = serde_json::json!({"operation": operation, "input": input});
-        async move { self.post("/api/v1/run", body).await.body(200) }
+        self.post("/api/v1/run", body).await.body(200)
     }
 
     /// An agent that answers with what it was asked.
