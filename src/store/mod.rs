@@ -384,7 +384,22 @@ pub enum Next {
         arrivals: u64,
     },
     /// The lease was given back.
-    Released,
+    Released {
+        /// For the sessions that its slot is free for now: already in the outbox, to be published
+        /// by the holder at once, else handed out by the very next sweep. None when the answer is
+        /// a repetition.
+        wakes: Vec<OutboxEntry>,
+    },
+}
+
+impl Next {
+    /// What the holder publishes because its slot is free.
+    pub fn wakes(&self) -> &[OutboxEntry] {
+        match self {
+            Self::Held { .. } => &[],
+            Self::Released { wakes } => wakes,
+        }
+    }
 }
 
 /// Answer of [`Store::release`].
@@ -520,10 +535,12 @@ pub trait Store: Send + Sync + 'static {
     /// Applies a turn: all of it or nothing. Clears the checkpoint and the crash counts.
     ///
     /// A crash before it: nothing of the turn exists but its checkpoint. After it: everything
-    /// does, and the outbox is published by the holder or by a sweep.
+    /// does, and the outbox is published by the holder or by a sweep. A release also wakes those
+    /// who wait for the slot.
     async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError>;
 
-    /// Gives a lease back without a commit (idle, parked, backing off, shutting down).
+    /// Gives a lease back without a commit (idle, parked, backing off, shutting down), and wakes
+    /// those who wait for the slot. A crash before it: the lease lapses, which counts a crash.
     async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError>;
 
     /// Removes published outbox entries. A crash before it: they are published again, same ids.

@@ -1,7 +1,7 @@
 //! Stage 7: one decision becomes one commit; conflicts are resolved and tried again.
 
 use super::Worker;
-use super::session::{Leased, Stop};
+use super::session::{self, Leased, Stop};
 use super::stage::Stage;
 use super::turn::Bench;
 use crate::domain::context::text;
@@ -17,7 +17,7 @@ use crate::domain::turn::Turn;
 use crate::jobs;
 use crate::outbox;
 use crate::store::{
-    After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, Released, keys,
+    After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys,
 };
 use bytes::Bytes;
 use std::time::Duration;
@@ -50,12 +50,13 @@ pub(super) async fn commit(
 ) -> Result<Outcome, Stop> {
     let started = std::time::Instant::now();
     for _ in 0..=COMMIT_CONFLICTS {
-        let (commit, outbox) = build(worker, leased, bench, &decision).await?;
+        let (commit, mut outbox) = build(worker, leased, bench, &decision).await?;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
             Committed::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
                 let cancelled = decision.cancelled;
+                outbox.extend_from_slice(next.wakes());
                 let held = apply(leased, decision, next)?;
                 Stage::Outbox.enter(&leased.lease.session);
                 worker.venue.relay(&leased.lease.owner, &outbox).await;
@@ -87,9 +88,7 @@ pub(super) async fn commit(
 async fn begin_anew(worker: &Worker, leased: &Leased) -> Result<Outcome, Stop> {
     let now = worker.venue.now();
     let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
-    if worker.venue.store.release(now, &leased.lease, then).await? == Released::Fenced {
-        return Err(Stop::Lost);
-    }
+    session::release(worker, &leased.lease, now, then).await?;
     let wake = outbox::wake(&leased.lease.owner, &leased.lease.session);
     if let Err(error) = worker.venue.bus.publish(&wake).await {
         tracing::debug!(%error, "wake not published; the sweep will find the session");
@@ -185,10 +184,8 @@ async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<Outcome, Stop>
     let now = worker.venue.now();
     tracing::warn!(session = %leased.lease.session, "{COMMIT_CONFLICTS} conflicts in a row; backing off");
     let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(CONFLICT_PAUSE)), backoff: true };
-    match worker.venue.store.release(now, &leased.lease, then).await? {
-        Released::Fenced => Err(Stop::Lost),
-        Released::Done(_) => Ok(Outcome::Waiting),
-    }
+    session::release(worker, &leased.lease, now, then).await?;
+    Ok(Outcome::Waiting)
 }
 
 /// Consumes events that need no model: tasks that ended from outside, results nobody awaits.

@@ -9,6 +9,7 @@ use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::event::Event;
 use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
@@ -56,10 +57,7 @@ pub(super) async fn run(worker: &Worker, grant: Grant, settle: &dyn Settle) -> E
     let ended = tokio::select! {
         () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
         ended = turns(worker, &mut leased) => ended,
-        () = worker.shutdown.cancelling().cancelled() => match give_back(worker, &lease).await {
-            Ok(()) => End::Lost,
-            Err(error) => End::Failed(error),
-        },
+        () = worker.shutdown.cancelling().cancelled() => give_back(worker, &lease).await,
     };
     if let Some(progress) = &leased.run.state.task {
         worker.unserve(&progress.job);
@@ -68,10 +66,24 @@ pub(super) async fn run(worker: &Worker, grant: Grant, settle: &dyn Settle) -> E
 }
 
 /// Shutting down: another worker takes the session at once.
-async fn give_back(worker: &Worker, lease: &Lease) -> Result<(), StoreError> {
+async fn give_back(worker: &Worker, lease: &Lease) -> End {
     let now = worker.venue.now();
     let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
-    worker.venue.store.release(now, lease, then).await.map(|_| ())
+    match release(worker, lease, now, then).await {
+        Ok(_) | Err(Stop::Lost) => End::Lost,
+        Err(Stop::Store(error)) => End::Failed(error),
+    }
+}
+
+/// Releases without a commit, and wakes those who waited for the slot.
+pub(super) async fn release(worker: &Worker, lease: &Lease, now: Millis, then: After) -> Result<Held, Stop> {
+    match worker.venue.store.release(now, lease, then).await? {
+        Released::Fenced => Err(Stop::Lost),
+        Released::Done(next) => {
+            worker.venue.relay(&lease.owner, next.wakes()).await;
+            Ok(next)
+        }
+    }
 }
 
 fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
@@ -114,7 +126,7 @@ impl Leased {
     /// Takes over what a commit or a release said.
     pub(super) fn held(&mut self, next: Held) -> Result<bool, StoreError> {
         match next {
-            Held::Released => Ok(false),
+            Held::Released { wakes: _ } => Ok(false),
             Held::Held { mailbox, arrivals } => {
                 self.more = mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
                 self.run.inbox = inbox(&mailbox)?;
@@ -128,7 +140,7 @@ impl Leased {
 async fn turns(worker: &Worker, leased: &mut Leased) -> End {
     loop {
         if worker.shutdown.stopping().is_cancelled() {
-            return give_back(worker, &leased.lease).await.map_or_else(End::Failed, |()| End::Lost);
+            return give_back(worker, &leased.lease).await;
         }
         match one(worker, leased).await {
             Ok(true) => {}
@@ -159,13 +171,13 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let agent = leased.lease.session.agent.clone();
     let Some((record, _)) = agents::get(&worker.venue, &owner, &agent).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
-        return release(worker, leased).await;
+        return rest(worker, leased).await;
     };
     if leased.checkpoint.is_none() {
         match leased.run.next() {
-            Next::Rest => return release(worker, leased).await,
+            Next::Rest => return rest(worker, leased).await,
             Next::Settle(settled) => return commit::settle(worker, leased, &settled).await,
-            Next::Turn(_) if record.status != AgentStatus::Active => return release(worker, leased).await,
+            Next::Turn(_) if record.status != AgentStatus::Active => return rest(worker, leased).await,
             Next::Turn(_) => {}
         }
     }
@@ -184,10 +196,8 @@ async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> R
 }
 
 /// Nothing to do: gives the lease back, unless something arrived meanwhile.
-async fn release(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+async fn rest(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let then = After::Release { arrivals: leased.arrivals, due: None, backoff: false };
-    match worker.venue.store.release(worker.venue.now(), &leased.lease, then).await? {
-        Released::Fenced => Err(Stop::Lost),
-        Released::Done(next) => Ok(leased.held(next)?),
-    }
+    let next = release(worker, &leased.lease, worker.venue.now(), then).await?;
+    Ok(leased.held(next)?)
 }

@@ -1,14 +1,14 @@
 //! Performs the actions of one turn.
 
 use super::commit::{self, Outcome};
-use super::session::{Leased, Stop};
+use super::session::{self, Leased, Stop};
 use super::stage::Stage;
 use super::{Worker, ask, calls, gather};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
-use crate::store::{After, Checkpoint, Held, Released};
+use crate::store::{After, Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -134,8 +134,6 @@ async fn wait(worker: &Worker, leased: &mut Leased, reason: &str) -> Result<Outc
         return Err(Stop::Lost);
     }
     let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: true };
-    match worker.venue.store.release(now, &leased.lease, then).await? {
-        Released::Fenced => Err(Stop::Lost),
-        Released::Done(_) => Ok(Outcome::Waiting),
-    }
+    session::release(worker, &leased.lease, now, then).await?;
+    Ok(Outcome::Waiting)
 }

@@ -49,7 +49,8 @@ pub(super) struct Waiter {
 pub(super) struct OutboxSlot {
     /// Its id.
     pub(super) id: String,
-    /// When it was written or handed out last; 0 = by a process that is gone.
+    /// When it was written or handed out last; 0 = the next sweep takes it: a wake, or written by
+    /// a process that is gone.
     pub(super) at: u64,
 }
 
@@ -119,17 +120,12 @@ impl Index {
         agents.filter(|(_, a)| !a.waiting.is_empty()).map(|(token, _)| token.clone()).collect()
     }
 
-    /// The first `limit` messages that nobody published for `grace`, or that lie after `fresh`, and whether there are more.
-    pub(super) fn stale(&self, owner: &str, now: Millis, grace: Duration, fresh: u64, limit: usize) -> (Vec<u64>, bool) {
-        let is_stale = |(place, slot): &(&u64, &OutboxSlot)| **place > fresh || Millis(slot.at).plus(grace) <= now;
+    /// The first `limit` messages that nobody published for `grace`, and whether there are more.
+    pub(super) fn stale(&self, owner: &str, now: Millis, grace: Duration, limit: usize) -> (Vec<u64>, bool) {
+        let is_stale = |(_, slot): &(&u64, &OutboxSlot)| Millis(slot.at).plus(grace) <= now;
         let mut stale = self.outbox(owner).filter(is_stale).map(|(place, _)| *place);
         let first = stale.by_ref().take(limit).collect();
         (first, stale.next().is_some())
-    }
-
-    /// A place that every later message comes after.
-    pub(super) const fn mark(&self) -> u64 {
-        self.next
     }
 
     /// A number larger than any given before.

@@ -12,7 +12,7 @@ use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
-use crate::store::{After, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next};
+use crate::store::{After, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next, OutboxEntry};
 use bytes::Bytes;
 use std::{ops::ControlFlow, time::Duration};
 
@@ -46,7 +46,7 @@ pub(super) fn ask(
         (session.due, session.backoff) = (None, None);
         slot.save(tx)?;
         if waited {
-            // It was told to come for a slot and doesn't need it.
+            // It was told to come for a slot and doesn't need it; a sweep hands this on.
             wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
         }
         return Ok(LeaseOutcome::Empty);
@@ -211,8 +211,8 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     session.due = if again { Some(now.0) } else { due };
     session.backoff = due.filter(|_| backoff && !again);
     slot.save(tx)?;
-    wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
-    Ok(Next::Released)
+    let wakes = wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+    Ok(Next::Released { wakes })
 }
 
 /// The lease goes on with the mailbox of now.
@@ -222,22 +222,23 @@ pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Next
     Ok(Next::Held { mailbox, arrivals: slot.now.arrivals })
 }
 
-/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`.
+/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`;
+/// returns what it put there.
 pub(super) fn wake_waiting(
     tx: &mut Tx<'_>,
     now: Millis,
     owner: &Owner,
     agent: &AgentId,
     again: Duration,
-) -> Result<(), Fault> {
+) -> Result<Vec<OutboxEntry>, Fault> {
     let (owner_token, agent_token) = (owner.token(), agent.token());
-    let Some(index) = tx.index().agent(&owner_token, &agent_token) else { return Ok(()) };
+    let Some(index) = tx.index().agent(&owner_token, &agent_token) else { return Ok(Vec::new()) };
     if index.waiting.is_empty() {
-        return Ok(());
+        return Ok(Vec::new());
     }
-    let Some(gate) = gate(tx, &owner_token, agent)? else { return Ok(()) };
+    let Some(gate) = gate(tx, &owner_token, agent)? else { return Ok(Vec::new()) };
     if gate.status != GateStatus::Active {
-        return Ok(());
+        return Ok(Vec::new());
     }
     let free = usize::try_from(gate.concurrency).unwrap_or(usize::MAX).saturating_sub(index.live(now.0));
     let rested = |w: &Waiter| w.woken.is_none_or(|at| Millis(at).plus(again) <= now);
@@ -248,15 +249,16 @@ pub(super) fn wake_waiting(
         .filter(|(_, w)| rested(w))
         .map(|(ticket, w)| (*ticket, w.session.clone()))
         .collect();
+    let mut wakes = Vec::with_capacity(chosen.len());
     for (ticket, session) in chosen {
         let key = SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?;
-        outbox::put_wake(tx, now, owner, &key)?;
+        wakes.push(outbox::put_wake(tx, now, owner, &key)?);
         let owner = tx.index_mut().owner(&owner_token);
         if let Some(waiter) = owner.agents.get_mut(&agent_token).and_then(|a| a.waiting.get_mut(&ticket)) {
             waiter.woken = Some(now.0);
         }
     }
-    Ok(())
+    Ok(wakes)
 }
 
 /// The message that makes a worker look at a session.

@@ -9,8 +9,9 @@ use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
 use bytes::Bytes;
 
-/// Adds an entry; one with that id that is still there stays as it is.
-pub(super) fn put(tx: &mut Tx<'_>, now: Millis, owner: &str, entry: &OutboxEntry) -> Result<(), Fault> {
+/// Adds an entry that somebody has at hand at `at`; one with that id that is still there stays as
+/// it is.
+pub(super) fn put(tx: &mut Tx<'_>, at: Millis, owner: &str, entry: &OutboxEntry) -> Result<(), Fault> {
     let key = layout::outbox(owner, &entry.id);
     if tx.get(Space::Core, &key)?.is_some() {
         return Ok(());
@@ -18,16 +19,24 @@ pub(super) fn put(tx: &mut Tx<'_>, now: Millis, owner: &str, entry: &OutboxEntry
     let place = tx.index_mut().next();
     let value = [&place.to_be_bytes(), entry.message.as_ref()].concat();
     tx.put(Space::Core, key, value);
-    let slot = OutboxSlot { id: entry.id.clone(), at: now.0 };
+    let slot = OutboxSlot { id: entry.id.clone(), at: at.0 };
     tx.index_mut().owner(owner).outbox.insert(place, slot);
     Ok(())
 }
 
-/// Adds a wake under an id of its own.
-pub(super) fn put_wake(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &SessionKey) -> Result<(), Fault> {
+/// Adds a wake under an id of its own. The next sweep hands it out: a free slot can't wait for the
+/// grace of a holder who may be gone.
+pub(super) fn put_wake(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    session: &SessionKey,
+) -> Result<OutboxEntry, Fault> {
     let message = serde_json::to_vec(&wake_message(owner, session)).map_err(|e| Fault::Record(e.to_string()))?;
     let id = format!("wake-{:x}-{:x}", now.0, tx.index_mut().next());
-    put(tx, now, &owner.token(), &OutboxEntry { id, message: message.into() })
+    let entry = OutboxEntry { id, message: message.into() };
+    put(tx, Millis(0), &owner.token(), &entry)?;
+    Ok(entry)
 }
 
 /// Removes published entries.

@@ -32,11 +32,10 @@ pub(super) fn sweep(
         slot.save(tx)?;
         swept.due.push(key);
     }
-    let waking = tx.index().mark();
     for agent in tx.index().agents_waiting(&token) {
         lease::wake_waiting(tx, now, owner, &agent_id(&agent)?, grace)?;
     }
-    let (stale, more_outbox) = tx.index().stale(&token, now, grace, waking, limit);
+    let (stale, more_outbox) = tx.index().stale(&token, now, grace, limit);
     for place in stale {
         let Some(slot) = tx.index_mut().owner(&token).outbox.get_mut(&place) else { continue };
         slot.at = now.0;

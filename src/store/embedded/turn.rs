@@ -70,8 +70,8 @@ pub(super) fn checkpoint(tx: &mut Tx<'_>, now: Millis, lease: &Lease, write: &Ch
 pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, Fault> {
     let mut slot = load(tx, lease)?;
     if slot.now.last == Some((lease.epoch, commit.turn)) {
-        let next = if slot.now.held_by(lease.epoch) { lease::held(tx, now, &mut slot)? } else { Next::Released };
-        return Ok(Committed::Done(next));
+        let is_held = slot.now.held_by(lease.epoch);
+        return Ok(Committed::Done(if is_held { lease::held(tx, now, &mut slot)? } else { given_back_before() }));
     }
     if !slot.now.held_by(lease.epoch) || commit.turn != slot.now.version + 1 {
         return Ok(Committed::Fenced);
@@ -124,6 +124,11 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
     Ok(())
 }
 
+/// The wakes of that time were handed out with the first answer, or are the sweep's.
+const fn given_back_before() -> Next {
+    Next::Released { wakes: Vec::new() }
+}
+
 /// [`crate::store::Store::release`].
 pub(super) fn release(tx: &mut Tx<'_>, now: Millis, lease: &Lease, then: After) -> Result<Released, Fault> {
     let mut slot = load(tx, lease)?;
@@ -132,5 +137,5 @@ pub(super) fn release(tx: &mut Tx<'_>, now: Millis, lease: &Lease, then: After) 
     }
     // Given back by this holder, and nobody came since: its answer was lost.
     let given_back = slot.now.epoch == lease.epoch;
-    Ok(if given_back { Released::Done(Next::Released) } else { Released::Fenced })
+    Ok(if given_back { Released::Done(given_back_before()) } else { Released::Fenced })
 }

@@ -277,7 +277,7 @@ impl Answer {
 
     /// Outbox entry with its number: the order in which entries were decided.
     pub fn outbox_entry(&mut self) -> Result<(u64, OutboxEntry), StoreError> {
-        Ok((self.number()?, OutboxEntry { id: self.text()?, message: self.bytes()? }))
+        Ok((self.number()?, self.entry()?))
     }
 
     /// Pending events.
@@ -301,11 +301,15 @@ impl Answer {
         })
     }
 
+    fn entry(&mut self) -> Result<OutboxEntry, StoreError> {
+        Ok(OutboxEntry { id: self.text()?, message: self.bytes()? })
+    }
+
     /// How a holder goes on.
     pub fn after(&mut self) -> Result<Next, StoreError> {
         let mut part = self.nested()?;
         match part.text()?.as_str() {
-            "released" => Ok(Next::Released),
+            "released" => Ok(Next::Released { wakes: part.nested()?.each(Self::entry)? }),
             "held" => Ok(Next::Held { mailbox: part.mailbox()?, arrivals: part.number()? }),
             other => Err(part.unexpected("`held` or `released`", other)),
         }

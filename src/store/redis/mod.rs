@@ -25,7 +25,7 @@
 //! | `O:waiting` | set | agents with a queue | while one waits |
 //! | `O:woken` | hash | waiting `S` → when it was last told to come | until it came |
 //! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
-//! | `O:relay` | zset | outbox id → when it was written or last handed out | until published |
+//! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
 //! | `O:count` | hash | `waiting`, `wake`, `outbox`: numbers given out | for good |
 //!
 //! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds

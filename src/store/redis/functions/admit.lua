@@ -119,8 +119,8 @@ local function rest(o, now, s)
   set_due(o, s, nil)
   wait_no_more(o, s)
   if waited then
-    -- It was told to come for a slot and doesn't need it.
-    wake_waiting(o, now, agent, LOOK_AGAIN_MS, now)
+    -- It was told to come for a slot and doesn't need it; a sweep hands this on.
+    wake_waiting(o, now, agent, LOOK_AGAIN_MS)
   end
   return { 'empty' }
 end

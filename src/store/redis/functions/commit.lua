@@ -30,7 +30,7 @@ register('commit', function(keys, args)
   local f = call('HMGET', session_key(o, s), 'done', 'version')
   local is_held = holds(o, s, epoch)
   if f[1] == epoch .. ' ' .. c.turn then
-    return { 'done', is_held and held(o, now, s) or { 'released' } }
+    return { 'done', is_held and held(o, now, s) or RELEASED_BEFORE }
   elseif not is_held or tonumber(c.turn) ~= tonumber(f[2] or 0) + 1 then
     return { 'fenced' }
   elseif is_cancelled(o, c.unless_cancelled) then

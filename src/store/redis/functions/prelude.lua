@@ -361,35 +361,40 @@ local function json_name(token)
   return '"' .. string.gsub(name, '["\\]', '\\%0') .. '"'
 end
 
--- A `Message` of `src/bus/mod.rs`.
-local function send_wake(o, at, s)
+-- {id, `Message` of `src/bus/mod.rs`}. The next sweep hands it out: a free slot can't wait for the
+-- grace of a holder who may be gone.
+local function send_wake(o, s)
   local owner, agent, name = string.match(o, '{(.*)}$'), string.match(s, '^(.-)/(.*)$')
   local to = '{"in":{"owner":' .. json_name(owner) .. ',"agent":' .. json_name(agent) .. ',"kind":"wake"}}'
   local id = 'wake-' .. s .. '-' .. text(call('HINCRBY', o .. ':count', 'wake', 1))
-  send(o, at, { { id, '{"to":' .. to .. ',"body":{"session":' .. json_name(name) .. '}}' } })
+  local entry = { id, '{"to":' .. to .. ',"body":{"session":' .. json_name(name) .. '}}' }
+  send(o, 0, { entry })
+  return entry
 end
 
 -- Wakes the sessions of the agent's queue for which there is room. They keep their place until
--- they are granted; those told to come less than `again` ago are on their way.
-local function wake_waiting(o, now, agent, again, at)
+-- they are granted; those told to come less than `again` ago are on their way. The wakes made.
+local function wake_waiting(o, now, agent, again)
+  local wakes = {}
   if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
-    return
+    return wakes
   end
   local status, concurrency = gate(o, agent)
   if status ~= 'ACTIVE' then
-    return
+    return wakes
   end
   local free = concurrency - running(o, now, agent)
   if free < 1 then
-    return
+    return wakes
   end
   for _, s in ipairs(call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)) do
     local told = call('HGET', o .. ':woken', s)
     if not told or tonumber(told) + again <= now then
       call('HSET', o .. ':woken', s, text(now))
-      send_wake(o, at, s)
+      wakes[#wakes + 1] = send_wake(o, s)
     end
   end
+  return wakes
 end
 
 -- Resumed, or given more slots.
@@ -397,12 +402,15 @@ local function gates_changed(o, now, writes)
   for _, write in ipairs(writes) do
     local agent = string.match(write[1], '^g/([^/]+)/gate$')
     if agent then
-      wake_waiting(o, now, agent, 0, now)
+      wake_waiting(o, now, agent, 0)
     end
   end
 end
 
 -- Giving a lease back ---------------------------------------------------------------------------
+
+-- Asked once more: the wakes of that time went out with the first answer, or are the sweep's.
+local RELEASED_BEFORE = { 'released', {} }
 
 -- {'keep'} or {'release', arrivals, due or false, backoff}
 local function take_after(take)
@@ -420,7 +428,7 @@ local function held(o, now, s)
   return { 'held', answer(entries), tonumber(f[1] or 0) }
 end
 
--- {'released'} or {'held', mailbox, arrivals}
+-- {'released', wakes} or {'held', mailbox, arrivals}
 local function after(o, now, s, then_)
   local key = session_key(o, s)
   local f = call('HMGET', key, 'arrivals', 'nudged')
@@ -435,6 +443,5 @@ local function after(o, now, s, then_)
   if then_[3] and then_[4] and not again then
     call('HSET', key, 'backoff', then_[3])
   end
-  wake_waiting(o, now, agent_of(s), LOOK_AGAIN_MS, now)
-  return { 'released' }
+  return { 'released', wake_waiting(o, now, agent_of(s), LOOK_AGAIN_MS) }
 end

@@ -9,7 +9,7 @@ register('release', function(keys, args)
     return { 'fenced' }
   elseif not f[2] then
     -- Nobody has had it since: this very call, once more.
-    return { 'done', { 'released' } }
+    return { 'done', RELEASED_BEFORE }
   end
   return { 'done', after(o, now, s, then_) }
 end, { 'allow-oom' })

@@ -37,8 +37,8 @@ register('sweep', function(keys, args)
   local now, grace, limit = clock(take()), tonumber(take()), tonumber(take())
   local due, more_due = overdue(o .. ':due', now, now + grace, limit)
   for _, agent in ipairs(call('SMEMBERS', o .. ':waiting')) do
-    -- Nobody had these at hand: they are part of this answer.
-    wake_waiting(o, now, agent, grace, 0)
+    -- Part of this answer: the sweep takes wakes without grace.
+    wake_waiting(o, now, agent, grace)
   end
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
