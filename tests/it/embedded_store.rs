@@ -15,7 +15,7 @@ use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
 use trellis::store::{
-    Admit, After, Change, DocWrite, EventKind, Expect, Grant, Intake, LeaseOutcome, LeaseRequest, NewEvent, Next,
+    Admit, After, Change, DocWrite, EventKind, Expect, Grant, Intake, LeaseOutcome, LeaseRequest, NewEvent,
     OutboxEntry, Released, Store, StoreError, Written, keys,
 };
 
@@ -82,7 +82,10 @@ async fn a_restart_voids_leases_and_makes_work_due() {
     assert_eq!(store.admit(NOW, &admit("main", None)).await.unwrap().lease, LeaseOutcome::Waiting);
     let next = granted(&*store, &admit("next", None)).await;
     let then = After::Release { arrivals: 1, due: None, backoff: false };
-    assert_eq!(store.release(NOW, &next.lease, then).await.unwrap(), Released::Done(Next::Released));
+    let Released::Done(given_back) = store.release(NOW, &next.lease, then).await.unwrap() else {
+        panic!("expected to be the holder")
+    };
+    assert_eq!(given_back.wakes().len(), 1, "`main` waits");
     let main = granted(&*store, &admit("main", None)).await;
     assert_eq!((main.lease.epoch, main.mailbox[0].crashes), (2, 1), "it was not released: a crash");
     let again = store.admit(NOW, &admit("main", Some("e1"))).await.unwrap();

@@ -95,7 +95,7 @@ async fn bytes_survive_as_they_are() {
     let grant = granted(store.admit(NOW, &message(&s, "e1|é", &all)).await.unwrap());
     assert_eq!((&grant.mailbox[0].body[..], &*grant.mailbox[0].key), (&all[..], "0001|e1|é"));
     let done = store.commit(NOW, &grant.lease, &commit(&grant, all.clone())).await.unwrap();
-    assert_eq!(done, Committed::Done(Next::Released));
+    assert_eq!(done, Committed::Done(Next::Released { wakes: Vec::new() }));
     let grant = granted(store.admit(NOW, &message(&s, "e2", b"")).await.unwrap());
     assert_eq!((grant.state.as_deref(), grant.mailbox.len()), (Some(&all[..]), 1));
 }
@@ -170,7 +170,7 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     let another = RedisStore::open(options).await.unwrap();
     assert_eq!(another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(), Held::Yes { cancelled: false });
     let done = store.commit(NOW, &grant.lease, &commit(&grant, "s")).await.unwrap();
-    assert_eq!(done, Committed::Done(Next::Released));
+    assert_eq!(done, Committed::Done(Next::Released { wakes: Vec::new() }));
     assert_eq!(granted(store.admit(NOW, &wake(&session("b"))).await.unwrap()).mailbox.len(), 1);
 }
 

@@ -6,12 +6,14 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::jobs::{self, Cancelled};
+use trellis::store::embedded::EmbeddedStore;
 use trellis::store::keys;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
@@ -66,6 +68,13 @@ then = { text = "I see" }
 "#;
 
 async fn fleet() -> Option<(TestVenue, tempfile::TempDir)> {
+    let (venue, dir) = idle_fleet().await?;
+    venue.worker().await;
+    Some((venue, dir))
+}
+
+/// Without a worker.
+async fn idle_fleet() -> Option<(TestVenue, tempfile::TempDir)> {
     let (url, server) = (nats::shared()?, RedisServer::shared()?);
     let dir = tempfile::tempdir().unwrap();
     let store = RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap();
@@ -73,8 +82,15 @@ async fn fleet() -> Option<(TestVenue, tempfile::TempDir)> {
     options.ack_wait = Duration::from_secs(2);
     let bus = NatsBus::open(&options).await.unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
-    venue.worker().await;
     Some((venue, dir))
+}
+
+async fn idle_laptop() -> (TestVenue, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2)).unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    (venue, dir)
 }
 
 async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
@@ -205,4 +221,34 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     panic!("the message was not shown");
+}
+
+/// Sixty sessions of an agent that runs two at once; the next sweep comes when the test has failed.
+async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
+    venue.sweep = Duration::from_secs(60);
+    venue.worker().await;
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 2})).await;
+    let started = std::time::Instant::now();
+    let mut submitted = Vec::new();
+    for n in 0..60 {
+        submitted.push(venue.submit("echo", &format!("t{n}"), json!({"message": n.to_string()})).await);
+    }
+    let ended = submitted.iter().map(|submitted| venue.ended(submitted.job.as_ref().unwrap()));
+    let ended = futures::future::join_all(ended).await;
+    for (n, job) in ended.into_iter().enumerate() {
+        assert_eq!(job.result.unwrap().output, Some(json!(n.to_string())));
+    }
+    eprintln!("60 tasks in {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn waiting_sessions_of_a_fleet_need_no_sweep() {
+    let Some((venue, _dir)) = idle_fleet().await else { return };
+    slots_go_from_hand_to_hand(venue).await;
+}
+
+#[tokio::test]
+async fn waiting_sessions_of_a_laptop_need_no_sweep() {
+    let (venue, _dir) = idle_laptop().await;
+    slots_go_from_hand_to_hand(venue).await;
 }

@@ -5,7 +5,7 @@ use trellis::store::{Intake, Released};
 
 async fn give_back(w: &World, now: Millis, grant: &Grant) {
     let released = w.store.release(now, &grant.lease, release(grant.arrivals)).await.unwrap();
-    assert_eq!(released, Released::Done(Next::Released));
+    assert!(matches!(released, Released::Done(Next::Released { .. })), "{released:?}");
 }
 
 pub async fn concurrency_counts_unexpired_leases(w: World) {
@@ -103,4 +103,31 @@ pub async fn a_waiter_whose_work_went_away_lets_the_next_one_in(w: World) {
     woken.extend(w.swept_wakes(at(20_000)).await);
     assert!(woken.contains(&"c".to_owned()), "{woken:?}");
     assert!(matches!(w.wake(at(20_001), "c").await, LeaseOutcome::Run(_)));
+}
+
+pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(w: World) {
+    let woken_by = |next: &Next| next.wakes().iter().filter_map(woken).collect::<Vec<_>>();
+    w.gate("ACTIVE 1 100 queue").await;
+    let first = granted(w.admit(T0, "a", message("a")).await);
+    w.admit(at(1), "b", message("b")).await;
+    w.admit(at(1), "c", message("c")).await;
+    let commit = last_turn(&first);
+    let Committed::Done(next) = w.commit(at(2), &first, &commit).await else { panic!("expected a commit") };
+    assert_eq!(woken_by(&next), ["b"]);
+    assert_eq!(next.wakes(), w.store.outbox(&w.owner).await.unwrap(), "they lie in the outbox too");
+    assert_eq!(w.commit(at(2), &first, &commit).await, Committed::Done(RELEASED), "nobody is woken twice");
+    // A holder that dies now: the very next sweep has it, and the one after doesn't.
+    assert_eq!(w.sweep(at(2)).await.outbox, next.wakes());
+    assert_eq!(w.sweep(at(3)).await, Swept::default());
+    w.take_wakes().await;
+
+    let LeaseOutcome::Run(second) = w.wake(at(4), "b").await else { panic!("expected a lease for `b`") };
+    let give_back = || w.store.release(at(5), &second.lease, release(second.arrivals));
+    let Released::Done(next) = give_back().await.unwrap() else { panic!("expected to be the holder") };
+    assert_eq!(woken_by(&next), ["c"]);
+    assert_eq!(give_back().await.unwrap(), Released::Done(RELEASED));
+    let ids: Vec<_> = next.wakes().iter().map(|wake| wake.id.clone()).collect();
+    w.store.published(&w.owner, &ids).await.unwrap();
+    assert_eq!(w.sweep(at(5)).await, Swept::default(), "the holder published it");
+    assert!(matches!(w.wake(at(6), "c").await, LeaseOutcome::Run(_)));
 }

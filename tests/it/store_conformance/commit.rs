@@ -22,7 +22,7 @@ pub async fn a_commit_applies_everything(w: World) {
     w.agent().await;
     let grant = w.run(T0, task("e1")).await;
     let commit = Commit { then: release(1), ..full(&grant) };
-    assert_eq!(w.commit(at(1), &grant, &commit).await, Committed::Done(Next::Released));
+    assert_eq!(w.commit(at(1), &grant, &commit).await, Committed::Done(RELEASED));
     assert_eq!(w.text("w/a").await.as_deref(), Some("1"));
     let status = w.text(&keys::job_status(&job("e1"))).await.unwrap();
     assert_eq!(status, keys::encode_status(JobStatus::Complete, at(1)));
@@ -52,7 +52,7 @@ pub async fn a_commit_is_idempotent_after_its_release(w: World) {
     let grant = w.run(T0, task("e1")).await;
     let commit = Commit { then: release(1), ..full(&grant) };
     for _ in 0..2 {
-        assert_eq!(w.commit(at(1), &grant, &commit).await, Committed::Done(Next::Released));
+        assert_eq!(w.commit(at(1), &grant, &commit).await, Committed::Done(RELEASED));
     }
     assert_eq!((w.doc("w/a").await.version, w.facts("main").await.consumed), (1, 1));
 }
@@ -63,7 +63,7 @@ pub async fn a_commit_is_known_after_another_was_granted(w: World) {
     let commit = Commit { then: release(1), ..full(&grant) };
     w.commit(at(1), &grant, &commit).await;
     let next = w.run(at(2), message("e2")).await;
-    assert_eq!(w.commit(at(3), &grant, &commit).await, Committed::Done(Next::Released));
+    assert_eq!(w.commit(at(3), &grant, &commit).await, Committed::Done(RELEASED));
     w.done(at(4), &next).await;
 }
 

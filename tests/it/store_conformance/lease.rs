@@ -191,7 +191,7 @@ pub async fn a_release_is_idempotent(w: World) {
     let grant = w.run(T0, message("e1")).await;
     for _ in 0..2 {
         let released = w.store.release(at(1), &grant.lease, release(1)).await.unwrap();
-        assert_eq!(released, Released::Done(Next::Released));
+        assert_eq!(released, Released::Done(RELEASED));
     }
     assert_eq!(w.mailbox("main").await.len(), 1, "it consumes nothing");
 }
@@ -227,7 +227,7 @@ pub async fn a_release_holds_on_to_new_events(w: World) {
     assert_eq!((mailbox.len(), arrivals), (2, 2));
     assert_eq!(w.store.renew(at(3), &grant.lease, TTL).await.unwrap(), YES);
     let released = w.store.release(at(4), &grant.lease, release(arrivals)).await.unwrap();
-    assert_eq!(released, Released::Done(Next::Released));
+    assert_eq!(released, Released::Done(RELEASED));
 }
 
 pub async fn a_backoff_takes_events_but_gives_no_lease(w: World) {

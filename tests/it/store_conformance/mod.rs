@@ -56,7 +56,8 @@ macro_rules! conformance {
                     concurrency_counts_unexpired_leases a_release_wakes_the_longest_waiting
                     a_sweep_wakes_a_waiter_when_a_lease_lapses a_newcomer_does_not_overtake_those_who_wait
                     a_suspended_agent_takes_but_does_not_run resumption_wakes_the_waiting
-                    a_waiter_whose_work_went_away_lets_the_next_one_in;
+                    a_waiter_whose_work_went_away_lets_the_next_one_in
+                    a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder;
                 commit:
                     a_commit_applies_everything a_commit_is_idempotent_while_held
                     a_commit_is_idempotent_after_its_release a_commit_is_known_after_another_was_granted
@@ -125,6 +126,8 @@ pub(crate) use stamp;
 const T0: Millis = Millis(1_700_000_000_000);
 const TTL: Duration = Duration::from_secs(30);
 const GRACE: Duration = Duration::from_secs(10);
+/// Given back, and nobody waited for the slot.
+const RELEASED: Next = Next::Released { wakes: Vec::new() };
 
 /// `ms` after the beginning.
 fn at(ms: u64) -> Millis {
@@ -222,7 +225,7 @@ fn granted(admitted: Admitted) -> Grant {
 fn held(next: Next) -> (Vec<String>, u64) {
     match next {
         Next::Held { mailbox, arrivals } => (mailbox.into_iter().map(|e| e.key).collect(), arrivals),
-        Next::Released => panic!("expected the lease to be kept"),
+        Next::Released { .. } => panic!("expected the lease to be kept"),
     }
 }
 
@@ -286,7 +289,8 @@ impl World {
 
     /// Commits a turn that consumes everything, and gives the lease back.
     async fn done(&self, now: Millis, grant: &Grant) {
-        assert_eq!(self.commit(now, grant, &last_turn(grant)).await, Committed::Done(Next::Released));
+        let done = self.commit(now, grant, &last_turn(grant)).await;
+        assert!(matches!(done, Committed::Done(Next::Released { .. })), "{done:?}");
     }
 
     async fn facts(&self, name: &str) -> SessionFacts {

@@ -31,6 +31,8 @@ pub struct TestVenue {
     pub dir: PathBuf,
     pub shutdown: Shutdown,
     lease: Duration,
+    /// Pause of its workers between two sweeps.
+    pub sweep: Duration,
 }
 
 impl TestVenue {
@@ -54,6 +56,7 @@ impl TestVenue {
             dir: dir.to_owned(),
             shutdown: Shutdown::new(metrics),
             lease: Duration::from_secs(2),
+            sweep: Duration::from_millis(200),
         }
     }
 
@@ -69,7 +72,7 @@ impl TestVenue {
             name: "test".into(),
             slots: 8,
             lease: self.lease,
-            sweep: Duration::from_millis(200),
+            sweep: self.sweep,
             crash_limit: 5,
             retry: Policy {
                 first: Duration::from_millis(20),
