@@ -136,7 +136,9 @@ fn comparable(mut entries: Vec<OutboxEntry>) -> Vec<Bytes> {
 
 fn without_wake_ids(mut next: Next) -> Next {
     if let Next::Released { wakes } = &mut next {
-        wakes.iter_mut().for_each(|wake| wake.id.clear());
+        for wake in wakes {
+            wake.id.clear();
+        }
     }
     next
 }

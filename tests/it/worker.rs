@@ -225,7 +225,7 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
 
 /// Sixty sessions of an agent that runs two at once; the next sweep comes when the test has failed.
 async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
-    venue.sweep = Duration::from_secs(60);
+    venue.sweep = Duration::from_mins(1);
     venue.worker().await;
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 2})).await;
     let started = std::time::Instant::now();
