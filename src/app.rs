@@ -144,14 +144,19 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
         serve(config, &app, &shutdown).await?;
     }
     if matches!(role, Role::Up | Role::Worker) {
-        let options = worker_options(config);
-        tracing::info!("worker `{}`: {} slots, lease {:?}", options.name, options.slots, options.lease);
-        let work = worker::run(Arc::clone(&app.venue), Arc::clone(&app.model), options, shutdown.clone());
-        shutdown.spawn_service("worker", work);
+        start_worker(config, &app, &shutdown);
     }
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
+}
+
+/// Starts a worker in this process; `shutdown` ends it.
+pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
+    let options = worker_options(config);
+    tracing::info!("worker `{}`: {} slots, lease {:?}", options.name, options.slots, options.lease);
+    let work = worker::run(Arc::clone(&app.venue), Arc::clone(&app.model), options, shutdown.clone());
+    shutdown.spawn_service("worker", work);
 }
 
 async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {

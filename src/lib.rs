@@ -27,6 +27,7 @@ pub mod workspace;
 pub mod agents;
 pub mod app;
 pub mod audit;
+pub mod bench;
 pub mod cli;
 pub mod clock;
 pub mod config;

@@ -3,6 +3,8 @@
 //! Data goes to stdout, everything else to stderr; [`exit::Exit`] lists the exit codes.
 
 pub mod agent;
+pub mod audit;
+pub mod bench;
 pub mod client;
 pub mod completions;
 pub mod config;
@@ -99,6 +101,11 @@ pub enum Command {
     Lattice(lattice::Lattice),
     /// Say which guarantees the configured servers give, and what to change
     Doctor(doctor::Doctor),
+    /// Compare what was accepted with what has ended, is pending or is missing
+    Audit(audit::Audit),
+    /// Measure turns per second and latency
+    #[command(subcommand)]
+    Bench(bench::Bench),
     /// Show and check the configuration
     #[command(subcommand)]
     Config(config::ConfigCommand),
@@ -166,6 +173,8 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Agent(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
+        Command::Audit(command) => command.run(context).await,
+        Command::Bench(command) => command.run(context).await,
         Command::Config(command) => command.run(context),
         Command::MockLlm(command) => command.run(context).await,
         Command::Completions(command) => command.run(),

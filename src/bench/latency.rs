@@ -1,0 +1,25 @@
+//! `bench latency`: one task at a time, from publish to completion.
+
+use super::{BenchError, Plan, Times, load};
+use crate::domain::ids::Owner;
+use crate::venue::Venue;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What `bench latency` found.
+#[derive(Debug, Clone, Serialize)]
+pub struct LatencyReport {
+    /// Tasks, one after the other.
+    pub tasks: usize,
+    /// From publish to completion.
+    #[serde(flatten)]
+    pub times: Times,
+}
+
+/// Measures it. A worker must be running in this process.
+pub async fn latency(venue: &Arc<Venue>, owner: &Owner, plan: &Plan) -> Result<LatencyReport, BenchError> {
+    load::agents(venue, owner, plan.agents).await?;
+    let run = crate::ingress::fresh_id();
+    let times = load::run(venue, owner, run.as_str(), plan.tasks, plan.agents, true).await?;
+    Ok(LatencyReport { tasks: plan.tasks, times: Times::of(times) })
+}

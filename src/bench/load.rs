@@ -1,0 +1,125 @@
+//! Agents that answer at once, tasks for them, and the times of their completions.
+
+use super::BenchError;
+use crate::agents;
+use crate::bus::{Address, InKind, Live, Message};
+use crate::domain::agent::AgentConfig;
+use crate::domain::event::Completion;
+use crate::domain::ids::{AgentId, Owner};
+use crate::venue::Venue;
+use futures::{StreamExt, stream};
+use serde_json::json;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Publishes that wait for their acknowledgement at the same time.
+const WINDOW: usize = 256;
+
+/// Without a completion for so long, the run is stuck.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Name of the `n`th agent.
+pub(super) fn agent(n: usize) -> AgentId {
+    AgentId::new(format!("bench-{n}")).expect("a legal id")
+}
+
+/// Creates the agents.
+pub(super) async fn agents(venue: &Venue, owner: &Owner, count: usize) -> Result<(), BenchError> {
+    let config = json!({
+        "systemPrompt": "You answer with what you are asked.",
+        "model": {"provider": "scripted", "name": "echo"},
+        // The raw rate is measured in sessions of one agent.
+        "concurrency": 1024,
+    });
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    for n in 0..count {
+        agents::apply(venue, owner, &agent(n), &config, false).await?;
+    }
+    Ok(())
+}
+
+/// Publishes tasks through the queue and waits for all completions; one after the other when
+/// `window` is 1. Returns the time of each from publish to completion.
+pub(super) async fn run(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    run: &str,
+    tasks: usize,
+    agents: usize,
+    one_by_one: bool,
+) -> Result<Vec<Duration>, BenchError> {
+    let inbox = format!("_INBOX.bench.{run}");
+    let mut completions = venue.bus.listen(&Live::Reply(inbox.clone())).await?;
+    let mut started: HashMap<String, Instant> = HashMap::with_capacity(tasks);
+    let message = |n: usize| Message {
+        to: Address::In { owner: owner.clone(), agent: agent(n % agents), kind: InKind::Task },
+        id: Some(format!("{run}-{n}")),
+        body: json!({"input": {"message": format!("task {n}")}, "replyTo": inbox}),
+    };
+    let mut times = Vec::with_capacity(tasks);
+    if one_by_one {
+        for n in 0..tasks {
+            let at = Instant::now();
+            venue.bus.publish(&message(n)).await?;
+            started.insert(format!("{run}-{n}"), at);
+            receive(&mut completions, &mut started, &mut times, n + 1).await?;
+        }
+        return Ok(times);
+    }
+    let publishing = async {
+        let mut published = stream::iter(0..tasks)
+            .map(|n| {
+                let message = message(n);
+                let bus = &venue.bus;
+                async move {
+                    let at = Instant::now();
+                    bus.publish(&message).await.map(|()| (n, at))
+                }
+            })
+            .buffer_unordered(WINDOW);
+        let mut all = Vec::with_capacity(tasks);
+        while let Some(done) = published.next().await {
+            all.push(done?);
+        }
+        Ok::<_, BenchError>(all)
+    };
+    let mut arrived: Vec<(String, Instant)> = Vec::with_capacity(tasks);
+    let receiving = async {
+        while arrived.len() < tasks {
+            let next = tokio::time::timeout(PATIENCE, completions.next()).await;
+            let Ok(Some(body)) = next else {
+                return Err(BenchError::Stuck(format!("{} of {tasks} tasks completed, then none for {PATIENCE:?}", arrived.len())));
+            };
+            if let Ok(completion) = serde_json::from_slice::<Completion>(&body) {
+                arrived.push((completion.id.to_string(), Instant::now()));
+            }
+        }
+        Ok(())
+    };
+    let (published, received) = tokio::join!(publishing, receiving);
+    received?;
+    started.extend(published?.into_iter().map(|(n, at)| (format!("{run}-{n}"), at)));
+    times.extend(arrived.iter().filter_map(|(id, at)| Some(at.duration_since(*started.get(id)?))));
+    Ok(times)
+}
+
+async fn receive(
+    completions: &mut (impl futures::Stream<Item = bytes::Bytes> + Unpin),
+    started: &mut HashMap<String, Instant>,
+    times: &mut Vec<Duration>,
+    until: usize,
+) -> Result<(), BenchError> {
+    while times.len() < until {
+        let next = tokio::time::timeout(PATIENCE, completions.next()).await;
+        let Ok(Some(body)) = next else {
+            return Err(BenchError::Stuck(format!("a task has not completed within {PATIENCE:?}")));
+        };
+        if let Ok(completion) = serde_json::from_slice::<Completion>(&body) {
+            if let Some(at) = started.remove(completion.id.as_str()) {
+                times.push(at.elapsed());
+            }
+        }
+    }
+    Ok(())
+}

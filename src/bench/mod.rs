@@ -1,0 +1,79 @@
+//! `trellis bench`: what this machine, these servers and this configuration give, measured against
+//! the raw commit rate of the same store in the same run.
+
+mod latency;
+mod load;
+mod raw;
+mod turns;
+mod usage;
+
+pub use latency::latency;
+pub use turns::turns;
+
+use crate::bus::BusError;
+use crate::ingress::SubmitError;
+use crate::store::StoreError;
+use serde::Serialize;
+use std::time::Duration;
+
+/// What is measured.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// Tasks, each of one turn and one commit.
+    pub tasks: usize,
+    /// Agents that share them.
+    pub agents: usize,
+    /// Sessions that a worker runs at once; the raw rate is measured with as many.
+    pub slots: usize,
+    /// How long the raw rate is measured.
+    pub raw: Duration,
+}
+
+/// Why a measurement was given up.
+#[derive(Debug, thiserror::Error)]
+pub enum BenchError {
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// The queue.
+    #[error(transparent)]
+    Bus(#[from] BusError),
+    /// A submission.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The audit.
+    #[error(transparent)]
+    Audit(#[from] crate::audit::AuditError),
+    /// Something didn't come to its end.
+    #[error("{0}")]
+    Stuck(String),
+}
+
+/// Times of many tasks.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Times {
+    /// Half are faster, in ms.
+    pub p50_ms: f64,
+    /// One in a hundred is slower, in ms.
+    pub p99_ms: f64,
+}
+
+impl Times {
+    fn of(mut all: Vec<Duration>) -> Self {
+        all.sort_unstable();
+        let at = |share: usize| all.get((all.len() * share / 100).min(all.len().saturating_sub(1)));
+        let ms = |time: Option<&Duration>| time.map_or(0.0, |t| t.as_secs_f64() * 1000.0);
+        Self { p50_ms: ms(at(50)), p99_ms: ms(at(99)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_times() {
+        let times = Times::of((1..=100).rev().map(Duration::from_millis).collect());
+        assert_eq!(times, Times { p50_ms: 51.0, p99_ms: 100.0 });
+    }
+}

@@ -1,0 +1,106 @@
+//! The raw commit rate: commits of the size of a turn's, one after the other per session, and
+//! nothing around them.
+
+use super::BenchError;
+use crate::domain::event::{Event, Payload, order};
+use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
+use crate::store::{
+    Admit, After, Change, Commit, Committed, DocWrite, EventKind, Expect, Lease, LeaseOutcome, LeaseRequest, NewEvent,
+    Store, keys,
+};
+use crate::venue::Venue;
+use bytes::Bytes;
+use futures::future::try_join_all;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Bytes of a turn record and of a session state, about those of an `echo` turn.
+const RECORD: usize = 900;
+const STATE: usize = 60;
+
+/// Commits per second of `sessions` side by side.
+pub(super) async fn rate(venue: &Arc<Venue>, owner: &Owner, sessions: usize, time: Duration) -> Result<f64, BenchError> {
+    let mut leases = Vec::with_capacity(sessions);
+    for number in 0..sessions {
+        leases.push(lease(venue, owner, number).await?);
+    }
+    let start = Instant::now();
+    let end = start + time;
+    let loops = leases.into_iter().map(|lease| {
+        let venue = Arc::clone(venue);
+        tokio::spawn(async move { commits(&*venue.store, &venue, &lease, end).await })
+    });
+    let mut total = 0u64;
+    for done in try_join_all(loops).await.map_err(|e| BenchError::Stuck(e.to_string()))? {
+        total += done?;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of seconds")]
+    Ok(total as f64 / start.elapsed().as_secs_f64())
+}
+
+async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, BenchError> {
+    let name = format!("raw-{number}");
+    let session = SessionKey {
+        agent: "bench-0".parse().expect("a legal id"),
+        session: name.parse().expect("a legal id"),
+    };
+    let id = EventId::new(name).expect("a legal id");
+    let now = venue.now();
+    let event = Event {
+        id: id.clone(),
+        caller: None,
+        received: now,
+        reply_to: None,
+        parent: None,
+        payload: Payload::Message { input: serde_json::Value::Null },
+    };
+    let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));
+    let event = NewEvent {
+        id,
+        body_hash: sha256_hex(&body),
+        kind: EventKind::Message,
+        job: None,
+        order: order(EventKind::Message, now, 0),
+        body,
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+    };
+    let lease = LeaseRequest {
+        worker: "bench".into(),
+        ttl: Duration::from_secs(600),
+        mailbox_limit: 1,
+        crash_limit: 5,
+    };
+    let admit = Admit { owner: owner.clone(), session, event: Some(event), lease: Some(lease) };
+    match venue.store.admit(now, &admit).await?.lease {
+        LeaseOutcome::Run(grant) => Ok(grant.lease),
+        other => Err(BenchError::Stuck(format!("no lease for the raw rate: {other:?}"))),
+    }
+}
+
+async fn commits(store: &dyn Store, venue: &Venue, lease: &Lease, end: Instant) -> Result<u64, BenchError> {
+    let mut turn = 0;
+    while Instant::now() < end {
+        turn += 1;
+        let put = |key, bytes| DocWrite { key, expect: Expect::Any, change: Change::Put(bytes) };
+        let commit = Commit {
+            turn,
+            consume: Vec::new(),
+            writes: vec![
+                put(keys::turn(&lease.session, turn), Bytes::from(vec![b'x'; RECORD])),
+                put(keys::timeline_entry(&lease.session, venue.now(), turn), Bytes::new()),
+            ],
+            finish: Vec::new(),
+            outbox: Vec::new(),
+            state: Bytes::from(vec![b'x'; STATE]),
+            unless_cancelled: None,
+            then: After::Keep,
+        };
+        match store.commit(venue.now(), lease, &commit).await? {
+            Committed::Done(_) => {}
+            other => return Err(BenchError::Stuck(format!("a raw commit was refused: {other:?}"))),
+        }
+    }
+    Ok(turn)
+}

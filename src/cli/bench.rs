@@ -1,0 +1,125 @@
+//! `trellis bench turns|latency`: measures this machine with this configuration.
+
+use super::exit::{Exit, Failure};
+use super::output::note;
+use super::{Context, worker};
+use crate::app::{self, App, Role};
+use crate::bench::{self, BenchError, Plan};
+use crate::config::{Config, StoreUrl};
+use crate::shutdown::Shutdown;
+use crate::telemetry::{self, Metrics};
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Measures with the configured store and queue, and with an embedded store in a folder of its own
+/// when none is configured.
+#[derive(Debug, Subcommand)]
+pub enum Bench {
+    /// Tasks per second, against the raw commit rate of the same store in the same run
+    #[command(after_help = "Example:\n  trellis bench turns --tasks 5000 --output json")]
+    Turns(Load),
+    /// Time from publish to completion, one task at a time
+    #[command(after_help = "Example:\n  trellis bench latency --tasks 500")]
+    Latency(Load),
+}
+
+/// How much is measured.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// Tasks, each of one turn and one commit
+    #[arg(long, default_value_t = 5000, value_name = "N")]
+    tasks: usize,
+    /// Agents that share them
+    #[arg(long, default_value_t = 50, value_name = "N")]
+    agents: usize,
+}
+
+impl Bench {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (load, is_latency) = match &self {
+            Self::Turns(load) => (load, false),
+            Self::Latency(load) => (load, true),
+        };
+        if load.tasks == 0 || load.agents == 0 {
+            return Err(Failure::usage("expected at least one task and one agent"));
+        }
+        let scratch = Scratch::new().map_err(|e| Failure::internal(format!("no folder for the store: {e}")))?;
+        let mut config = context.load(vec![("log.level", "warn".to_owned())])?.config;
+        if let StoreUrl::Embedded(dir) = &mut config.store.url {
+            dir.clone_from(&scratch.0);
+        }
+        telemetry::init(&config.log).map_err(Failure::internal)?;
+        let plan = Plan {
+            tasks: load.tasks,
+            agents: load.agents,
+            slots: config.worker.slots,
+            raw: Duration::from_secs(3),
+        };
+        let measured = measure(&config, &plan, is_latency).await?;
+        let report = json!({
+            "bench": if is_latency { "latency" } else { "turns" },
+            "store": kind(&config),
+            "slots": plan.slots,
+            "result": measured,
+        });
+        context.out.value(&report, || text(&report))?;
+        let lost = report["result"]["unaccounted"].as_u64().unwrap_or(0);
+        Ok(if lost == 0 { Exit::Ok } else { Exit::Internal })
+    }
+}
+
+async fn measure(config: &Config, plan: &Plan, is_latency: bool) -> Result<Value, Failure> {
+    let metrics = Arc::new(Metrics::new());
+    let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(worker::failure)?;
+    let shutdown = Shutdown::new(metrics);
+    app::start_worker(config, &app, &shutdown);
+    let owner = "bench/run".parse().map_err(|_| Failure::internal("an illegal owner"))?;
+    note("measuring; this takes about half a minute");
+    let measured = if is_latency {
+        bench::latency(&app.venue, &owner, plan).await.map(|report| json!(report))
+    } else {
+        bench::turns(&app.venue, &owner, plan).await.map(|report| json!(report))
+    };
+    shutdown.trigger();
+    shutdown.run(Duration::from_secs(5)).await;
+    app.close().await;
+    measured.map_err(|error: BenchError| Failure::internal(error.to_string()))
+}
+
+fn kind(config: &Config) -> &'static str {
+    match config.store.url {
+        StoreUrl::Embedded(_) => "embedded (fjall, fsync per group)",
+        StoreUrl::Redis(_) => "redis + nats (durability: see `trellis doctor`)",
+    }
+}
+
+fn text(report: &Value) -> String {
+    let result = report["result"].as_object();
+    let mut lines = vec![format!("store  {}", report["store"].as_str().unwrap_or_default())];
+    lines.extend(result.into_iter().flatten().map(|(key, value)| {
+        let value = value.as_f64().filter(|_| value.is_f64()).map_or_else(|| value.to_string(), |n| format!("{n:.2}"));
+        format!("{}  {value}", key.replace('_', " "))
+    }));
+    lines.join("\n")
+}
+
+/// A folder that goes when the measurement ends.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new() -> std::io::Result<Self> {
+        let dir = std::env::temp_dir().join(format!("trellis-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&dir)?;
+        Ok(Self(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What is left over in the system's folder for such things is no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
