@@ -22,7 +22,7 @@ impl Audit {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(worker::failure)?;
+        let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| worker::failure(&e))?;
         let books = audit::all(&app.venue).await.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?;
         app.close().await;
         context.out.value(&json!(books), || {

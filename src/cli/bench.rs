@@ -73,7 +73,7 @@ impl Bench {
 
 async fn measure(config: &Config, plan: &Plan, is_latency: bool) -> Result<Value, Failure> {
     let metrics = Arc::new(Metrics::new());
-    let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(worker::failure)?;
+    let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
     let shutdown = Shutdown::new(metrics);
     app::start_worker(config, &app, &shutdown);
     let owner = "bench/run".parse().map_err(|_| Failure::internal("an illegal owner"))?;
