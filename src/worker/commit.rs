@@ -58,7 +58,7 @@ pub(super) async fn commit(
                 let cancelled = decision.cancelled;
                 outbox.extend_from_slice(next.wakes());
                 let held = apply(leased, decision, next)?;
-                Stage::Outbox.enter(&leased.lease.session);
+                Stage::Outbox.enter_turn(&leased.lease.session, commit.turn);
                 worker.venue.relay(&leased.lease.owner, &outbox).await;
                 if cancelled && held {
                     return begin_anew(worker, leased).await;

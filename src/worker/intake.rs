@@ -139,6 +139,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
             tracing::warn!(session = %admit.session, %error, "event not admitted yet");
             let pause = if matches!(error, StoreError::Full { .. }) { RETRY * 10 } else { RETRY };
             delivery.settle.nak(pause).await;
+            Stage::Idle.enter(&admit.session);
             return;
         }
     };

@@ -51,4 +51,9 @@ impl Stage {
     pub(super) fn enter(self, session: &SessionKey) {
         tracing::debug!(target: TARGET, %session, stage = self.as_str());
     }
+
+    /// The same inside a turn: what is said of one turn can be put in order over all workers.
+    pub(super) fn enter_turn(self, session: &SessionKey, turn: u64) {
+        tracing::debug!(target: TARGET, %session, turn, stage = self.as_str());
+    }
 }

@@ -55,7 +55,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     };
     let outcome = loop {
         if let Some(stage) = stage_of(&action) {
-            stage.enter(&leased.lease.session);
+            stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
         let observed = match action {
             Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, &turn).await?)),

@@ -5,6 +5,7 @@
 mod support;
 
 mod bus_conformance;
+mod chaos;
 mod cli_errors;
 mod cli_fleet;
 mod cli_up;

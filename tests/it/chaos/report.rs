@@ -1,0 +1,49 @@
+//! The report of a run, for people.
+
+use super::attack::{Log, Plan};
+use super::check::Findings;
+use super::trail::STAGES;
+use std::fmt;
+use std::time::Duration;
+
+/// One run.
+pub struct Report<'a> {
+    pub name: &'a str,
+    pub plan: &'a Plan,
+    pub log: &'a Log,
+    pub found: &'a Findings,
+    pub warnings: &'a [(String, u64)],
+    pub time: Duration,
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, plan, log, found, .. } = self;
+        let books = &found.books;
+        writeln!(f, "chaos: {name}, {:.1} s, seed {}", self.time.as_secs_f64(), plan.seed)?;
+        writeln!(f, "tasks            {} over {} agents, {} processes, {} child jobs", found.jobs.0, plan.agents, plan.workers, found.jobs.1)?;
+        writeln!(f, "sent again       {} submissions under an id already used", log.resubmitted)?;
+        writeln!(f, "kills (SIGKILL)  {} trellis, {} nats-server, {} redis-server", log.worker_kills, log.nats_kills, log.redis_kills)?;
+        writeln!(f, "sessions hit by kills, by stage:")?;
+        for ((stage, trellis), servers) in STAGES.iter().zip(log.hits).zip(log.server_hits) {
+            writeln!(f, "  {stage:<8} {trellis:>6} by a kill of their own process, {servers:>6} by one of a server")?;
+        }
+        writeln!(f, "turns committed  {}", found.turns)?;
+        writeln!(f, "model calls      {} begun, {} answered, {} repeated before their reply was recorded", found.calls.0, found.calls.1, found.repeated)?;
+        writeln!(f, "asked again      {} after their reply was recorded", found.asked_again)?;
+        writeln!(f, "outbound         {} messages, {} seen more than once", found.outbound.0, found.outbound.1)?;
+        writeln!(
+            f,
+            "books            accepted {}, completed {}, failed {}, cancelled {}, rejected {}, pending {}",
+            books.accepted, books.completed, books.failed, books.cancelled, books.rejected, books.pending
+        )?;
+        writeln!(f, "unaccounted = {}", books.unaccounted)?;
+        for (text, n) in self.warnings {
+            writeln!(f, "warning {n:>6} x {text}")?;
+        }
+        for fault in log.faults.iter().chain(&found.faults) {
+            writeln!(f, "FAULT: {fault}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,275 @@
+//! What is under attack: a fleet over NATS and Redis, or one embedded process.
+
+use super::fleet::{Fleet, Process, lock};
+use super::trail::Hits;
+use super::workload::{RULES, Task, agents};
+use crate::support::nats::{NatsServer, fresh_prefix};
+use crate::support::redis::RedisServer;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use trellis::agents::apply;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::bus::nats::{NatsBus, NatsOptions};
+use trellis::bus::{Address, Bus, InKind, Message, subject};
+use trellis::clock::Clock;
+use trellis::config::Config;
+use trellis::domain::agent::AgentConfig;
+use trellis::domain::event::Completion;
+use trellis::domain::ids::{JobId, Owner};
+use trellis::ops::Catalog;
+use trellis::retry::Policy;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
+use trellis::store::{Store, keys};
+use trellis::telemetry::Metrics;
+use trellis::venue::{Venue, load_or_make_key};
+
+/// Short, so that the sessions of a killed worker are soon taken over.
+const LEASE: &str = "2s";
+/// A submission is sent again until it is accepted.
+const ACCEPT: Duration = Duration::from_secs(60);
+
+/// A published message: its id and the completion in it.
+pub type Outbound = (String, Completion);
+
+/// The system under attack.
+pub struct Site {
+    pub owner: Owner,
+    pub fleet: Fleet,
+    pub processes: Vec<Process>,
+    pub kind: Kind,
+    http: reqwest::Client,
+}
+
+/// Its two forms.
+pub enum Kind {
+    /// Workers on servers of their own; the venue is the harness's own look at them.
+    Servers { nats: Arc<Mutex<NatsServer>>, redis: Arc<Mutex<RedisServer>>, venue: Box<Venue>, bus: Arc<NatsBus> },
+    /// One process with everything inside.
+    Embedded,
+}
+
+fn common(dir: &Path, slots: usize) -> BTreeMap<String, String> {
+    std::fs::write(dir.join("rules.toml"), RULES).unwrap();
+    let path = |name: &str| dir.join(name).display().to_string();
+    [
+        ("WORKER__LEASE", LEASE.to_owned()),
+        ("WORKER__SLOTS", slots.to_string()),
+        // Kills must not make a task look deadly.
+        ("WORKER__CRASH_LIMIT", "1000".to_owned()),
+        ("MODELS__SCRIPTED", path("rules.toml")),
+        ("MODELS__CALLS_LOG", path("calls.jsonl")),
+        ("LOG__FORMAT", "json".to_owned()),
+        ("LOG__LEVEL", "warn,trellis::stage=debug,trellis::app=info".to_owned()),
+    ]
+    .into_iter()
+    .map(|(key, value)| (format!("TRELLIS__{key}"), value))
+    .collect()
+}
+
+async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
+    let clock = Clock::system();
+    let key = load_or_make_key(&*store, clock.now()).await.unwrap();
+    let metrics = Arc::new(Metrics::new());
+    Venue { store, bus, clock, name: "chaos".into(), key, catalog: Catalog::new(false), metrics }
+}
+
+impl Site {
+    /// A fleet of so many workers; `None` when a server's binary is missing.
+    pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
+        let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
+        let redis_options = redis.options(ServerOrInjected::Server);
+        let prefix = fresh_prefix();
+        let mut env = common(dir, 12);
+        for (key, value) in [
+            ("STORE__URL", redis_options.url.clone()),
+            ("STORE__PREFIX", redis_options.prefix.clone()),
+            ("BUS__URL", nats.url()),
+            ("BUS__PREFIX", prefix),
+        ] {
+            env.insert(format!("TRELLIS__{key}"), value);
+        }
+        let config = Config::load(None, &env, &[]).unwrap().config;
+        let metrics = Arc::new(Metrics::new());
+        let bus = NatsBus::open(&NatsOptions::new(&config, &nats.url(), Policy::CONNECT, metrics)).await.unwrap();
+        let (bus, store) = (Arc::new(bus), RedisStore::open(RedisOptions { connections: 2, ..redis_options }).await.unwrap());
+        let venue = venue(store, Arc::clone(&bus) as Arc<dyn Bus>).await;
+        let owner: Owner = "local/me".parse().unwrap();
+        for (id, config) in agents(served) {
+            apply(&venue, &owner, &id, &AgentConfig::parse(&config).unwrap(), true).await.unwrap();
+        }
+        let fleet = Fleet::new(dir, &["worker"], env);
+        let processes = (0..workers).map(|_| fleet.start()).collect();
+        let (nats, redis) = (Arc::new(Mutex::new(nats)), Arc::new(Mutex::new(redis)));
+        let kind = Kind::Servers { nats, redis, venue: Box::new(venue), bus };
+        Some(Self { owner, fleet, processes, kind, http: reqwest::Client::new() })
+    }
+
+    /// One process on a store of its own.
+    pub async fn embedded(dir: &Path, served: usize) -> Self {
+        let fleet = Fleet::new(dir, &["up", "--data", "data", "--listen", "127.0.0.1:0"], common(dir, 24));
+        let processes = vec![fleet.start()];
+        let http = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(5)).build().unwrap();
+        let site = Self { owner: "local/me".parse().unwrap(), fleet, processes, kind: Kind::Embedded, http };
+        for (id, config) in agents(served) {
+            let url = format!("{}/api/v1/agents/{id}", site.url().await);
+            site.http.put(url).json(&config).send().await.unwrap().error_for_status().unwrap();
+        }
+        site
+    }
+
+    /// Where the running process listens.
+    async fn url(&self) -> String {
+        let pid = self.processes.first().map(|process| process.pid);
+        for _ in 0..1000 {
+            let listening = lock(&self.fleet.trail).listening.clone();
+            if let Some((_, url)) = listening.filter(|(by, _)| Some(*by) == pid) {
+                return url;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the process does not listen: {:?}", lock(&self.fleet.trail).trouble);
+    }
+
+    /// A sender that works while things are killed.
+    pub fn door(&self) -> Door {
+        match &self.kind {
+            Kind::Servers { bus, venue, .. } => {
+                Door::Queue { owner: self.owner.clone(), bus: Arc::clone(bus), key: venue.key.clone() }
+            }
+            Kind::Embedded => Door::Http { http: self.http.clone(), fleet: self.fleet.clone() },
+        }
+    }
+
+    /// Which of these jobs have ended; fewer when something is down.
+    pub async fn ended(&self, jobs: &[JobId]) -> Vec<JobId> {
+        let mut ended = Vec::new();
+        if let Kind::Servers { venue, .. } = &self.kind {
+            let wanted: Vec<_> = jobs.iter().map(keys::job_status).collect();
+            let docs = venue.store.read(&self.owner, &wanted).await.unwrap_or_default();
+            for (job, doc) in jobs.iter().zip(docs) {
+                let status = doc.value.and_then(|bytes| keys::decode_status(&bytes));
+                ended.extend(status.filter(|(status, _)| status.is_terminal()).map(|_| job.clone()));
+            }
+            return ended;
+        }
+        let url = self.url().await;
+        for job in jobs {
+            let Ok(answer) = self.http.get(format!("{url}/api/v1/jobs/{job}")).send().await else { break };
+            let Ok(record) = answer.json::<serde_json::Value>().await else { break };
+            if ["COMPLETE", "FAILED", "CANCELLED", "REJECTED"].contains(&record["status"].as_str().unwrap_or_default()) {
+                ended.push(job.clone());
+            }
+        }
+        ended
+    }
+
+    /// Kills process `at` and starts another in its place; says where that hit.
+    pub fn replace(&mut self, at: usize) -> Hits {
+        let hits = self.processes.swap_remove(at).kill(&self.fleet.trail);
+        self.processes.push(self.fleet.start());
+        hits
+    }
+
+    /// Kills all processes.
+    pub fn kill_all(&mut self) -> Hits {
+        let mut all = Hits::default();
+        for process in self.processes.drain(..) {
+            for (sum, hit) in all.iter_mut().zip(process.kill(&self.fleet.trail)) {
+                *sum += hit;
+            }
+        }
+        all
+    }
+
+    /// Everything as it lies in the store and the queue. No process may be running when embedded.
+    pub async fn open(&self) -> (Venue, Vec<Outbound>) {
+        match &self.kind {
+            Kind::Servers { venue: own, bus, .. } => {
+                let venue = venue(Arc::clone(&own.store), Arc::clone(bus) as Arc<dyn Bus>).await;
+                (venue, self.published().await)
+            }
+            Kind::Embedded => {
+                let store = EmbeddedStore::open(&self.fleet.dir.join("data")).unwrap();
+                let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2)).unwrap();
+                let (mut out, mut after) = (Vec::new(), 0);
+                loop {
+                    let page = bus.outbound(after, 500).await.unwrap();
+                    let Some((last, _)) = page.last() else { break };
+                    after = *last;
+                    out.extend(page.into_iter().map(|(_, message)| {
+                        (message.id.unwrap(), serde_json::from_value(message.body).unwrap())
+                    }));
+                }
+                (venue(store, Arc::new(bus)).await, out)
+            }
+        }
+    }
+
+    /// Every message of the stream of completions.
+    async fn published(&self) -> Vec<Outbound> {
+        let config = Config::load(None, &self.fleet.env(), &[]).unwrap().config;
+        let Kind::Servers { nats, .. } = &self.kind else { return Vec::new() };
+        let url = lock(nats).url();
+        let prefix = &config.bus.prefix;
+        let context = async_nats::jetstream::new(async_nats::connect(url).await.unwrap());
+        let stream = context.get_stream(format!("{}_OUT", prefix.to_uppercase())).await.unwrap();
+        let (mut out, mut next) = (Vec::new(), 1);
+        let filter = subject::all_outbound(prefix);
+        while let Ok(message) = stream.raw_message_builder().sequence(next).next_by_subject(filter.clone()).send().await {
+            next = message.sequence + 1;
+            let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
+            out.push((id, serde_json::from_slice(&message.payload).unwrap()));
+        }
+        let held = stream.get_info().await.unwrap().state.messages;
+        assert_eq!(out.len() as u64, held, "the stream was not read to its end");
+        out
+    }
+}
+
+/// Sends submissions, again and again until they are accepted.
+#[derive(Clone)]
+pub enum Door {
+    /// Over NATS.
+    Queue { owner: Owner, bus: Arc<NatsBus>, key: Vec<u8> },
+    /// Over HTTP, to whichever process listens.
+    Http { http: reqwest::Client, fleet: Fleet },
+}
+
+impl Door {
+    /// Its job; how often it was sent.
+    pub async fn send(&self, task: &Task) -> Result<(JobId, u64), String> {
+        let start = Instant::now();
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.try_send(task).await {
+                Ok(job) => return Ok((job, tries)),
+                Err(error) if start.elapsed() > ACCEPT => return Err(format!("{}: not accepted: {error}", task.name)),
+                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+    }
+
+    async fn try_send(&self, task: &Task) -> Result<JobId, String> {
+        match self {
+            Self::Queue { owner, bus, key } => {
+                let to = Address::In { owner: owner.clone(), agent: task.agent_id(), kind: InKind::Task };
+                let body = serde_json::to_value(task.submission()).unwrap();
+                let message = Message { to, id: Some(task.name.clone()), body };
+                bus.publish(&message).await.map_err(|error| error.to_string())?;
+                Ok(JobId::derive(key, owner, &task.event()))
+            }
+            Self::Http { http, fleet } => {
+                let (_, url) = lock(&fleet.trail).listening.clone().ok_or("nobody listens")?;
+                let request = http.post(format!("{url}/api/v1/agents/{}/tasks", task.agent));
+                let request = request.header("Idempotency-Key", &task.name).json(&task.submission());
+                let answer = request.send().await.map_err(|error| error.to_string())?;
+                let body: serde_json::Value = answer.json().await.map_err(|error| error.to_string())?;
+                JobId::new(body["job"].as_str().ok_or_else(|| body.to_string())?).map_err(|error| error.to_string())
+            }
+        }
+    }
+}
