@@ -3,7 +3,7 @@
 use super::fleet::{Fleet, Process, lock};
 use super::trail::Hits;
 use super::workload::{RULES, Task, agents};
-use crate::support::nats::{NatsServer, fresh_prefix};
+use crate::support::nats::NatsServer;
 use crate::support::redis::RedisServer;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -80,14 +80,14 @@ impl Site {
     /// A fleet of so many workers; `None` when a server's binary is missing.
     pub async fn servers(dir: &Path, workers: usize, served: usize) -> Option<Self> {
         let (nats, redis) = (NatsServer::start()?, RedisServer::start()?);
-        let redis_options = redis.options(ServerOrInjected::Server);
-        let prefix = fresh_prefix();
+        // Servers of its own: the names needn't be.
+        let redis_options = RedisOptions { prefix: "chaos".into(), ..redis.options(ServerOrInjected::Server) };
         let mut env = common(dir, 12);
         for (key, value) in [
             ("STORE__URL", redis_options.url.clone()),
             ("STORE__PREFIX", redis_options.prefix.clone()),
             ("BUS__URL", nats.url()),
-            ("BUS__PREFIX", prefix),
+            ("BUS__PREFIX", "chaos".to_owned()),
         ] {
             env.insert(format!("TRELLIS__{key}"), value);
         }
