@@ -6,6 +6,8 @@
 //! restart all that are there are ready again, in order. Completions are kept (the newest
 //! [`OUT_KEPT`]) and told to listeners of this process; replies only to the latter.
 
+mod kept;
+
 use super::{Address, Bus, BusError, Delivery, InKind, Live, Message, Settle};
 use crate::clock::Clock;
 use crate::domain::ids::{AgentId, Owner};
@@ -228,20 +230,7 @@ impl EmbeddedBus {
     /// Kept completions after place `after` (0 = from the oldest kept), oldest first, with their
     /// places.
     pub async fn outbound(&self, after: u64, limit: usize) -> Result<Vec<(u64, Message)>, BusError> {
-        let read = move |state: &Durable| {
-            let mut found = Vec::new();
-            state.walk(Space::Queue, &key(b'o', after.saturating_add(1)), &end_of(b"o"), &mut |key, value| {
-                if found.len() >= limit {
-                    return Ok(ControlFlow::Break(()));
-                }
-                let (place, _) = number(&key[1..]).ok_or_else(|| Fault::Record("key of a completion".into()))?;
-                let message = serde_json::from_slice(value).map_err(|e| Fault::Record(e.to_string()))?;
-                found.push((place, message));
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok(found)
-        };
-        self.0.store.query(read).await.map_err(unavailable)
+        self.0.store.query(move |state| kept::read(state, after, limit)).await.map_err(unavailable)
     }
 
     /// Completions from now on, each as the JSON of a [`Message`].
@@ -294,7 +283,7 @@ impl Inner {
                 let head = Head { owner, agent, kind, id: message.id, published: self.clock.now() };
                 self.enqueue(Queued { head, body }).await
             }
-            Address::Out { .. } => self.keep(json(&message)?).await,
+            Address::Out { .. } => self.keep(message).await,
             Address::Reply(subject) => {
                 self.live.send(&Live::Reply(subject), &body);
                 Ok(())
@@ -321,21 +310,17 @@ impl Inner {
         Ok(())
     }
 
-    async fn keep(&self, message: Bytes) -> Result<(), PublishError> {
+    async fn keep(&self, message: Message) -> Result<(), PublishError> {
+        let body = json(&message)?;
         let place = {
             let mut queue = lock(&self.queue);
             queue.last_out += 1;
             queue.last_out
         };
-        let value = message.to_vec();
-        self.write(move |tx| {
-            tx.put(Space::Queue, key(b'o', place), value);
-            if let Some(old) = place.checked_sub(OUT_KEPT) {
-                tx.remove(Space::Queue, key(b'o', old));
-            }
-        })
-        .await?;
-        self.out.send(&(), &message);
+        let value = body.to_vec();
+        if self.store.call(move |tx| kept::keep(tx, place, message.id.as_deref(), value)).await? {
+            self.out.send(&(), &body);
+        }
         Ok(())
     }
 

@@ -175,6 +175,32 @@ async fn completions_are_kept_and_told_and_replies_only_told() {
     assert_eq!(all.len(), 3);
 }
 
+#[tokio::test]
+async fn a_completion_published_again_is_kept_and_told_once_also_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = |n: u64| Message {
+        to: Address::Out { owner: owner(), agent: "clerk".parse().unwrap(), job: n.to_string() },
+        id: Some(format!("o{n}")),
+        body: json!({"n": n}),
+    };
+    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30)).unwrap();
+    let mut told = bus.listen_outbound();
+    for n in [1, 1, 2] {
+        bus.publish(&out(n)).await.unwrap();
+    }
+    for n in [1, 2] {
+        let told: Message = serde_json::from_slice(&told.next().await.unwrap()).unwrap();
+        assert_eq!(told, out(n));
+    }
+    drop((told, bus));
+    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30)).unwrap();
+    for n in [2, 1, 3] {
+        bus.publish(&out(n)).await.unwrap();
+    }
+    let kept: Vec<_> = bus.outbound(0, 10).await.unwrap().into_iter().map(|(_, message)| message).collect();
+    assert_eq!(kept, [out(1), out(2), out(3)]);
+}
+
 /// Runs only as the child of the test below, which kills it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_is_killed() {
