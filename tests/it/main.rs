@@ -9,6 +9,7 @@ mod chaos;
 mod cli_errors;
 mod cli_fleet;
 mod cli_up;
+mod crash_points;
 mod deployment;
 mod embedded_store;
 mod examples;

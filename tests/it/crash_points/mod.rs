@@ -1,0 +1,401 @@
+//! Every crash point of the basic scenarios: a worker dies at each store call in turn, before it
+//! was applied or with its answer lost, and another one ends with the same state.
+
+mod mortal;
+mod scenarios;
+
+use crate::support::redis::RedisServer;
+use mortal::{Life, Line, Log, Trace, Voice, Watched};
+use scenarios::{ALL, RULES, Scenario, THREE_TURNS};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+use trellis::agents;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::bus::{Address, Bus, InKind, Message};
+use trellis::clock::Clock;
+use trellis::domain::agent::AgentConfig;
+use trellis::domain::ids::{EventId, JobId, Owner};
+use trellis::domain::session::TurnRecord;
+use trellis::ingress::{self, Arrival};
+use trellis::jobs;
+use trellis::model::Model;
+use trellis::model::rules::Rules;
+use trellis::model::scripted::{Scripted, ScriptedOptions};
+use trellis::ops::Catalog;
+use trellis::outbox;
+use trellis::retry::Policy;
+use trellis::shutdown::Shutdown;
+use trellis::store::Store;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::telemetry::Metrics;
+use trellis::venue::Venue;
+use trellis::worker::{self, WorkerOptions};
+
+const LEASE: Duration = Duration::from_secs(30);
+/// A case takes well under a second; on a busy machine some take longer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Cases that run at once.
+const AT_ONCE: usize = 12;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Backend {
+    Embedded,
+    Redis,
+}
+
+/// How a run ended.
+struct Ended {
+    /// What must not depend on crashes.
+    state: Value,
+    log: Vec<Trace>,
+    /// Names of the first worker's mutating calls.
+    calls: Vec<&'static str>,
+    hit: Option<Hit>,
+}
+
+/// One run of a scenario, with a first worker that dies as planned.
+struct Run {
+    scenario: &'static Scenario,
+    owner: Owner,
+    store: Arc<dyn Store>,
+    bus: Arc<dyn Bus>,
+    model: Arc<dyn Model>,
+    clock: Clock,
+    log: Log,
+    metrics: Arc<Metrics>,
+}
+
+impl Run {
+    async fn new(scenario: &'static Scenario, backend: Backend, dir: &Path) -> Self {
+        let embedded = EmbeddedStore::open(&dir.join("store")).unwrap();
+        let bus = Arc::new(EmbeddedBus::new(Arc::clone(&embedded), Duration::from_millis(150)).unwrap());
+        let inner: Arc<dyn Store> = match backend {
+            Backend::Embedded => embedded,
+            Backend::Redis => {
+                let options = RedisServer::shared().unwrap().options(ServerOrInjected::Injected);
+                RedisStore::open(options).await.unwrap()
+            }
+        };
+        std::fs::write(dir.join("rules.toml"), RULES).unwrap();
+        let scripted = ScriptedOptions { rules: Some(dir.join("rules.toml")), ..ScriptedOptions::default() };
+        let log = Log::default();
+        Self {
+            scenario,
+            owner: "local/me".parse().unwrap(),
+            store: Arc::new(Watched { inner, log: Arc::clone(&log) }),
+            bus,
+            model: Arc::new(Scripted::new(scripted)),
+            clock: Clock::manual(Clock::system().now()),
+            log,
+            metrics: Arc::new(Metrics::new()),
+        }
+    }
+
+    /// The venue as a process with this life sees it.
+    fn venue(&self, life: &Life) -> Arc<Venue> {
+        let store: Arc<dyn Store> = match &life.0 {
+            Some(store) => store.clone(),
+            None => Arc::clone(&self.store),
+        };
+        let line = Line { inner: Arc::clone(&self.bus), life: life.clone(), log: Arc::clone(&self.log) };
+        Arc::new(Venue {
+            // Not random: ids of jobs are the same in every run.
+            key: b"crash points".to_vec(),
+            store,
+            bus: Arc::new(line),
+            clock: self.clock.clone(),
+            name: "test".into(),
+            catalog: Catalog::new(true),
+            metrics: Arc::clone(&self.metrics),
+        })
+    }
+
+    fn worker(&self, name: &str, life: &Life) {
+        let options = WorkerOptions {
+            name: name.into(),
+            slots: 8,
+            lease: LEASE,
+            // The run sweeps itself, so that the calls of a worker are the same every time.
+            sweep: Duration::from_secs(3_600),
+            crash_limit: 5,
+            retry: Policy {
+                first: Duration::from_millis(200),
+                max: Duration::from_secs(1),
+                total: Some(Duration::from_secs(600)),
+            },
+        };
+        let model = Voice { inner: Arc::clone(&self.model), life: life.clone(), log: Arc::clone(&self.log) };
+        let shutdown = Shutdown::new(Arc::clone(&self.metrics));
+        tokio::spawn(worker::run(self.venue(life), Arc::new(model), options, shutdown));
+    }
+
+    async fn prepare(&self, venue: &Arc<Venue>) {
+        for (id, config) in self.scenario.agents {
+            let mut config: Value = serde_json::from_str(config).unwrap();
+            config["model"] = json!({"provider": "scripted", "name": "rules"});
+            let config = AgentConfig::parse(&config).unwrap();
+            agents::apply(venue, &self.owner, &id.parse().unwrap(), &config, true).await.unwrap();
+        }
+        for (sequence, sent) in (1..).zip(self.scenario.events) {
+            if self.scenario.direct {
+                let arrival = Arrival {
+                    owner: self.owner.clone(),
+                    agent: sent.agent.parse().unwrap(),
+                    task: sent.task,
+                    id: EventId::new(sent.id).unwrap(),
+                    submission: serde_json::from_str(sent.body).unwrap(),
+                    received: venue.now(),
+                    sequence,
+                };
+                ingress::submit(venue, &arrival).await.unwrap();
+            } else {
+                let kind = if sent.task { InKind::Task } else { InKind::Message };
+                let to = Address::In { owner: self.owner.clone(), agent: sent.agent.parse().unwrap(), kind };
+                let body = serde_json::from_str(sent.body).unwrap();
+                venue.bus.publish(&Message { to, id: Some(sent.id.into()), body }).await.unwrap();
+            }
+        }
+    }
+
+    /// What a sweep does, by a process that never dies.
+    async fn sweep(&self, venue: &Venue) {
+        let swept = self.store.sweep(venue.now(), &self.owner, Duration::from_secs(5), 256).await.unwrap();
+        venue.relay(&self.owner, &swept.outbox).await;
+        for session in &swept.due {
+            venue.bus.publish(&outbox::wake(&self.owner, session)).await.unwrap();
+        }
+    }
+
+    /// Runs it to its end.
+    async fn run(self, plan: FaultPlan) -> Result<Ended, String> {
+        let healthy = self.venue(&Life(None));
+        self.prepare(&healthy).await;
+        let faulty = FaultyStore::new(Arc::clone(&self.store), plan);
+        let first = Life(Some(Arc::clone(&faulty)));
+        self.worker("first", &first);
+        let (start, mut replaced, mut cancelled) = (Instant::now(), false, false);
+        loop {
+            tokio::time::sleep(Duration::from_millis(4)).await;
+            if first.is_over() && !replaced {
+                // The applied half of a call whose answer is lost.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                self.clock.advance(LEASE + Duration::from_secs(6));
+                self.worker("second", &Life(None));
+                replaced = true;
+            }
+            if let (Some(event), false) = (self.scenario.cancel, cancelled) {
+                cancelled = self.cancel(&healthy, event, replaced).await;
+            }
+            self.clock.advance(Duration::from_millis(40));
+            self.sweep(&healthy).await;
+            let state = self.state(&healthy).await;
+            if self.is_done(&state) {
+                let log = self.log.lock().unwrap().clone();
+                return Ok(Ended { state, log, calls: faulty.calls(), hit: faulty.hits().first().copied() });
+            }
+            if start.elapsed() > PATIENCE {
+                return Err(format!("not done: {state:#}\nsessions: {:?}", self.sessions().await));
+            }
+        }
+    }
+
+    /// Cancels the job once it was asked for by a worker that lives.
+    async fn cancel(&self, venue: &Venue, event: &str, replaced: bool) -> bool {
+        let asked = self.log.lock().unwrap().iter().filter(|t| matches!(t, Trace::Asked(_))).count();
+        let job = JobId::derive(&venue.key, &self.owner, &EventId::new(event).unwrap());
+        if asked == 0 && !replaced || jobs::get(venue, &self.owner, &job).await.unwrap().is_none() {
+            return false;
+        }
+        jobs::cancel(venue, &self.owner, &job, None).await.unwrap();
+        true
+    }
+
+    async fn sessions(&self) -> Vec<trellis::store::SessionFacts> {
+        self.store.sessions(&self.owner, None, None, 100).await.unwrap()
+    }
+
+    fn is_done(&self, state: &Value) -> bool {
+        let ended = |job: &Value| !matches!(job["status"].as_str(), Some("PENDING" | "STARTED"));
+        let jobs = state["jobs"].as_object().unwrap();
+        let turns: usize = state["turns"].as_object().unwrap().values().map(|t| t.as_array().unwrap().len()).sum();
+        jobs.len() == self.scenario.jobs
+            && jobs.values().all(ended)
+            && turns >= self.scenario.turns
+            && state["mailbox"] == json!([])
+            && state["outbox"] == json!([])
+    }
+
+    /// Everything that the end of a run must agree in: no times, no numbers of turns.
+    async fn state(&self, venue: &Venue) -> Value {
+        let mut turns: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+        let mut mailbox = Vec::new();
+        for session in self.sessions().await {
+            mailbox.extend(session.mailbox.iter().map(|entry| json!(entry.key)));
+            let prefix = trellis::store::keys::turns(&session.key);
+            let found = self.store.scan(&self.owner, &prefix, None, false, 100).await.unwrap();
+            let records = found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap());
+            // Whether a task that was cancelled left a turn without a reply depends on the moment.
+            let said = records.filter(|record: &TurnRecord| !record.said.is_empty());
+            turns.insert(session.key.to_string(), said.map(|record| turn(&record)).collect());
+        }
+        let (all, _) = jobs::list(venue, &self.owner, 0, 100).await.unwrap();
+        let job = |job: jobs_job::Job| {
+            let result = serde_json::to_value(&job.result).unwrap();
+            (job.head.event.to_string(), json!({"status": job.status, "result": result}))
+        };
+        let jobs: BTreeMap<String, Value> = all.into_iter().map(job).collect();
+        let tree = self.store.scan(&self.owner, "w/", None, false, 100).await.unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let tree: BTreeMap<String, String> =
+            tree.into_iter().map(|(key, doc)| (key, text(&doc.value.unwrap()))).collect();
+        let outbox = self.store.outbox(&self.owner).await.unwrap();
+        let outbox: Vec<String> = outbox.into_iter().map(|entry| entry.id).collect();
+        json!({"turns": turns, "jobs": jobs, "tree": tree, "mailbox": mailbox, "outbox": outbox})
+    }
+}
+
+use trellis::domain::job as jobs_job;
+
+fn turn(record: &TurnRecord) -> Value {
+    json!({
+        "job": record.job, "events": record.events, "heard": record.heard, "said": record.said,
+        "calls": record.calls, "ended": record.ended,
+    })
+}
+
+/// What must be true of the course of a run, whatever died in it.
+fn check_course(log: &[Trace], state: &Value) -> Result<(), String> {
+    let mut recorded = BTreeSet::new();
+    let mut published: HashMap<&str, &Value> = HashMap::new();
+    for trace in log {
+        match trace {
+            Trace::Recorded(turn) => {
+                recorded.insert(turn);
+            }
+            Trace::Asked(turn) if recorded.contains(turn) => {
+                return Err(format!("the model was asked again for turn `{turn}`, whose reply was recorded"));
+            }
+            Trace::Asked(_) => {}
+            Trace::Published { id, body } => {
+                let before = *published.entry(id).or_insert(body);
+                if before != body {
+                    return Err(format!("`{id}` was published as {before} and as {body}"));
+                }
+            }
+        }
+    }
+    let ended = state["jobs"].as_object().unwrap();
+    let completions = published.iter().filter(|(id, _)| id.starts_with("done-")).count();
+    if completions != ended.len() {
+        return Err(format!("expected a completion for each of {} jobs, got {completions}", ended.len()));
+    }
+    for (id, body) in published.iter().filter(|(id, _)| id.starts_with("done-")) {
+        let event = body["body"]["id"].as_str().unwrap_or_default();
+        let (said, is) = (&body["body"]["status"], &ended[event]["status"]);
+        if said != is {
+            return Err(format!("`{id}` says {said}, and the job is {is}"));
+        }
+    }
+    Ok(())
+}
+
+fn run_case(scenario: &'static Scenario, backend: Backend, plan: FaultPlan) -> Result<Ended, String> {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let ended = runtime.block_on(async {
+        let run = Run::new(scenario, backend, dir.path()).await;
+        run.run(plan).await
+    });
+    // All that still runs dies here, the dead included.
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let ended = ended?;
+    check_course(&ended.log, &ended.state)?;
+    Ok(ended)
+}
+
+/// Runs the scenario once without a fault and once for each fault.
+fn enumerate(scenario: &'static Scenario, backend: Backend) {
+    let expected = run_case(scenario, backend, FaultPlan::Never).unwrap_or_else(|e| panic!("{}: {e}", scenario.name));
+    let last = expected.calls.len() as u64;
+    assert!(last >= 4, "{}: expected several calls, got {:?}", scenario.name, expected.calls);
+    let at = [FaultAt::Before, FaultAt::After];
+    let plans: Vec<_> = (1..=last).flat_map(|n| at.map(|at| FaultPlan::From { n, at })).collect();
+    let (next, hits) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let failures = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some(plan) = plans.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    let outcome = run_case(scenario, backend, *plan).and_then(|ended| {
+                        hits.fetch_add(usize::from(ended.hit.is_some()), Ordering::SeqCst);
+                        same(&expected.state, &ended)
+                    });
+                    if let Err(error) = outcome {
+                        let name = expected.calls[usize::try_from(number(*plan)).unwrap() - 1];
+                        failures.lock().unwrap().push(format!("{plan:?} (`{name}`): {error}"));
+                    }
+                }
+            });
+        }
+    });
+    let failures = failures.into_inner().unwrap();
+    let (name, calls) = (scenario.name, &expected.calls);
+    assert!(failures.is_empty(), "{name}: {} of {}:\n{}\ncalls: {calls:?}", failures.len(), plans.len(), failures.join("\n"));
+    let hits = hits.into_inner();
+    // Sweeps by the clock shift the last calls a little from run to run.
+    assert!(hits * 10 >= plans.len() * 8, "{name}: {hits} of {} faults happened", plans.len());
+    eprintln!("{name}: {} crash points, {hits} hit", plans.len());
+}
+
+const fn number(plan: FaultPlan) -> u64 {
+    match plan {
+        FaultPlan::Never => 0,
+        FaultPlan::Nth { n, .. } | FaultPlan::From { n, .. } => n,
+    }
+}
+
+fn same(expected: &Value, ended: &Ended) -> Result<(), String> {
+    if *expected == ended.state {
+        return Ok(());
+    }
+    Err(format!("expected {expected:#}, got {:#} after {:?}", ended.state, ended.hit))
+}
+
+macro_rules! scenarios {
+    ($($test:ident = $at:literal;)*) => {
+        $(#[test]
+        fn $test() {
+            enumerate(&ALL[$at], Backend::Embedded);
+        })*
+    };
+}
+
+scenarios! {
+    a_task_of_three_turns = 0;
+    a_task_with_a_child_job = 1;
+    a_message_with_tools = 2;
+    a_cancelled_task = 3;
+    two_tasks_in_one_session = 4;
+    a_cancelled_task_before_another = 5;
+    a_task_with_explicit_completion = 6;
+    a_provider_that_is_overloaded = 7;
+}
+
+#[test]
+fn a_task_of_three_turns_on_redis() {
+    if RedisServer::shared().is_some() {
+        enumerate(&THREE_TURNS, Backend::Redis);
+    }
+}
+
+#[test]
+fn the_rules_of_the_scenarios_are_legal() {
+    let parsed: Result<Rules, _> = Rules::parse(RULES);
+    assert!(parsed.is_ok(), "{parsed:?}");
+}

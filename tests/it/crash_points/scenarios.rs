@@ -1,0 +1,172 @@
+//! The basic scenarios of a run, as data.
+
+/// One scenario: its agents, what they are sent, and how much comes of it.
+#[derive(Debug)]
+pub struct Scenario {
+    pub name: &'static str,
+    /// Name and configuration.
+    pub agents: &'static [(&'static str, &'static str)],
+    pub events: &'static [Sent],
+    /// Submitted into the store, in order and before a worker runs, instead of over the queue.
+    pub direct: bool,
+    /// Job ended by its caller as soon as the model is asked: its event's id.
+    pub cancel: Option<&'static str>,
+    /// Jobs that come of it.
+    pub jobs: usize,
+    /// Turns with a reply.
+    pub turns: usize,
+}
+
+/// One submission.
+#[derive(Debug)]
+pub struct Sent {
+    pub agent: &'static str,
+    pub id: &'static str,
+    pub task: bool,
+    pub body: &'static str,
+}
+
+const fn task(agent: &'static str, id: &'static str, body: &'static str) -> Sent {
+    Sent { agent, id, task: true, body }
+}
+
+const fn message(agent: &'static str, id: &'static str, body: &'static str) -> Sent {
+    Sent { agent, id, task: false, body }
+}
+
+pub const THREE_TURNS: Scenario = Scenario {
+    name: "a task of three turns with tools",
+    agents: &[("writer", "{}")],
+    events: &[task("writer", "t1", r#"{"input": {"name": "a", "text": "hello"}}"#)],
+    direct: false,
+    cancel: None,
+    jobs: 1,
+    turns: 3,
+};
+
+pub const ALL: [Scenario; 8] = [
+    THREE_TURNS,
+    Scenario {
+        name: "a task with a child job",
+        agents: &[("boss", "{}"), ("helper", "{}")],
+        events: &[task("boss", "t1", "{}")],
+        direct: false,
+        cancel: None,
+        jobs: 2,
+        turns: 3,
+    },
+    Scenario {
+        name: "a message with tools",
+        agents: &[("notes", "{}")],
+        events: &[message("notes", "m1", r#"{"input": "remember"}"#)],
+        direct: false,
+        cancel: None,
+        jobs: 0,
+        turns: 2,
+    },
+    Scenario {
+        name: "a cancelled task",
+        agents: &[("hanging", "{}")],
+        events: &[task("hanging", "t1", r#"{"input": {"name": "a"}}"#)],
+        direct: false,
+        cancel: Some("t1"),
+        jobs: 1,
+        turns: 0,
+    },
+    Scenario {
+        name: "two tasks in one session",
+        agents: &[("writer", "{}")],
+        events: &[
+            task("writer", "t1", r#"{"input": {"name": "a", "text": "one"}, "sessionId": "s"}"#),
+            task("writer", "t2", r#"{"input": {"name": "b", "text": "two"}, "sessionId": "s"}"#),
+        ],
+        direct: true,
+        cancel: None,
+        jobs: 2,
+        turns: 6,
+    },
+    Scenario {
+        name: "a cancelled task before another in its session",
+        agents: &[("hanging", "{}")],
+        events: &[
+            task("hanging", "t1", r#"{"input": {"name": "a"}, "sessionId": "s"}"#),
+            task("hanging", "t2", r#"{"input": {"name": "next"}, "sessionId": "s"}"#),
+        ],
+        direct: true,
+        cancel: Some("t1"),
+        jobs: 2,
+        turns: 1,
+    },
+    Scenario {
+        name: "a task with explicit completion",
+        agents: &[("careful", r#"{"completion": "explicit"}"#)],
+        events: &[task("careful", "t1", r#"{"input": 7}"#)],
+        direct: false,
+        cancel: None,
+        jobs: 1,
+        turns: 2,
+    },
+    Scenario {
+        name: "a provider that is overloaded twice",
+        agents: &[("flaky", "{}")],
+        events: &[task("flaky", "t1", "{}")],
+        direct: false,
+        cancel: None,
+        jobs: 1,
+        turns: 1,
+    },
+];
+
+pub const RULES: &str = r#"
+[[rule]]
+when = { agent = "writer", turn = 1 }
+then = { calls = [{ tool = "lattice_write", arguments = { path = "w/notes/{{input.name}}", value = "{{input.text}}" } }, { tool = "lattice_append", arguments = { path = "w/log", value = "{{input.name}}" } }] }
+
+[[rule]]
+when = { agent = "writer", turn = 2 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/notes/{{input.name}}" } }] }
+
+[[rule]]
+when = { agent = "writer", turn = 3 }
+then = { text = "wrote {{tool_result.value}}" }
+
+[[rule]]
+when = { agent = "boss", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "helper", input = { message = "work" }, wait = 0 } }] }
+
+[[rule]]
+when = { agent = "boss", text = "Pending job results" }
+then = { text = "the helper is done" }
+
+[[rule]]
+when = { agent = "helper" }
+then = { text = "worked" }
+
+[[rule]]
+when = { agent = "notes", text = "[No pending tasks" }
+then = { text = "noted" }
+
+[[rule]]
+when = { agent = "notes" }
+then = { calls = [{ tool = "lattice_append", arguments = { path = "w/log", value = "note" } }] }
+
+[[rule]]
+when = { agent = "hanging", text = "\"next\"" }
+then = { text = "not cancelled" }
+
+[[rule]]
+when = { agent = "hanging" }
+then = { text = "never", fault = "hang" }
+
+[[rule]]
+when = { agent = "careful", turn = 1 }
+then = { text = "let me think" }
+
+[[rule]]
+when = { agent = "careful" }
+then = { calls = [{ tool = "lattice_append", arguments = { path = "w/log", value = "done" } }, { tool = "complete_task", arguments = { result = { answer = 42 } } }] }
+
+[[rule]]
+when = { agent = "flaky" }
+then = { text = "at last", fault = "overloaded", times = 2 }
+"#;
