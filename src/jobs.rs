@@ -21,6 +21,13 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
 }
 
+/// Whether a job was cancelled.
+pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
+    let doc = venue.store.read(owner, &[keys::job_status(id)]).await?.pop().unwrap_or_default();
+    let status = doc.value.and_then(|bytes| keys::decode_status(&bytes));
+    Ok(status.is_some_and(|(status, _)| status == JobStatus::Cancelled))
+}
+
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let keys: Vec<_> = ids
         .iter()

@@ -20,9 +20,11 @@ pub struct SessionState {
     /// The turn before left nothing to do until a result or a message arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,
-    /// The turn before asked for tools without a task: the model must see their results.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unfinished: bool,
+    /// Mailbox keys of messages and results that a turn without a task has shown and not yet
+    /// finished with: its model must still see the results of its tools. They stay in the mailbox
+    /// until then, for what is in no mailbox is forgotten when a worker dies.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shown: Vec<String>,
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,

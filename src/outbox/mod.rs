@@ -105,7 +105,9 @@ pub async fn relay(
         };
         match bus.publish(&message).await {
             Ok(()) => done.push(entry.id.clone()),
-            Err(error) => {
+            // Surely not published, and perhaps never: those behind it need not wait for it.
+            Err(error @ BusError::Refused { .. }) => outcome = Err(error),
+            Err(error @ BusError::Unavailable { .. }) => {
                 outcome = Err(error);
                 break;
             }

@@ -24,10 +24,10 @@ pub(super) async fn model(
         drop(live);
         answer
     };
-    let stops = leased.stops.clone();
+    let (lost, cancelled) = (leased.stops.lost.clone(), leased.cancelled.clone());
     let answered = tokio::select! {
-        () = stops.lost.cancelled() => return Err(Stop::Lost),
-        () = stops.cancelled.cancelled() => return Ok(Observed::Cancelled),
+        () = lost.cancelled() => return Err(Stop::Lost),
+        () = cancelled.cancelled() => return Ok(Observed::Cancelled),
         (answer, ()) = async { tokio::join!(call, forward(worker, job, texts)) } => answer,
     };
     let error = match answered {

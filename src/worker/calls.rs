@@ -59,10 +59,9 @@ pub(super) async fn make(
         turn: setting.turn,
         children: setting.state.pending.len(),
     };
-    let stops = &leased.stops;
     let outcomes = tokio::select! {
-        () = stops.lost.cancelled() => return Err(Stop::Lost),
-        () = stops.cancelled.cancelled() => return Ok(Observed::Cancelled),
+        () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
+        () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled),
         outcomes = round.all(planned) => outcomes?,
     };
     Ok(Observed::Called(outcomes))

@@ -55,14 +55,10 @@ pub(super) async fn commit(
             Committed::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
-                let cancelled = decision.cancelled;
                 outbox.extend_from_slice(next.wakes());
                 let held = apply(leased, decision, next)?;
                 Stage::Outbox.enter_turn(&leased.lease.session, commit.turn);
                 worker.venue.relay(&leased.lease.owner, &outbox).await;
-                if cancelled && held {
-                    return begin_anew(worker, leased).await;
-                }
                 return Ok(Outcome::Committed { held });
             }
             Committed::Fenced => {
@@ -82,18 +78,6 @@ pub(super) async fn commit(
         }
     }
     back_off(worker, leased).await
-}
-
-/// After a cancellation: the lease and its stop signals end, and a new lease goes on.
-async fn begin_anew(worker: &Worker, leased: &Leased) -> Result<Outcome, Stop> {
-    let now = worker.venue.now();
-    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
-    session::release(worker, &leased.lease, now, then).await?;
-    let wake = outbox::wake(&leased.lease.owner, &leased.lease.session);
-    if let Err(error) = worker.venue.bus.publish(&wake).await {
-        tracing::debug!(%error, "wake not published; the sweep will find the session");
-    }
-    Ok(Outcome::Waiting)
 }
 
 /// Results of writes that came out otherwise on the newer version.
@@ -135,7 +119,7 @@ async fn build(
         outbox.extend(completion(worker, leased, job, result).await?);
     }
     let after = leased.run.after(&decision.state, &decision.consume);
-    let rests = matches!(after.next(), Next::Rest) && !leased.more;
+    let rests = matches!(after.next(worker.options.crash_limit), Next::Rest) && !leased.more;
     let then = if rests {
         After::Release { arrivals: leased.arrivals, due: None, backoff: false }
     } else {
@@ -201,13 +185,7 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
         }
     }
     let consume: Vec<_> = settled.iter().map(|pending| pending.key.clone()).collect();
-    let mut state = leased.run.state.clone();
-    let ended = |job: &JobId| settled.iter().any(|p| p.event.job() == Some(job));
-    if state.task.as_ref().is_some_and(|progress| ended(&progress.job)) {
-        state.task = None;
-        state.parked = false;
-        state.pending.clear();
-    }
+    let state = leased.run.state.clone();
     let commit = Commit {
         turn: leased.run.version + 1,
         consume: consume.clone(),

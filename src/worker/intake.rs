@@ -5,11 +5,11 @@ use super::{Worker, session};
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
-use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
 use crate::ingress::{self, Arrival};
 use crate::jobs;
 use crate::outbox;
-use crate::store::{Admit, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
+use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use bytes::Bytes;
 use serde::Deserialize;
 use std::time::Duration;
@@ -198,16 +198,8 @@ async fn settle(settle: &dyn Settle, end: session::End) {
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
     let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
     let event = admit.event.as_ref();
-    let open: Option<&NewJob> = event.and_then(|event| event.open.as_ref());
-    if let (Some(open), false) = (open, matches!(refusal, Refusal::UnknownAgent)) {
-        let finish = JobFinish {
-            job: open.job.clone(),
-            status: JobStatus::Rejected,
-            result: Bytes::from(serde_json::to_vec(&result).unwrap_or_default()),
-        };
-        let store = &worker.venue.store;
-        let finished = store.finish(worker.venue.now(), &admit.owner, &admit.session, &finish, Some(open), &[]).await;
-        if let Err(error) = finished {
+    if let Some(open) = event.and_then(|event| event.open.as_ref()) {
+        if let Err(error) = reject(worker, admit, open, &result, !matches!(refusal, Refusal::UnknownAgent)).await {
             tracing::warn!(%error, "refusal not recorded yet");
             delivery.settle.nak(RETRY).await;
             return;
@@ -215,6 +207,27 @@ async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal:
     }
     let reply_to = reply_to(&delivery.body);
     refuse(worker, delivery, Refused { result, reply_to }).await;
+}
+
+/// Ends the job of a refused task; with `make`, one that isn't there yet is made in that status.
+/// A job that a turn has started exists before its task arrives: the session that waits for it is
+/// told, or it would wait forever.
+async fn reject(worker: &Worker, admit: &Admit, open: &NewJob, result: &JobResult, make: bool) -> Result<(), StoreError> {
+    let finish = JobFinish {
+        job: open.job.clone(),
+        status: result.status,
+        result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
+    };
+    let venue = &worker.venue;
+    let head: Option<JobHead> = serde_json::from_slice(&open.head).ok();
+    let told = head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(&admit.owner, &head, result));
+    let entries = told.unwrap_or_default();
+    let open = make.then_some(open);
+    let finished = venue.store.finish(venue.now(), &admit.owner, &admit.session, &finish, open, &entries).await?;
+    if finished == Finished::Done {
+        venue.relay(&admit.owner, &entries).await;
+    }
+    Ok(())
 }
 
 /// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.

@@ -3,7 +3,10 @@
 
 use super::Worker;
 use crate::bus::Settle;
+use crate::domain::ids::JobId;
+use crate::jobs;
 use crate::store::{Held, Lease};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -12,8 +15,33 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Stops {
     /// Another has the lease, or may have: write nothing more.
     pub(super) lost: CancellationToken,
-    /// The served task was cancelled.
-    pub(super) cancelled: CancellationToken,
+    /// The task that the running turn serves, and what stops that turn when it is cancelled.
+    serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
+}
+
+impl Stops {
+    /// A turn begins that serves `job`: its own token, for a cancellation must not reach the next
+    /// task of the session.
+    pub(super) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
+        let token = CancellationToken::new();
+        let serving = job.map(|job| (job.clone(), token.clone()));
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
+        token
+    }
+
+    fn serving(&self) -> Option<(JobId, CancellationToken)> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// The lease says that a task was cancelled: stops the running turn if it is its own.
+async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
+    let Some((job, token)) = stops.serving() else { return };
+    match jobs::is_cancelled(&worker.venue, &lease.owner, &job).await {
+        Ok(true) => token.cancel(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(session = %lease.session, %error, "not known whether the task is cancelled"),
+    }
 }
 
 /// Renews the lease, and the delivery that runs under it, three times per lease, until dropped.
@@ -25,7 +53,7 @@ pub(super) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
         settle.progress().await;
         match worker.venue.store.renew(worker.venue.now(), lease, ttl).await {
             Ok(Held::Yes { cancelled: false }) => {}
-            Ok(Held::Yes { cancelled: true }) => stops.cancelled.cancel(),
+            Ok(Held::Yes { cancelled: true }) => cancel(worker, lease, stops).await,
             Ok(Held::Fenced) => {
                 worker.venue.metrics.leases_lost.inc();
                 tracing::warn!(session = %lease.session, epoch = lease.epoch, "lease lost");

@@ -76,14 +76,23 @@ impl Worker {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a served task; its token is cancelled when the job is.
-    pub(crate) fn serve(&self, job: &JobId, token: &CancellationToken) {
+    /// Registers a served task until the answer is dropped; its token is cancelled when the job is.
+    pub(crate) fn serve(&self, job: &JobId, token: &CancellationToken) -> Served<'_> {
         self.serving().insert(job.clone(), token.clone());
+        Served { worker: self, job: job.clone() }
     }
+}
 
-    /// The task is not served here any more.
-    pub(crate) fn unserve(&self, job: &JobId) {
-        self.serving().remove(job);
+/// A task that is served here.
+pub(crate) struct Served<'w> {
+    worker: &'w Worker,
+    job: JobId,
+}
+
+impl Drop for Served<'_> {
+    /// However the turn ended, given up in the middle included.
+    fn drop(&mut self) {
+        self.worker.serving().remove(&self.job);
     }
 }
 

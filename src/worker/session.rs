@@ -14,6 +14,10 @@ use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+/// Events that killed so many workers run one at a time.
+const QUARANTINE: u32 = 2;
 
 /// How a session's run ended.
 #[derive(Debug)]
@@ -42,6 +46,8 @@ pub(super) struct Leased {
     /// How long to wait after the failure of the model.
     pub(super) pause: Option<std::time::Duration>,
     pub(super) stops: Stops,
+    /// The task of the running turn was cancelled.
+    pub(super) cancelled: CancellationToken,
 }
 
 /// Runs a granted session to its end.
@@ -51,17 +57,12 @@ pub(super) async fn run(worker: &Worker, grant: Grant, settle: &dyn Settle) -> E
         Err(error) => return End::Failed(error),
     };
     Stage::Lease.enter(&leased.lease.session);
-    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= 2);
-    let _place = if suspect { worker.quarantine.acquire().await.ok() } else { None };
     let (lease, stops) = (leased.lease.clone(), leased.stops.clone());
     let ended = tokio::select! {
         () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &lease).await,
     };
-    if let Some(progress) = &leased.run.state.task {
-        worker.unserve(&progress.job);
-    }
     ended
 }
 
@@ -99,17 +100,18 @@ fn open(grant: Grant) -> Result<Leased, StoreError> {
         None => None,
         Some(bytes) => Some(serde_json::from_slice(bytes).map_err(|e| corrupt("checkpoint", &e))?),
     };
-    let limit = crate::domain::limits::GRANT_EVENTS as usize;
+    let more = grant.mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
     Ok(Leased {
         lease: grant.lease,
-        more: grant.mailbox.len() >= limit,
-        run: Run { version: grant.version, state, inbox: inbox(&grant.mailbox)? },
+        more,
+        run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
         arrivals: grant.arrivals,
         checkpoint,
         calls: grant.calls,
         transcript: None,
         pause: None,
         stops: Stops::default(),
+        cancelled: CancellationToken::new(),
     })
 }
 
@@ -129,7 +131,7 @@ impl Leased {
             Held::Released { wakes: _ } => Ok(false),
             Held::Held { mailbox, arrivals } => {
                 self.more = mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
-                self.run.inbox = inbox(&mailbox)?;
+                self.run.refresh(inbox(&mailbox)?, self.more);
                 self.arrivals = arrivals;
                 Ok(true)
             }
@@ -138,6 +140,9 @@ impl Leased {
 }
 
 async fn turns(worker: &Worker, leased: &mut Leased) -> End {
+    // Waited for under the keeper: a lease that lapsed meanwhile would count as another crash.
+    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE);
+    let _place = if suspect { worker.quarantine.acquire().await.ok() } else { None };
     loop {
         if worker.shutdown.stopping().is_cancelled() {
             return give_back(worker, &leased.lease).await;
@@ -171,14 +176,17 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let agent = leased.lease.session.agent.clone();
     let Some((record, _)) = agents::get(&worker.venue, &owner, &agent).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
-        return rest(worker, leased).await;
+        return rest(worker, leased, None).await;
     };
     if leased.checkpoint.is_none() {
-        match leased.run.next() {
-            Next::Rest => return rest(worker, leased).await,
+        match leased.run.next(worker.options.crash_limit) {
+            Next::Rest => return rest(worker, leased, None).await,
             Next::Settle(settled) => return commit::settle(worker, leased, &settled).await,
-            Next::Turn(_) if record.status != AgentStatus::Active => return rest(worker, leased).await,
-            Next::Turn(_) => {}
+            // Due at once: it takes its place among those that wait for the agent's resumption.
+            Next::Turn(_) | Next::GiveUp(_) if record.status != AgentStatus::Active => {
+                return rest(worker, leased, Some(worker.venue.now())).await;
+            }
+            Next::Turn(_) | Next::GiveUp(_) => {}
         }
     }
     let outcome = attempt(worker, leased, &record).await?;
@@ -195,9 +203,9 @@ async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> R
     outcome
 }
 
-/// Nothing to do: gives the lease back, unless something arrived meanwhile.
-async fn rest(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
-    let then = After::Release { arrivals: leased.arrivals, due: None, backoff: false };
+/// Nothing to do before `due`: gives the lease back, unless something arrived meanwhile.
+async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Result<bool, Stop> {
+    let then = After::Release { arrivals: leased.arrivals, due, backoff: false };
     let next = release(worker, &leased.lease, worker.venue.now(), then).await?;
     Ok(leased.held(next)?)
 }

@@ -22,7 +22,8 @@ pub(super) async fn run(worker: Arc<Worker>) {
     let stop = worker.shutdown.stopping().clone();
     loop {
         match tick(&worker).await {
-            Ok(true) => continue,
+            Ok(true) if !stop.is_cancelled() => continue,
+            Ok(true) => return,
             Ok(false) => {}
             Err(error) => tracing::warn!(%error, "sweep not done; it comes again"),
         }
@@ -40,7 +41,11 @@ async fn tick(worker: &Worker) -> Result<bool, StoreError> {
     loop {
         let owners = worker.venue.store.owners(after.as_ref(), PAGE).await?;
         for owner in &owners {
-            more |= sweep_owner(worker, owner).await?;
+            match sweep_owner(worker, owner).await {
+                Ok(left) => more |= left,
+                // One owner's damaged record must not keep the others from their sweep.
+                Err(error) => tracing::warn!(%owner, %error, "owner not swept; it comes again"),
+            }
         }
         worker.venue.metrics.sweeps.inc();
         match owners.into_iter().next_back() {

@@ -7,6 +7,7 @@ use super::{Worker, ask, calls, gather};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::Scope;
+use crate::jobs;
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
 use crate::store::{After, Checkpoint, Held};
 use crate::workspace::Workspace;
@@ -32,6 +33,15 @@ pub(super) struct Bench {
 /// Runs one turn of a leased session.
 pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> Result<Outcome, Stop> {
     let owner: Owner = leased.lease.owner.clone();
+    let recorded = leased.checkpoint.take();
+    let dead = leased.run.poisoned(worker.options.crash_limit);
+    // A task's reply is gone on from; the grant dead-letters tasks.
+    let dead = dead.filter(|_| recorded.as_ref().is_none_or(|recorded| recorded.job.is_none()));
+    let plan = match (&dead, &recorded) {
+        (Some(dead), _) => dead.clone(),
+        (None, Some(recorded)) => leased.run.plan_of(recorded),
+        (None, None) => leased.run.plan(),
+    };
     let setting = Setting {
         owner: owner.clone(),
         session: leased.lease.session.clone(),
@@ -40,20 +50,20 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         config: Arc::new(agent.config.clone()),
         config_version: agent.config_version,
         state: leased.run.state.clone(),
-        plan: leased.run.plan(),
+        plan,
     };
     let job = setting.plan.job().cloned();
-    if let Some(job) = &job {
-        worker.serve(job, &leased.stops.cancelled);
-    }
+    leased.cancelled = leased.stops.serve(job.as_ref());
+    let _served = job.as_ref().map(|job| worker.serve(job, &leased.cancelled));
     let scope = Scope { session: Some(setting.session.clone()), job: job.clone() };
     let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, scope);
     let bench = Bench { workspace };
-    let (mut turn, mut action) = match leased.checkpoint.take() {
-        Some(recorded) => Turn::resume(setting, recorded, worker.venue.now()),
-        None => Turn::begin(setting),
+    let (mut turn, mut action) = match (dead, recorded) {
+        (Some(_), _) => Turn::give_up(setting, worker.venue.now()),
+        (None, Some(recorded)) => Turn::resume(setting, recorded, worker.venue.now()),
+        (None, None) => Turn::begin(setting),
     };
-    let outcome = loop {
+    loop {
         if let Some(stage) = stage_of(&action) {
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
@@ -62,15 +72,11 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             Action::Ask(request) => ask::model(worker, leased, job.as_ref(), &request).await?,
             Action::Record(recorded) => record(worker, leased, &recorded).await?,
             Action::Call(planned) => calls::make(worker, leased, &bench, &turn, &planned).await?,
-            Action::Wait { reason } => break wait(worker, leased, &reason).await?,
-            Action::Commit(decision) => break commit::commit(worker, leased, &bench, &turn, *decision).await?,
+            Action::Wait { reason } => return wait(worker, leased, &reason).await,
+            Action::Commit(decision) => return commit::commit(worker, leased, &bench, &turn, *decision).await,
         };
         action = turn.step(observed, worker.venue.now());
-    };
-    if let Some(job) = &job {
-        worker.unserve(job);
     }
-    Ok(outcome)
 }
 
 const fn stage_of(action: &Action) -> Option<Stage> {
@@ -89,8 +95,15 @@ async fn record(worker: &Worker, leased: &Leased, recorded: &Recorded) -> Result
     let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
     match worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? {
         Held::Fenced => Err(Stop::Lost),
-        Held::Yes { cancelled: true } => Ok(Observed::Cancelled),
         Held::Yes { cancelled: false } => Ok(Observed::Recorded),
+        // The lease means the first task of the mailbox, which need not be the one that is served.
+        Held::Yes { cancelled: true } => {
+            let cancelled = match &recorded.job {
+                Some(job) => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
+                None => false,
+            };
+            Ok(if cancelled { Observed::Cancelled } else { Observed::Recorded })
+        }
     }
 }
 

@@ -46,6 +46,14 @@ pub fn heard(event: &Event) -> Heard {
     }
 }
 
+/// Events that a turn shows for the first time, as they stand in its prompt.
+pub fn shown(setting: &Setting) -> Vec<&Event> {
+    let plan = &setting.plan;
+    let begun = setting.state.task.as_ref().map(|progress| &progress.job);
+    let task = plan.task.iter().filter(|task| begun != task.event.job());
+    plan.results.iter().chain(&plan.messages).chain(task).map(|pending| &pending.event).collect()
+}
+
 /// A turn with a reply.
 pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], now: Millis) -> Decision {
     let mut state = carry(setting, recorded);
@@ -59,13 +67,14 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
     let mut decision = Decision {
         record,
         state,
-        consume: recorded.consume.clone(),
+        consume: consumed(setting, &recorded.consume),
         ended: None,
         cancelled: false,
     };
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
-        Verdict::GoOn => decision.state.unfinished = setting.plan.task.is_none(),
+        Verdict::GoOn => {}
+        Verdict::Loose => decision.keep(),
         Verdict::Park => decision.state.parked = true,
         Verdict::Remind => {
             if let Some(progress) = &mut decision.state.task {
@@ -73,6 +82,11 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
             }
         }
         Verdict::Idle => decision.state.loose_turns = 0,
+        Verdict::Exhausted => {
+            // Results would begin further turns, which nothing would bound.
+            decision.state.loose_turns = 0;
+            decision.state.pending.clear();
+        }
     }
     decision
 }
@@ -80,15 +94,24 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
 /// A turn that could not have a reply: the task fails, or the messages are given up with a note.
 pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> Decision {
     let mut record = record(setting, None, &[], now);
+    // What it answers is said with it: callers of `agent/chat` look for their event.
+    let shown = shown(setting);
+    record.heard = shown.iter().map(|event| heard(event)).collect();
+    record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });
     let mut decision = Decision {
         record,
         state: setting.state.clone(),
-        consume: setting.plan.consumed(),
+        consume: consumed(setting, &setting.plan.consumed()),
         ended: None,
         cancelled: false,
     };
-    decision.state.unfinished = false;
+    for result in &setting.plan.results {
+        if let Some(job) = result.event.job() {
+            decision.state.pending.remove(job);
+        }
+    }
+    decision.state.shown.clear();
     decision.state.loose_turns = 0;
     decision.end(setting, JobResult::failed(code, error));
     decision
@@ -102,10 +125,11 @@ pub fn cancelled(setting: &Setting, recorded: Option<&Recorded>, now: Millis) ->
         .flat_map(|recorded| &recorded.calls)
         .map(|_| CallOutcome { outcome: Outcome::Cancelled, text: "cancelled: the task was cancelled".into(), started: None })
         .collect();
-    let consume = recorded.map_or_else(Vec::new, |recorded| recorded.consume.clone());
+    let consume = consumed(setting, recorded.map_or(&[], |recorded| &recorded.consume));
+    let state = SessionState { shown: Vec::new(), ..setting.state.clone() };
     let decision = Decision {
         record: record(setting, recorded, &outcomes, now),
-        state: setting.state.clone(),
+        state,
         consume,
         ended: None,
         cancelled: true,
@@ -113,12 +137,24 @@ pub fn cancelled(setting: &Setting, recorded: Option<&Recorded>, now: Millis) ->
     decision.cancel(setting)
 }
 
+/// What a commit consumes: what its turn showed, and what a loose run before it has shown.
+fn consumed(setting: &Setting, now: &[String]) -> Vec<String> {
+    let mut keys = setting.state.shown.clone();
+    keys.extend(now.iter().filter(|key| !setting.state.shown.contains(key)).cloned());
+    keys
+}
+
 enum Verdict {
     Ended(JobResult),
+    /// The model sees the results of its tools.
     GoOn,
+    /// The same without a task.
+    Loose,
     Park,
     Remind,
     Idle,
+    /// Too many turns without a task.
+    Exhausted,
 }
 
 fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Verdict {
@@ -144,9 +180,13 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
     }
     if used >= limit {
         let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
-        return if open { Verdict::Ended(JobResult::failed(ErrorCode::LimitReached, text)) } else { Verdict::Idle };
+        return if open { Verdict::Ended(JobResult::failed(ErrorCode::LimitReached, text)) } else { Verdict::Exhausted };
     }
-    if outcomes.iter().all(|outcome| outcome.started.is_some()) { Verdict::Park } else { Verdict::GoOn }
+    match (outcomes.iter().all(|outcome| outcome.started.is_some()), open) {
+        (true, _) => Verdict::Park,
+        (false, true) => Verdict::GoOn,
+        (false, false) => Verdict::Loose,
+    }
 }
 
 /// The first call of `complete_task` or `fail_task` decides.
@@ -177,7 +217,7 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
         }
     }
     state.parked = false;
-    state.unfinished = false;
+    state.shown.clear();
     match setting.plan.job() {
         None => {
             state.task = None;
@@ -193,12 +233,17 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
 }
 
 impl Decision {
+    /// A loose run goes on: what it shows stays in the mailbox until it is through.
+    fn keep(&mut self) {
+        self.state.shown = std::mem::take(&mut self.consume);
+    }
+
     fn end(&mut self, setting: &Setting, result: JobResult) {
-        // Children of an ended task are not awaited any more.
-        self.state.pending.clear();
-        self.state.task = None;
-        self.state.parked = false;
         if let Some(task) = &setting.plan.task {
+            // Children of an ended task are not awaited any more.
+            self.state.pending.clear();
+            self.state.task = None;
+            self.state.parked = false;
             self.consume.push(task.key.clone());
             if let Some(job) = task.event.job() {
                 self.record.ended.push((job.clone(), result.status));

@@ -11,6 +11,8 @@
 
 pub mod decide;
 pub mod run;
+#[cfg(test)]
+mod tests;
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
@@ -214,10 +216,7 @@ impl Turn {
 
     /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
     /// ended from outside meanwhile, the reply stays without effect.
-    pub fn resume(mut setting: Setting, recorded: Recorded, now: Millis) -> (Self, Action) {
-        if recorded.job.as_ref() != setting.plan.job() {
-            setting.plan.task = None;
-        }
+    pub fn resume(setting: Setting, recorded: Recorded, now: Millis) -> (Self, Action) {
         if recorded.job.as_ref() != setting.plan.job() {
             let decision = decide::cancelled(&setting, Some(&recorded), now);
             return (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)));
@@ -225,6 +224,13 @@ impl Turn {
         let calls = recorded.calls.clone();
         let turn = Self { setting, phase: Phase::Calling(Box::new(recorded)) };
         (turn, Action::Call(calls))
+    }
+
+    /// Events that killed their workers too often: they end here, with a note in the transcript.
+    pub fn give_up(setting: Setting, now: Millis) -> (Self, Action) {
+        let text = "given up: workers died while serving it";
+        let decision = decide::failed(&setting, ErrorCode::Dead, text, now);
+        (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)))
     }
 
     /// What it serves and runs with.
@@ -298,18 +304,14 @@ impl Turn {
     }
 
     fn answered(&mut self, request: &ModelRequest, targets: &[(String, Target)], reply: Reply, now: Millis) -> Action {
-        let plan = &self.setting.plan;
-        let new_task = plan.task.iter().filter(|task| {
-            self.setting.state.task.as_ref().map(|progress| &progress.job) != task.event.job()
-        });
-        let heard: Vec<_> = plan.results.iter().chain(&plan.messages).chain(new_task).collect();
+        let heard = decide::shown(&self.setting);
         let recorded = Recorded {
-            job: plan.job().cloned(),
+            job: self.setting.plan.job().cloned(),
             calls: reply.calls.iter().map(|call| plan_call(call, targets)).collect(),
             prompt: prompt_hash(request),
-            consume: plan.consumed(),
-            heard: heard.iter().map(|pending| decide::heard(&pending.event)).collect(),
-            events: heard.iter().map(|pending| pending.event.id.clone()).collect(),
+            consume: self.setting.plan.consumed(),
+            heard: heard.iter().map(|event| decide::heard(event)).collect(),
+            events: heard.iter().map(|event| event.id.clone()).collect(),
             start: self.setting.start,
             config_version: self.setting.config_version,
             reply,

@@ -6,6 +6,7 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::session::SessionState;
+use super::Recorded;
 
 /// A pending event with what the mailbox says of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,9 +22,9 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// A task whose job has ended from outside: cancelled, or dead.
-    fn is_settled_task(&self) -> bool {
-        matches!(self.event.payload, Payload::Task { .. }) && self.status.is_some_and(JobStatus::is_terminal)
+    /// A task whose job has not ended from outside: cancelled, or dead.
+    fn is_open_task(&self) -> bool {
+        matches!(self.event.payload, Payload::Task { .. }) && !self.status.is_some_and(JobStatus::is_terminal)
     }
 }
 
@@ -58,26 +59,88 @@ pub enum Next {
     Turn(Box<Plan>),
     /// Only events that need no model: drop them.
     Settle(Vec<Pending>),
+    /// Messages and results that killed their workers too often: a note instead of a turn.
+    GiveUp(Box<Plan>),
     /// Nothing: the session rests until something arrives.
     Rest,
 }
 
 impl Run {
-    /// Decides what is to be done next.
-    pub fn next(&self) -> Next {
+    /// A session as a grant shows it; `more`: its mailbox has more than `inbox`.
+    pub fn new(version: u64, state: SessionState, inbox: Vec<Pending>, more: bool) -> Self {
+        let mut run = Self { version, state, inbox: Vec::new() };
+        run.refresh(inbox, more);
+        run
+    }
+
+    /// The mailbox is another now. A task that ended from outside takes with it what the session
+    /// remembers of it, else the next task would wait for its children.
+    pub fn refresh(&mut self, inbox: Vec<Pending>, more: bool) {
+        self.inbox = inbox;
+        let Some(progress) = &self.state.task else { return };
+        let is_it = |pending: &&Pending| {
+            matches!(pending.event.payload, Payload::Task { .. }) && pending.event.job() == Some(&progress.job)
+        };
+        let ended = match self.inbox.iter().find(is_it) {
+            Some(task) => !task.is_open_task(),
+            // Consumed when it ended, unless it is behind what was handed out.
+            None => !more,
+        };
+        if ended {
+            self.state.task = None;
+            self.state.parked = false;
+            self.state.pending.clear();
+        }
+    }
+
+    fn open_task(&self, job: &JobId) -> Option<&Pending> {
+        self.inbox.iter().find(|pending| pending.is_open_task() && pending.event.job() == Some(job))
+    }
+
+    /// Decides what is to be done next. What ended from outside goes first, on its own: its commit
+    /// publishes its completion and takes its crashes from those that were served with it.
+    pub fn next(&self, crash_limit: u32) -> Next {
         let plan = self.plan();
+        if !plan.settled.is_empty() {
+            return Next::Settle(plan.settled);
+        }
+        if let Some(poisoned) = self.poisoned(crash_limit) {
+            return Next::GiveUp(Box::new(poisoned));
+        }
         let news = !plan.messages.is_empty() || !plan.results.is_empty();
         let task_wants = plan.task.as_ref().is_some_and(|task| match (&self.state.task, task.event.job()) {
             (Some(progress), Some(job)) if progress.job == *job => !self.state.parked,
             (Some(_) | None, _) => true,
         });
-        if news || task_wants || self.state.unfinished {
-            Next::Turn(Box::new(plan))
-        } else if plan.settled.is_empty() {
-            Next::Rest
-        } else {
-            Next::Settle(plan.settled)
+        if news || task_wants || !self.state.shown.is_empty() { Next::Turn(Box::new(plan)) } else { Next::Rest }
+    }
+
+    /// Messages and results with too many crashes; tasks are dead-lettered by the grant.
+    pub fn poisoned(&self, crash_limit: u32) -> Option<Plan> {
+        let poisoned = self.inbox.iter().filter(|pending| pending.crashes > 0 && pending.crashes >= crash_limit);
+        let mut plan = Plan::default();
+        for pending in poisoned {
+            match &pending.event.payload {
+                Payload::Task { .. } => {}
+                Payload::Message { .. } => plan.messages.push(pending.clone()),
+                Payload::Result { .. } => plan.results.push(pending.clone()),
+            }
         }
+        (!plan.messages.is_empty() || !plan.results.is_empty()).then_some(plan)
+    }
+
+    /// What a recorded reply serves: what it was shown, whatever has arrived since. Its task is
+    /// missing when it has ended meanwhile.
+    pub fn plan_of(&self, recorded: &Recorded) -> Plan {
+        let mut plan = Plan { task: recorded.job.as_ref().and_then(|job| self.open_task(job)).cloned(), ..Plan::default() };
+        for pending in self.inbox.iter().filter(|pending| recorded.consume.contains(&pending.key)) {
+            match &pending.event.payload {
+                Payload::Task { .. } => {}
+                Payload::Message { .. } => plan.messages.push(pending.clone()),
+                Payload::Result { .. } => plan.results.push(pending.clone()),
+            }
+        }
+        plan
     }
 
     /// The session as it will be after a commit, when nothing else arrives.
@@ -87,14 +150,16 @@ impl Run {
         Self { version: self.version + 1, state: state.clone(), inbox }
     }
 
-    /// Sorts the mailbox: the oldest open task, all messages and awaited results, and the rest.
+    /// Sorts the mailbox: the open task, all messages and awaited results, and the rest. A begun
+    /// task stays the open one, also when an older one arrives late.
     pub fn plan(&self) -> Plan {
-        let mut plan = Plan::default();
-        for pending in &self.inbox {
+        let begun = self.state.task.as_ref().and_then(|progress| self.open_task(&progress.job));
+        let oldest = || self.inbox.iter().find(|pending| pending.is_open_task());
+        let mut plan = Plan { task: begun.or_else(oldest).cloned(), ..Plan::default() };
+        for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
-                Payload::Task { .. } if pending.is_settled_task() => plan.settled.push(pending.clone()),
-                Payload::Task { .. } if plan.task.is_none() => plan.task = Some(pending.clone()),
-                Payload::Task { .. } => {}
+                Payload::Task { .. } if pending.is_open_task() => {}
+                Payload::Task { .. } => plan.settled.push(pending.clone()),
                 Payload::Message { .. } => plan.messages.push(pending.clone()),
                 Payload::Result { job, .. } if self.state.pending.contains_key(job) => {
                     plan.results.push(pending.clone());
@@ -129,8 +194,7 @@ impl Plan {
 
     /// Mailbox keys that the turn's commit consumes whatever the model answers.
     pub fn consumed(&self) -> Vec<String> {
-        let shown = self.messages.iter().chain(&self.results).chain(&self.settled);
-        shown.map(|pending| pending.key.clone()).collect()
+        self.messages.iter().chain(&self.results).map(|pending| pending.key.clone()).collect()
     }
 }
 
@@ -186,33 +250,79 @@ mod tests {
 
     #[test]
     fn an_empty_mailbox_rests() {
-        assert_eq!(Run::default().next(), Next::Rest);
+        assert_eq!(Run::default().next(5), Next::Rest);
     }
 
     #[test]
     fn the_oldest_open_task_is_served_with_all_messages_and_awaited_results() {
         let inbox = vec![task(1, JobStatus::Cancelled), task(2, JobStatus::Started), task(3, JobStatus::Pending), message(4), result(5), result(6)];
         let run = Run { version: 1, state: state(Some(2), false, &[5]), inbox };
-        let Next::Turn(plan) = run.next() else { panic!("expected a turn") };
+        let plan = run.plan();
         assert_eq!(plan.task.as_ref().unwrap().key, "k2");
         assert_eq!(keys(&plan.messages), ["k4"]);
         assert_eq!(keys(&plan.results), ["k5"]);
         assert_eq!(keys(&plan.settled), ["k1", "k6"]);
-        assert_eq!(plan.consumed(), ["k4", "k5", "k1", "k6"]);
+        assert_eq!(plan.consumed(), ["k4", "k5"]);
+        let Next::Settle(settled) = run.next(5) else { panic!("what has ended goes first") };
+        assert_eq!(keys(&settled), ["k1", "k6"]);
     }
 
     #[test]
     fn a_parked_session_wakes_for_news_only() {
-        let parked = |inbox| Run { version: 1, state: state(Some(1), true, &[2]), inbox };
-        assert_eq!(parked(vec![task(1, JobStatus::Started)]).next(), Next::Rest);
-        assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next(), Next::Turn(_)));
-        assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next(), Next::Turn(_)));
+        let parked = |inbox| Run::new(1, state(Some(1), true, &[2]), inbox, false);
+        assert_eq!(parked(vec![task(1, JobStatus::Started)]).next(5), Next::Rest);
+        assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next(5), Next::Turn(_)));
+        assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next(5), Next::Turn(_)));
     }
 
     #[test]
     fn what_needs_no_model_is_settled_without_one() {
         let run = Run { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
-        let Next::Settle(settled) = run.next() else { panic!("expected to settle") };
+        let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
         assert_eq!(keys(&settled), ["k2", "k1"]);
+    }
+
+    #[test]
+    fn a_begun_task_stays_the_open_one_when_an_older_one_arrives_late() {
+        let run = Run::new(1, state(Some(2), false, &[]), vec![task(1, JobStatus::Pending), task(2, JobStatus::Started)], false);
+        assert_eq!(run.plan().task.unwrap().key, "k2");
+    }
+
+    #[test]
+    fn a_task_that_ended_from_outside_leaves_nothing_behind_for_the_next() {
+        let (open, gone) = (task(1, JobStatus::Started), task(1, JobStatus::Cancelled));
+        let next = || task(2, JobStatus::Pending);
+        for (inbox, more, kept) in [
+            (vec![next()], false, false),
+            // It may be behind the entries that were handed out.
+            (vec![next()], true, true),
+            (vec![gone.clone(), next()], false, false),
+            (vec![gone, next()], true, false),
+            (vec![open, next()], false, true),
+        ] {
+            let run = Run::new(1, state(Some(1), true, &[7]), inbox, more);
+            assert_eq!((run.state.task.is_some(), run.state.parked, !run.state.pending.is_empty()), (kept, kept, kept));
+        }
+    }
+
+    #[test]
+    fn what_a_loose_run_has_shown_keeps_it_going_and_is_not_shown_again() {
+        let shown = SessionState { shown: vec!["k4".into(), "k5".into()], ..SessionState::default() };
+        let run = Run::new(1, shown, vec![result(5), message(4)], false);
+        let Next::Turn(plan) = run.next(5) else { panic!("the run goes on") };
+        assert_eq!(*plan, Plan::default());
+    }
+
+    #[test]
+    fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
+        let killer = Pending { crashes: 5, ..message(4) };
+        let run = Run::new(1, SessionState::default(), vec![killer.clone(), message(5), task(1, JobStatus::Pending)], false);
+        let Next::GiveUp(plan) = run.next(5) else { panic!("expected to give up") };
+        assert_eq!((keys(&plan.messages), plan.task), (vec!["k4"], None));
+        assert!(matches!(run.next(6), Next::Turn(_)));
+        let dead = Pending { crashes: 5, ..task(1, JobStatus::Failed) };
+        let run = Run::new(1, SessionState::default(), vec![killer, dead], false);
+        let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+        assert_eq!(keys(&settled), ["k1"]);
     }
 }

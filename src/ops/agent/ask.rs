@@ -9,7 +9,7 @@ use crate::bus::{Address, InKind, Message};
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
 use crate::domain::job::Job;
-use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, SESSION_CHILDREN};
+use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, SESSION_CHILDREN, SUBMISSION_BYTES};
 use crate::domain::session::TurnRecord;
 use crate::domain::chat::ChatMessage;
 use crate::ingress::{self, Arrival, SubmitError};
@@ -147,6 +147,10 @@ async fn send(
     kind: InKind,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
+    let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
+    if bytes > SUBMISSION_BYTES {
+        return Err(OpError::Invalid(ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.to_string()));
+    }
     let message = Message {
         to: Address::In { owner: arrival.owner.clone(), agent: arrival.agent.clone(), kind },
         id: Some(arrival.id.to_string()),

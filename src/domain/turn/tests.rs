@@ -1,0 +1,428 @@
+//! The turn machine driven by hand: one table per rule.
+
+use super::decide::Decision;
+use super::run::{Next, Pending, Plan, Run};
+use super::*;
+use crate::domain::capability::Authority;
+use crate::domain::chat::ToolCall;
+use crate::domain::context::assemble::Entry;
+use crate::domain::event::{Event, Payload};
+use crate::domain::ids::JobId;
+use crate::domain::job::{JobResult, JobStatus};
+use crate::domain::session::{PendingJob, TaskProgress};
+use crate::domain::tools::{Described, resolve};
+use serde_json::json;
+
+const NOW: Millis = Millis(9_000);
+
+fn job(n: u8) -> JobId {
+    JobId::new(&format!("{n:032x}")).unwrap()
+}
+
+fn pending(n: u8, payload: Payload) -> Pending {
+    let event = Event {
+        id: format!("e{n}").parse().unwrap(),
+        caller: None,
+        received: Millis(0),
+        reply_to: None,
+        parent: None,
+        payload,
+    };
+    Pending { key: format!("k{n}"), event, crashes: 0, status: None }
+}
+
+fn task(n: u8) -> Pending {
+    Pending { status: Some(JobStatus::Started), ..pending(n, Payload::Task { job: job(n), input: json!("do it") }) }
+}
+
+fn message(n: u8) -> Pending {
+    pending(n, Payload::Message { input: json!("hi") })
+}
+
+fn result(n: u8) -> Pending {
+    pending(n, Payload::Result { job: job(n), result: JobResult::complete(json!("done")) })
+}
+
+fn awaiting(state: SessionState, child: u8) -> SessionState {
+    let mut state = state;
+    state.pending.insert(job(child), PendingJob { agent: "b".parse().unwrap(), started: Millis(0) });
+    state
+}
+
+fn begun(n: u8, turns: u32, reminded: bool) -> SessionState {
+    SessionState { task: Some(TaskProgress { job: job(n), turns, reminded }), ..SessionState::default() }
+}
+
+/// An agent with a limit of 3 turns.
+fn config(completion: &str) -> AgentConfig {
+    let config = json!({
+        "model": {"provider": "scripted", "name": "x"}, "completion": completion, "limits": {"turns": 3},
+    });
+    AgentConfig::parse(&config).unwrap()
+}
+
+fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Setting {
+    let run = Run::new(4, state, inbox, false);
+    Setting {
+        owner: "local/me".parse().unwrap(),
+        session: SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() },
+        turn: 5,
+        start: Millis(8_000),
+        config: Arc::new(config(completion)),
+        config_version: 2,
+        plan: run.plan(),
+        state: run.state,
+    }
+}
+
+fn inputs(config: &AgentConfig, open: bool, entries: Vec<Entry>) -> Observed {
+    let tools = resolve(config, open, |path| {
+        let known = path == "v/ops/lattice/read" || path == "v/ops/agent/request";
+        let described = Described {
+            asked: path.to_owned(),
+            path: path.to_owned(),
+            description: "d".into(),
+            input: json!({"type": "object"}),
+        };
+        known.then_some(described)
+    });
+    Observed::Gathered(Box::new(Inputs {
+        date: "2026-01-01".into(),
+        venue: "test".into(),
+        authority: Authority::default(),
+        entries,
+        transcript: Vec::new(),
+        tools,
+    }))
+}
+
+fn text(text: &str) -> Reply {
+    Reply { text: text.into(), ..Reply::default() }
+}
+
+fn calls(tools: &[(&str, Value)]) -> Reply {
+    let call = |(at, (name, arguments)): (usize, &(&str, Value))| ToolCall {
+        id: format!("c{at}"),
+        name: (*name).to_owned(),
+        arguments: Arguments::Json(arguments.clone()),
+    };
+    Reply { text: "calling".into(), calls: tools.iter().enumerate().map(call).collect(), ..Reply::default() }
+}
+
+fn ok() -> CallOutcome {
+    CallOutcome { outcome: Outcome::Ok, text: "fine".into(), started: None }
+}
+
+fn started(n: u8) -> CallOutcome {
+    CallOutcome { started: Some((job(n), "b".parse().unwrap())), ..ok() }
+}
+
+/// Drives a turn to its commit; `outcomes` are those of its calls.
+fn drive(setting: Setting, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
+    let open = setting.plan.task.is_some();
+    let config = Arc::clone(&setting.config);
+    let (mut turn, action) = Turn::begin(setting);
+    assert_eq!(action, Action::Gather);
+    let Action::Ask(_) = turn.step(inputs(&config, open, Vec::new()), NOW) else { panic!("expected a model call") };
+    let mut action = turn.step(Observed::Answered(Ok(reply)), NOW);
+    if let Action::Record(_) = action {
+        let Action::Call(planned) = turn.step(Observed::Recorded, NOW) else { panic!("expected calls") };
+        assert_eq!(planned.len(), outcomes.len());
+        action = turn.step(Observed::Called(outcomes), NOW);
+    }
+    let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+    *decision
+}
+
+fn ended(decision: &Decision) -> Option<(JobStatus, Option<ErrorCode>)> {
+    decision.ended.as_ref().map(|(_, result)| (result.status, result.error_code))
+}
+
+const READ: &str = "lattice_read";
+
+#[test]
+fn a_task_ends_or_goes_on_as_its_reply_says() {
+    let done = Some((JobStatus::Complete, None));
+    let failed = |code| Some((JobStatus::Failed, Some(code)));
+    let read = || calls(&[(READ, json!({}))]);
+    for (name, completion, state, reply, outcomes, expected) in [
+        ("text completes", "implicit", SessionState::default(), text("42"), vec![], done),
+        ("text with a child open parks", "implicit", awaiting(begun(1, 1, false), 2), text("so far"), vec![], None),
+        ("text is reminded once", "explicit", begun(1, 1, false), text("hm"), vec![], None),
+        ("and fails then", "explicit", begun(1, 2, true), text("hm"), vec![], failed(ErrorCode::NoCompletion)),
+        ("no reminder at the limit", "explicit", begun(1, 2, false), text("hm"), vec![], failed(ErrorCode::NoCompletion)),
+        ("a call goes on", "implicit", begun(1, 1, false), read(), vec![ok()], None),
+        ("not past the limit", "implicit", begun(1, 2, false), read(), vec![ok()], failed(ErrorCode::LimitReached)),
+        (
+            "complete_task",
+            "explicit",
+            awaiting(begun(1, 1, false), 2),
+            calls(&[(READ, json!({})), ("complete_task", json!({"result": 7})), ("fail_task", json!({"error": "x"}))]),
+            vec![ok(), ok(), ok()],
+            done,
+        ),
+        (
+            "fail_task",
+            "implicit",
+            begun(1, 2, false),
+            calls(&[("fail_task", json!({"error": "no"}))]),
+            vec![ok()],
+            failed(ErrorCode::TaskFailed),
+        ),
+    ] {
+        let decision = drive(setting(completion, state, vec![task(1)]), reply, outcomes);
+        assert_eq!(ended(&decision), expected, "{name}");
+        let is_over = expected.is_some();
+        assert_eq!(decision.consume.contains(&"k1".to_owned()), is_over, "{name}");
+        assert_eq!(decision.record.ended.len(), usize::from(is_over), "{name}");
+        assert_eq!(decision.state.task.is_none(), is_over, "{name}");
+        if is_over {
+            assert_eq!(decision.state, SessionState::default(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn text_while_a_child_is_open_parks_and_is_no_missing_completion() {
+    for completion in ["implicit", "explicit"] {
+        let decision = drive(setting(completion, awaiting(begun(1, 1, false), 2), vec![task(1)]), text("wait"), vec![]);
+        assert!(decision.state.parked && !decision.state.task.as_ref().unwrap().reminded);
+        assert!(decision.state.pending.contains_key(&job(2)));
+    }
+}
+
+#[test]
+fn outcomes_that_are_all_started_park() {
+    let reply = || calls(&[("agent_request", json!({})), (READ, json!({}))]);
+    for (outcomes, parked) in [(vec![started(2), started(3)], true), (vec![started(2), ok()], false)] {
+        let decision = drive(setting("implicit", begun(1, 1, false), vec![task(1)]), reply(), outcomes.clone());
+        assert_eq!(decision.state.parked, parked);
+        assert_eq!(decision.state.pending.len(), outcomes.iter().filter(|o| o.started.is_some()).count());
+    }
+}
+
+#[test]
+fn a_result_that_was_shown_is_not_awaited_any_more() {
+    let state = SessionState { parked: true, ..awaiting(awaiting(begun(1, 1, false), 2), 3) };
+    let decision = drive(setting("implicit", state, vec![result(2), task(1)]), text("one of two"), vec![]);
+    assert_eq!(decision.state.pending.keys().collect::<Vec<_>>(), [&job(3)]);
+    assert_eq!((decision.consume, decision.state.parked), (vec!["k2".to_owned()], true));
+}
+
+#[test]
+fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
+    let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({}))]);
+    reply.calls[1].arguments = Arguments::Malformed("{not json".into());
+    let setting = setting("implicit", SessionState::default(), vec![task(1)]);
+    let config = Arc::clone(&setting.config);
+    let (mut turn, _) = Turn::begin(setting);
+    turn.step(inputs(&config, true, Vec::new()), NOW);
+    let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
+    let errors: Vec<_> = recorded.calls.iter().map(|call| call.what.clone().unwrap_err()).collect();
+    assert_eq!(errors[0], "unknown tool `lattice_raed`, did you mean `lattice_read`");
+    assert_eq!(errors[1], "the arguments of `lattice_read` are not JSON: {not json");
+}
+
+#[test]
+fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
+    let reply = calls(&[("complete_task", json!({"result": 7}))]);
+    let setting = setting("implicit", awaiting(begun(1, 1, false), 2), vec![message(4), task(1)]);
+    let config = Arc::clone(&setting.config);
+    let (mut turn, _) = Turn::begin(setting.clone());
+    turn.step(inputs(&config, true, Vec::new()), NOW);
+    turn.step(Observed::Answered(Ok(reply.clone())), NOW);
+    let Action::Commit(while_recording) = turn.step(Observed::Cancelled, NOW) else { panic!("expected a commit") };
+    assert_eq!(while_recording.record.calls[0].outcome, "cancelled");
+    let at_commit = drive(setting.clone(), reply, vec![ok()]).cancel(&setting);
+    assert_eq!(at_commit.record.calls[0].outcome, "ok");
+    for decision in [*while_recording, at_commit] {
+        assert!(decision.cancelled && decision.ended.is_none() && decision.record.ended.is_empty());
+        assert_eq!(decision.record.said.len(), 2);
+        assert_eq!(decision.consume, ["k4", "k1"]);
+        assert_eq!(decision.state, SessionState::default());
+    }
+}
+
+#[test]
+fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
+    let transient = |exhausted| ModelFailure::Transient { reason: "503".into(), exhausted };
+    for (failure, waits) in [
+        (transient(false), true),
+        (transient(true), false),
+        (ModelFailure::Permanent { reason: "401".into() }, false),
+    ] {
+        let setting = setting("implicit", SessionState::default(), vec![message(4), task(1)]);
+        let config = Arc::clone(&setting.config);
+        let (mut turn, _) = Turn::begin(setting);
+        turn.step(inputs(&config, true, Vec::new()), NOW);
+        match turn.step(Observed::Answered(Err(failure)), NOW) {
+            Action::Wait { .. } => assert!(waits),
+            Action::Commit(decision) => {
+                assert!(!waits);
+                assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::ModelError))));
+                // What it could not answer is on record all the same.
+                assert_eq!(decision.record.events.len(), 2);
+            }
+            other => panic!("expected a wait or a commit, got {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
+    let entry = |required, content: Result<String, String>| Entry { label: Some("doc".into()), required, content };
+    let large = "x".repeat(crate::domain::limits::CONTEXT_BYTES + 1);
+    for (entry, expected) in [
+        (entry(true, Ok(large)), Some(ErrorCode::ContextOverflow)),
+        (entry(true, Err("missing".into())), Some(ErrorCode::ContextRequiredMissing)),
+        (entry(false, Err("missing".into())), None),
+    ] {
+        let setting = setting("implicit", SessionState::default(), vec![task(1)]);
+        let config = Arc::clone(&setting.config);
+        let (mut turn, _) = Turn::begin(setting);
+        match (turn.step(inputs(&config, true, vec![entry]), NOW), expected) {
+            (Action::Ask(_), None) => {}
+            (Action::Commit(decision), Some(code)) => {
+                assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(code))));
+            }
+            (action, expected) => panic!("expected {expected:?}, got {action:?}"),
+        }
+    }
+}
+
+/// A reply recorded for a task with a tool that the configuration of now doesn't offer.
+fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
+    let target = Target::Operation("v/ops/of/then".into());
+    let what = Ok(Resolved { target, arguments: json!({"x": 1}) });
+    Recorded {
+        job,
+        reply: calls(&[("then", json!({"x": 1}))]),
+        calls: vec![PlannedCall { id: "c0".into(), tool: "then".into(), what }],
+        prompt: "hash".into(),
+        consume: consume.iter().map(|key| (*key).to_owned()).collect(),
+        heard: Vec::new(),
+        events: Vec::new(),
+        start: Millis(7_000),
+        config_version: 1,
+    }
+}
+
+fn resume(state: SessionState, inbox: Vec<Pending>, recorded: Recorded) -> (Turn, Action) {
+    let run = Run::new(4, state, inbox, false);
+    let plan = run.plan_of(&recorded);
+    Turn::resume(Setting { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) }, recorded, NOW)
+}
+
+#[test]
+fn a_resumed_turn_goes_on_from_its_reply_with_its_own_tools_and_events() {
+    let inbox = vec![message(4), message(5), task(1), task(2)];
+    let (mut turn, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
+    let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
+    assert_eq!(planned, recorded(None, &[]).calls);
+    let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
+    assert_eq!(decision.consume, ["k4"]);
+    assert_eq!((decision.record.config_version, decision.record.start), (1, Millis(7_000)));
+    assert_eq!(decision.record.calls[0].operation, "v/ops/of/then");
+    assert_eq!(decision.state.task.as_ref().map(|t| (t.job.clone(), t.turns)), Some((job(1), 2)));
+}
+
+#[test]
+fn a_recorded_reply_whose_task_has_ended_reaches_no_other_task() {
+    let cancelled = Pending { status: Some(JobStatus::Cancelled), ..task(1) };
+    for inbox in [vec![task(2)], vec![cancelled, task(2)], vec![]] {
+        let (_, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
+        let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+        assert!(decision.cancelled && decision.ended.is_none());
+        // What the reply had heard is consumed; the next task stays.
+        assert_eq!((decision.consume, decision.record.job), (vec!["k4".to_owned()], Some(job(1))));
+        assert_eq!(decision.state, SessionState::default());
+    }
+}
+
+#[test]
+fn a_recorded_reply_to_a_message_does_not_serve_a_task_that_came_later() {
+    let (mut turn, action) = resume(SessionState::default(), vec![message(4), task(1)], recorded(None, &["k4"]));
+    assert!(matches!(action, Action::Call(_)));
+    let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
+    assert_eq!((decision.state.task, decision.state.shown), (None, vec!["k4".to_owned()]));
+}
+
+/// A session that does what its commits say, for runs over several turns.
+fn after(run: &Run, decision: &Decision, arrived: Vec<Pending>) -> Run {
+    let mut next = run.after(&decision.state, &decision.consume);
+    let mut inbox = next.inbox.clone();
+    inbox.extend(arrived);
+    next.refresh(inbox, false);
+    next
+}
+
+fn loose(run: &Run) -> Setting {
+    let Next::Turn(plan) = run.next(5) else { panic!("expected a turn, got {:?}", run.next(5)) };
+    Setting { plan: *plan, state: run.state.clone(), ..setting("implicit", SessionState::default(), vec![]) }
+}
+
+#[test]
+fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
+    let run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let first = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
+    assert_eq!((first.consume.len(), first.state.shown.clone()), (0, vec!["k4".to_owned()]));
+    // Another message joins; the first is not shown again.
+    let run = after(&run, &first, vec![message(5)]);
+    let setting = loose(&run);
+    assert_eq!(setting.plan.messages.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["k5"]);
+    let last = drive(setting, text("noted"), vec![]);
+    assert_eq!(last.consume, ["k4", "k5"]);
+    let run = after(&run, &last, vec![]);
+    assert_eq!((run.next(5), run.state), (Next::Rest, SessionState::default()));
+}
+
+#[test]
+fn a_task_takes_over_from_a_loose_run() {
+    let state = SessionState { shown: vec!["k4".into()], loose_turns: 1, ..SessionState::default() };
+    let decision = drive(setting("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
+    assert_eq!((decision.consume, decision.state.shown.len()), (vec!["k4".to_owned()], 0));
+}
+
+#[test]
+fn turns_without_a_task_are_bounded() {
+    let mut run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let mut turns = 0;
+    while let Next::Turn(_) = run.next(5) {
+        turns += 1;
+        assert!(turns <= 3, "the limit is 3 turns");
+        let decision = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
+        run = after(&run, &decision, vec![]);
+    }
+    assert_eq!((turns, run.inbox.len(), run.state), (3, 0, SessionState::default()));
+}
+
+#[test]
+fn children_of_turns_without_a_task_do_not_keep_them_going_for_ever() {
+    let mut run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let mut turns = 0u8;
+    while let Next::Turn(_) = run.next(5) {
+        turns += 1;
+        assert!(turns <= 3, "the limit is 3 turns");
+        let decision = drive(loose(&run), calls(&[("agent_request", json!({}))]), vec![started(10 + turns)]);
+        run = after(&run, &decision, vec![result(10 + turns)]);
+    }
+    assert!(matches!(run.next(5), Next::Settle(_)), "the last result is awaited by nobody");
+}
+
+#[test]
+fn messages_that_were_given_up_leave_the_session_as_it_was() {
+    let poisoned = Plan { messages: vec![message(4)], ..Plan::default() };
+    let state = SessionState { parked: true, ..awaiting(begun(1, 1, false), 2) };
+    let setting = Setting { plan: poisoned, ..setting("implicit", state.clone(), vec![message(4), task(1)]) };
+    let (_, action) = Turn::give_up(setting, NOW);
+    let Action::Commit(decision) = action else { panic!("expected a commit") };
+    assert_eq!((decision.consume, decision.ended, decision.state), (vec!["k4".to_owned()], None, state));
+    assert_eq!(decision.record.events.len(), 1);
+}
+
+#[test]
+fn a_turn_driven_out_of_order_fails_its_task_rather_than_commit_nonsense() {
+    let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]));
+    let Action::Commit(decision) = turn.step(Observed::Recorded, NOW) else { panic!("expected a commit") };
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::Internal))));
+}
