@@ -39,6 +39,14 @@ when = { agent = "boss", text = "Pending job results" }
 then = { text = "the helper is done" }
 
 [[rule]]
+when = { agent = "hopeful", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "hanging", sessionId = "taken", input = {}, wait = 0 } }] }
+
+[[rule]]
+when = { agent = "hopeful", text = "status=REJECTED" }
+then = { text = "the helper is busy" }
+
+[[rule]]
 when = { agent = "slow" }
 then = { text = "worked", delay_ms = 300 }
 
@@ -145,6 +153,36 @@ async fn a_child_job_parks_its_parent_and_wakes_it() {
     assert_eq!(child.status, JobStatus::Complete);
     assert_eq!(child.head.parent.as_ref().unwrap().job.as_ref(), Some(&job.head.id));
     assert_eq!(child.head.caller.as_deref(), Some("agent:boss"));
+}
+
+#[tokio::test]
+async fn a_child_job_that_is_refused_wakes_its_parent() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("hopeful", json!({})).await;
+    venue.agent("hanging", json!({"busy": "reject"})).await;
+    let submission = Submission { session_id: Some("taken".parse().unwrap()), ..Submission::default() };
+    venue.arrive("hanging", "t0", true, submission).await;
+    let job = venue.run("hopeful", "t1", json!({})).await;
+    assert_eq!(job.result.unwrap().output, Some(json!("the helper is busy")));
+}
+
+#[tokio::test]
+async fn a_cancel_stops_its_own_task_and_not_the_next_of_the_session() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    venue.agent("slow", json!({})).await;
+    let session = Some("s".parse().unwrap());
+    let mut ids = Vec::new();
+    for n in 0..4 {
+        let submission = Submission { session_id: session.clone(), input: json!(n), ..Submission::default() };
+        ids.push(venue.arrive("slow", &format!("t{n}"), true, submission).await.job.unwrap());
+    }
+    // One that waits and one that runs.
+    jobs::cancel(&venue.venue, &venue.owner, &ids[2], None).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    jobs::cancel(&venue.venue, &venue.owner, &ids[0], None).await.unwrap();
+    for (id, expected) in ids.iter().zip([JobStatus::Cancelled, JobStatus::Complete, JobStatus::Cancelled, JobStatus::Complete]) {
+        assert_eq!(venue.ended(id).await.status, expected);
+    }
 }
 
 #[tokio::test]
