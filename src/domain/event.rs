@@ -5,7 +5,7 @@ use crate::domain::job::JobResult;
 use crate::domain::time::Millis;
 use crate::store::EventKind;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Default session of messages that name none.
 pub const DEFAULT_SESSION: &str = "main";
@@ -153,10 +153,14 @@ pub fn fresh_session(job: &JobId) -> SessionId {
     SessionId::new(format!("s-{}", &job.as_str()[..16])).expect("hex digits are a legal id")
 }
 
-/// Hash by which two submissions with one id are told apart: of the parsed body, so that
-/// whitespace and the caller's own formatting don't matter.
-pub fn body_hash(submission: &Submission) -> String {
-    sha256_hex(&serde_json::to_vec(submission).unwrap_or_default())
+/// Hash by which two submissions with one id are told apart: of the parsed body, the agent and the
+/// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
+/// way it came: the same submission by another way is the same.
+pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> String {
+    let Submission { input, session_id, reply_to, caller: _, parent } = submission;
+    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent]);
+    said.sort_all_objects();
+    sha256_hex(said.to_string().as_bytes())
 }
 
 /// A `replyTo` that a submission may name: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
@@ -183,6 +187,39 @@ mod tests {
         ] {
             assert_eq!(reply_to_allowed(subject, "t", "u"), allowed, "{subject}");
         }
+    }
+
+    #[test]
+    fn a_body_hash_covers_what_is_asked_of_whom_and_not_who_asks() {
+        let hash = |agent: &str, kind, body: &str| {
+            body_hash(&agent.parse().unwrap(), kind, &serde_json::from_str(body).unwrap())
+        };
+        let body = r#"{"input":{"a":1,"b":[{"c":2,"d":3}]}}"#;
+        let first = hash("a", EventKind::Task, body);
+        for (agent, kind, other, same) in [
+            ("a", EventKind::Task, body, true),
+            ("a", EventKind::Task, r#"{ "input": {"b": [{"d": 3, "c": 2}], "a": 1} }"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"caller":"t/u"}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionId":null}"#, true),
+            ("b", EventKind::Task, body, false),
+            ("a", EventKind::Message, body, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":4}]}}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionId":"s"}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"replyTo":"_INBOX.x"}"#, false),
+            (
+                "a",
+                EventKind::Task,
+                r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"parent":{"agent":"p","session":"s","depth":1}}"#,
+                false,
+            ),
+            ("a", EventKind::Task, r#"{"input":"x"}"#, false),
+        ] {
+            assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");
+        }
+        assert_ne!(
+            hash("a", EventKind::Task, r#"{"input":null,"replyTo":"_INBOX.x"}"#),
+            hash("a", EventKind::Task, r#"{"input":null,"sessionId":"_INBOX.x"}"#),
+        );
     }
 
     #[test]

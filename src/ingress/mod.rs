@@ -121,7 +121,7 @@ pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
     let event = NewEvent {
         id: id.clone(),
-        body_hash: body_hash(submission),
+        body_hash: body_hash(agent, kind, submission),
         kind,
         job,
         order: order(kind, arrival.received, arrival.sequence),

@@ -7,7 +7,7 @@ use crate::domain::job::{JobHead, JobResult};
 use crate::store::{OutboxEntry, Store};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A message as it lies in an outbox.
 pub fn entry(id: String, message: &Message) -> OutboxEntry {
@@ -27,14 +27,7 @@ pub fn wake(owner: &Owner, session: &SessionKey) -> Message {
 /// Everything that the end of a job sends: the completion on `out` and on `replyTo`, and the
 /// result to the session that waits for it. The ids depend on the job alone: a job ends once.
 pub fn completions(owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<OutboxEntry> {
-    let completion = Completion {
-        id: head.event.clone(),
-        job: Some(head.id.clone()),
-        agent: head.agent.clone(),
-        session: Some(head.session.clone()),
-        result: result.clone(),
-    };
-    let body = serde_json::to_value(&completion).expect("completions serialise");
+    let body = completion(head, result);
     let out = Address::Out { owner: owner.clone(), agent: head.agent.clone(), job: head.id.to_string() };
     let id = format!("done-{}", head.id);
     let mut entries = vec![entry(id.clone(), &Message { to: out, id: Some(id), body: body.clone() })];
@@ -60,11 +53,29 @@ pub fn completions(owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<Out
     entries
 }
 
-/// The terminal answer to a submission that was refused before it became a job.
+fn completion(head: &JobHead, result: &JobResult) -> Value {
+    let completion = Completion {
+        id: head.event.clone(),
+        job: Some(head.id.clone()),
+        agent: head.agent.clone(),
+        session: Some(head.session.clone()),
+        result: result.clone(),
+    };
+    serde_json::to_value(completion).expect("completions serialise")
+}
+
+/// The completion once more, for who submits a task again after it has ended. `out` has had it.
+pub fn completion_again(head: &JobHead, result: &JobResult, reply_to: String) -> Message {
+    Message { to: Address::Reply(reply_to), id: Some(format!("reply-{}", head.id)), body: completion(head, result) }
+}
+
+/// The terminal answer to a submission that was refused before it became a job. `place` is the
+/// submission's own: each has an answer, and a redelivery of one has no second.
 pub fn refusal(
     owner: &Owner,
     agent: &AgentId,
     id: &EventId,
+    place: &str,
     reply_to: Option<&str>,
     result: &JobResult,
 ) -> Vec<Message> {
@@ -77,7 +88,7 @@ pub fn refusal(
     };
     let body = serde_json::to_value(&completion).expect("completions serialise");
     let out = Address::Out { owner: owner.clone(), agent: agent.clone(), job: id.to_string() };
-    let dedupe = Some(format!("refused-{owner}-{id}"));
+    let dedupe = Some(format!("refused-{}-{place}", owner.token()));
     let mut messages = vec![Message { to: out, id: dedupe, body: body.clone() }];
     if let Some(subject) = reply_to {
         messages.push(Message { to: Address::Reply(subject.to_owned()), id: None, body });

@@ -5,7 +5,7 @@ use super::{Worker, session};
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
-use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress::{self, Arrival};
 use crate::jobs;
 use crate::outbox;
@@ -93,9 +93,13 @@ async fn cancel(worker: &Worker, delivery: &Delivery) {
 fn event_id(delivery: &Delivery) -> Result<EventId, Refused> {
     match &delivery.id {
         Some(id) => EventId::new(id.clone()).map_err(|e| Refused::because(ErrorCode::Refused, e.to_string())),
-        None => EventId::new(format!("seq-{}-{}", delivery.published, delivery.sequence))
-            .map_err(|e| Refused::because(ErrorCode::Refused, e.to_string())),
+        None => Ok(id_of_place(delivery)),
     }
+}
+
+/// The same for every delivery of one message, and for no other message.
+fn id_of_place(delivery: &Delivery) -> EventId {
+    EventId::new(format!("seq-{}-{}", delivery.published, delivery.sequence)).expect("digits are a legal id")
 }
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
@@ -147,7 +151,10 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
     match answer.intake {
         Intake::Nothing => {}
         Intake::New => metrics.admitted(kind, "new"),
-        Intake::Duplicate => metrics.admitted(kind, "duplicate"),
+        Intake::Duplicate => {
+            metrics.admitted(kind, "duplicate");
+            answer_again(worker, delivery, &admit).await;
+        }
         Intake::Conflict => {
             metrics.admitted(kind, "conflict");
             let text = "this id was used before with another body; use a new id for a new request";
@@ -180,6 +187,25 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
         | LeaseOutcome::NotAsked => delivery.settle.ack().await,
     }
     Stage::Idle.enter(&admit.session);
+}
+
+/// A task submitted again: when its job has ended, nothing else will answer this submission.
+/// Whoever listens gets it; as with any `replyTo`, nobody may.
+async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
+    let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| &open.job);
+    let (Some(job), Some(subject)) = (job, reply_to(&delivery.body)) else { return };
+    let answered = match jobs::get(&worker.venue, &admit.owner, job).await {
+        Ok(Some(Job { head, result: Some(result), .. })) => {
+            let answer = outbox::completion_again(&head, &result, subject);
+            worker.venue.bus.publish(&answer).await.map_err(|e| e.to_string())
+        }
+        // Its completion goes to the same subject: another one would have been a conflict.
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = answered {
+        tracing::warn!(%job, error, "duplicate not answered; its job can be read");
+    }
 }
 
 async fn settle(settle: &dyn Settle, end: session::End) {
@@ -232,7 +258,8 @@ async fn reject(worker: &Worker, admit: &Admit, open: &NewJob, result: &JobResul
 
 /// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
 async fn refuse(worker: &Worker, delivery: &Delivery, refused: Refused) {
-    let id = event_id(delivery).unwrap_or_else(|_| ingress::fresh_id());
+    let place = id_of_place(delivery);
+    let id = event_id(delivery).unwrap_or_else(|_| place.clone());
     tracing::info!(
         owner = %delivery.owner, agent = %delivery.agent, %id,
         reason = refused.result.error.as_deref().unwrap_or_default(),
@@ -243,7 +270,8 @@ async fn refuse(worker: &Worker, delivery: &Delivery, refused: Refused) {
     let reply_to = reply_to.filter(|subject| {
         crate::domain::event::reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
     });
-    let answers = outbox::refusal(owner, &delivery.agent, &id, reply_to.as_deref(), &refused.result);
+    let answers =
+        outbox::refusal(owner, &delivery.agent, &id, place.as_str(), reply_to.as_deref(), &refused.result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {
             tracing::warn!(%error, "refusal not published yet");

@@ -58,6 +58,7 @@ fn a_fleet_serves_http_and_the_queue() {
     http(&["agent", "apply", "echo.toml"]).ok();
     assert_eq!(http(&["submit", "echo", "over http", "--wait=20s"]).ok(), "over http");
     assert_eq!(fleet.publish(&["submit", "echo", "over nats", "--id", "k", "--wait=20s"]).ok(), "over nats");
+    assert_eq!(fleet.publish(&["submit", "echo", "over nats", "--id", "k", "--wait=20s"]).ok(), "over nats", "again");
     fleet.publish(&["submit", "echo", "other", "--id", "k", "--wait=20s"]).expect(6, "(CONFLICT)");
     fleet.publish(&["submit", "nobody", "x", "--wait=20s"]).expect(3, "no such agent");
     assert_eq!(fleet.publish(&["message", "echo", "note this", "--id", "m"]).ok(), "m");

@@ -6,6 +6,7 @@
 
 mod cases;
 mod embedded;
+mod nats;
 
 use std::sync::Arc;
 use std::time::Duration;
