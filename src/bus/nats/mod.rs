@@ -14,6 +14,7 @@ use crate::store::Setting;
 use crate::telemetry::Metrics;
 use async_nats::{
     Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, ServerAddr,
+    connection::State,
     jetstream::{
         self, Context,
         consumer::PullConsumer,
@@ -261,6 +262,10 @@ impl Bus for NatsBus {
     }
 
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
+        // The driver would keep it until the server is back, and its caller until the timeout.
+        if self.client.connection_state() == State::Disconnected {
+            return Err(BusError::Unavailable { bus: self.name.clone(), reason: "disconnected".to_owned() });
+        }
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;
         let body = serde_json::to_vec(&message.body).map_err(|error| self.refused(error.to_string()))?.into();
         let subject = subject::subject(self.prefix(), &message.to);
@@ -269,7 +274,9 @@ impl Bus for NatsBus {
             Address::Reply(_) => {
                 let sent = self.client.publish_with_headers(subject, headers, body).await;
                 sent.map_err(|error| self.refused(chain(&error)))?;
-                self.client.flush().await.map_err(|error| self.unavailable(&error))
+                let flushed = tokio::time::timeout(TIMEOUT, self.client.flush()).await;
+                let flushed = flushed.map_err(|error| self.unavailable(&error))?;
+                flushed.map_err(|error| self.unavailable(&error))
             }
         }
     }
