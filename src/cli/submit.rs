@@ -103,7 +103,7 @@ impl Submit {
         let waiting = json!({"id": id, "agentId": self.agent, "status": "PENDING"});
         context.out.value(&waiting, || id.to_string())?;
         note(&format!(
-            "no completion of submission `{id}` after {}; it goes on, or had ended before it was sent again; `trellis job list` shows it",
+            "no completion of submission `{id}` after {}; it goes on; `trellis job list` shows it",
             wait::shown(limit)
         ));
         Ok(Exit::TimedOut)

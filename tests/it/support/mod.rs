@@ -1,7 +1,9 @@
 //! What several tests need.
 
 pub mod cli;
+pub mod fleet;
 pub mod http;
 pub mod nats;
+pub mod python;
 pub mod redis;
 pub mod venue;

@@ -1,0 +1,115 @@
+//! A fleet whose Redis, then whose NATS, is killed and comes back: callers are told, nothing is lost.
+
+use crate::support::cli::run;
+use crate::support::fleet::Fleet;
+use crate::support::nats::NatsServer;
+use crate::support::redis::RedisServer;
+use reqwest::{Client, Response};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// A caller who waits longer for "not now" gives up first.
+const PROMPT: Duration = Duration::from_secs(4);
+/// Redelivery and backoff included.
+const RECOVERED: Duration = Duration::from_secs(10);
+
+struct Caller {
+    http: Client,
+    url: String,
+}
+
+impl Caller {
+    async fn task(&self, agent: &str, id: &str) -> Response {
+        let request = self.http.post(format!("{}/api/v1/agents/{agent}/tasks", self.url));
+        let started = Instant::now();
+        let body = json!({"input": id}).to_string();
+        let response = request.header("Idempotency-Key", id).body(body).send().await.unwrap();
+        assert!(started.elapsed() < PROMPT, "{id}: {:?}", started.elapsed());
+        response
+    }
+
+    /// Tries again as long as it is told to: a connection that died meanwhile is noticed by its use.
+    async fn accepted(&self, agent: &str, id: &str) {
+        let started = Instant::now();
+        loop {
+            let response = self.task(agent, id).await;
+            let again = response.headers().contains_key("retry-after");
+            let (status, text) = (response.status().as_u16(), response.text().await.unwrap());
+            if status == 202 || status == 200 {
+                return;
+            }
+            assert!(status == 503 && again && started.elapsed() < RECOVERED, "{id}: {status} {text}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Event ids of complete jobs, with how many jobs each has.
+    async fn complete(&self) -> BTreeMap<String, u32> {
+        let response = self.http.get(format!("{}/api/v1/jobs?details=true&limit=100", self.url)).send().await.unwrap();
+        let list: Value = serde_json::from_str(&response.text().await.unwrap()).unwrap();
+        let mut found = BTreeMap::new();
+        for job in list["items"].as_array().unwrap().iter().filter(|job| job["status"] == "COMPLETE") {
+            *found.entry(job["event"].as_str().unwrap().to_owned()).or_default() += 1;
+        }
+        found
+    }
+
+    async fn all_complete(&self, ids: &[String]) {
+        let started = Instant::now();
+        let expected: BTreeMap<_, _> = ids.iter().map(|id| (id.clone(), 1)).collect();
+        loop {
+            let complete = self.complete().await;
+            if complete == expected {
+                return;
+            }
+            assert!(started.elapsed() < RECOVERED, "expected {expected:?}, got {complete:?}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_lost_when_redis_and_nats_are_killed() {
+    let (Some(mut nats), Some(mut redis)) = (NatsServer::start(), RedisServer::start()) else { return };
+    let fleet = Fleet::new(nats.url(), &redis);
+    fleet.slow_agent("slow", 400);
+    let (mut worker, mut serve, url) = fleet.start_all();
+    for agent in ["slow.toml", "echo.toml"] {
+        run(fleet.path(), &["agent", "apply", agent, "--url", &url]).ok();
+    }
+    let caller = Caller { http: Client::new(), url };
+    let mut ids: Vec<String> = (0..6).map(|n| format!("before-{n}")).collect();
+    for id in &ids {
+        caller.accepted("slow", id).await;
+    }
+    redis.kill();
+    let refused = caller.task("echo", "meanwhile").await;
+    assert_eq!(refused.status().as_u16(), 503);
+    assert_eq!(refused.headers()["retry-after"], "1");
+    // The turns of the tasks end in the outage.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert!(redis.start_again());
+    caller.accepted("echo", "meanwhile").await;
+    ids.push("meanwhile".into());
+    caller.all_complete(&ids).await;
+
+    for n in 0..6 {
+        ids.push(format!("again-{n}"));
+        caller.accepted("slow", &ids[ids.len() - 1]).await;
+    }
+    nats.kill();
+    // The store has it: the queue only makes it prompt.
+    caller.accepted("echo", "without-nats").await;
+    let started = Instant::now();
+    caller.accepted("echo", "without-nats-2").await;
+    assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
+    ids.extend(["without-nats".into(), "without-nats-2".into()]);
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    nats.restart();
+    caller.all_complete(&ids).await;
+    for process in [&mut worker, &mut serve] {
+        process.signal("TERM");
+        assert_eq!(process.ended().code(), Some(0), "{}", process.log());
+    }
+}
