@@ -224,12 +224,13 @@ async fn settle(settle: &dyn Settle, end: session::End) {
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
     let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
     let event = admit.event.as_ref();
-    if let Some(open) = event.and_then(|event| event.open.as_ref()) {
-        if let Err(error) = reject(worker, admit, open, &result, !matches!(refusal, Refusal::UnknownAgent)).await {
-            tracing::warn!(%error, "refusal not recorded yet");
-            delivery.settle.nak(RETRY).await;
-            return;
-        }
+    let make = !matches!(refusal, Refusal::UnknownAgent);
+    if let Some(open) = event.and_then(|event| event.open.as_ref())
+        && let Err(error) = reject(worker, admit, open, &result, make).await
+    {
+        tracing::warn!(%error, "refusal not recorded yet");
+        delivery.settle.nak(RETRY).await;
+        return;
     }
     let reply_to = reply_to(&delivery.body);
     refuse(worker, delivery, Refused { result, reply_to }).await;

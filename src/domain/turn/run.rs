@@ -159,12 +159,11 @@ impl Run {
         for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } if pending.is_open_task() => {}
-                Payload::Task { .. } => plan.settled.push(pending.clone()),
                 Payload::Message { .. } => plan.messages.push(pending.clone()),
                 Payload::Result { job, .. } if self.state.pending.contains_key(job) => {
                     plan.results.push(pending.clone());
                 }
-                Payload::Result { .. } => plan.settled.push(pending.clone()),
+                Payload::Task { .. } | Payload::Result { .. } => plan.settled.push(pending.clone()),
             }
         }
         plan
