@@ -12,7 +12,7 @@ use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use bytes::Bytes;
 use serde::Deserialize;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Redelivery of a message whose handling failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -137,6 +137,7 @@ fn reply_to(body: &[u8]) -> Option<String> {
 async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
     admit.lease = Some(worker.lease_request());
     Stage::Admit.enter(&admit.session);
+    let asked = Instant::now();
     let answer = match worker.venue.store.admit(worker.venue.now(), &admit).await {
         Ok(answer) => answer,
         Err(error) => {
@@ -169,7 +170,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
     }
     match answer.lease {
         LeaseOutcome::Run(grant) => {
-            let end = session::run(worker, *grant, &*delivery.settle).await;
+            let end = session::run(worker, *grant, asked, &*delivery.settle).await;
             settle(&*delivery.settle, end).await;
             Stage::Idle.enter(&admit.session);
             return;

@@ -2,24 +2,33 @@
 //! is cancelled.
 
 use super::Worker;
+use super::session::{Leased, Stop};
 use crate::bus::Settle;
 use crate::domain::ids::JobId;
 use crate::jobs;
 use crate::store::{Held, Lease};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
 /// What stops a running turn.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Stops {
     /// Another has the lease, or may have: write nothing more.
     pub(super) lost: CancellationToken,
     /// The task that the running turn serves, and what stops that turn when it is cancelled.
     serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
+    /// When the store was last asked for the lease and gave it: before its answer, so that no
+    /// delay of ours makes the lease look longer than it is.
+    asked: Arc<Mutex<Instant>>,
 }
 
 impl Stops {
+    /// Of a lease that was asked for then.
+    pub(super) fn since(asked: Instant) -> Self {
+        Self { lost: CancellationToken::new(), serving: Arc::default(), asked: Arc::new(Mutex::new(asked)) }
+    }
+
     /// A turn begins that serves `job`: its own token, for a cancellation must not reach the next
     /// task of the session.
     pub(super) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
@@ -31,6 +40,14 @@ impl Stops {
 
     fn serving(&self) -> Option<(JobId, CancellationToken)> {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn renewed(&self, asked: Instant) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+    }
+
+    fn age(&self) -> Duration {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
     }
 }
 
@@ -44,6 +61,26 @@ async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
     }
 }
 
+/// Makes sure that the lease can't have lapsed, before something that is paid for. A process may
+/// have stood still for longer than its lease: another may have the reply by now.
+pub(super) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
+    let (ttl, stops) = (worker.options.lease, &leased.stops);
+    if stops.age() < ttl {
+        return Ok(());
+    }
+    let asked = Instant::now();
+    match worker.venue.store.renew(worker.venue.now(), &leased.lease, ttl).await? {
+        Held::Fenced => Err(Stop::Lost),
+        Held::Yes { cancelled } => {
+            stops.renewed(asked);
+            if cancelled {
+                cancel(worker, &leased.lease, stops).await;
+            }
+            Ok(())
+        }
+    }
+}
+
 /// Renews the lease, and the delivery that runs under it, three times per lease, until dropped.
 pub(super) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, stops: &Stops) {
     let ttl = worker.options.lease;
@@ -51,9 +88,14 @@ pub(super) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
     loop {
         tokio::time::sleep(pause).await;
         settle.progress().await;
+        let asked = Instant::now();
         match worker.venue.store.renew(worker.venue.now(), lease, ttl).await {
-            Ok(Held::Yes { cancelled: false }) => {}
-            Ok(Held::Yes { cancelled: true }) => cancel(worker, lease, stops).await,
+            Ok(Held::Yes { cancelled }) => {
+                stops.renewed(asked);
+                if cancelled {
+                    cancel(worker, lease, stops).await;
+                }
+            }
             Ok(Held::Fenced) => {
                 worker.venue.metrics.leases_lost.inc();
                 tracing::warn!(session = %lease.session, epoch = lease.epoch, "lease lost");

@@ -14,6 +14,7 @@ use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use bytes::Bytes;
+use std::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Events that killed so many workers run one at a time.
@@ -50,9 +51,9 @@ pub(super) struct Leased {
     pub(super) cancelled: CancellationToken,
 }
 
-/// Runs a granted session to its end.
-pub(super) async fn run(worker: &Worker, grant: Grant, settle: &dyn Settle) -> End {
-    let mut leased = match open(grant) {
+/// Runs a granted session to its end. The grant was asked for at `asked`.
+pub(super) async fn run(worker: &Worker, grant: Grant, asked: Instant, settle: &dyn Settle) -> End {
+    let mut leased = match open(grant, asked) {
         Ok(leased) => leased,
         Err(error) => return End::Failed(error),
     };
@@ -91,7 +92,7 @@ fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") }
 }
 
-fn open(grant: Grant) -> Result<Leased, StoreError> {
+fn open(grant: Grant, asked: Instant) -> Result<Leased, StoreError> {
     let state: SessionState = match &grant.state {
         None => SessionState::default(),
         Some(bytes) => serde_json::from_slice(bytes).map_err(|e| corrupt("state", &e))?,
@@ -110,7 +111,7 @@ fn open(grant: Grant) -> Result<Leased, StoreError> {
         calls: grant.calls,
         transcript: None,
         pause: None,
-        stops: Stops::default(),
+        stops: Stops::since(asked),
         cancelled: CancellationToken::new(),
     })
 }

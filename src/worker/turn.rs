@@ -3,7 +3,7 @@
 use super::commit::{self, Outcome};
 use super::session::{self, Leased, Stop};
 use super::stage::Stage;
-use super::{Worker, ask, calls, gather};
+use super::{Worker, ask, calls, gather, keeper};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::Scope;
@@ -64,6 +64,9 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         (None, None) => Turn::begin(setting),
     };
     loop {
+        if matches!(action, Action::Ask(_)) {
+            keeper::assure(worker, leased).await?;
+        }
         if let Some(stage) = stage_of(&action) {
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }

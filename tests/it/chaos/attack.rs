@@ -44,8 +44,10 @@ pub struct Log {
     pub worker_kills: u64,
     pub nats_kills: u64,
     pub redis_kills: u64,
-    /// Kills of workers by stage: what their logs say after their death.
+    /// Sessions of killed workers by stage: what their logs say after their death.
     pub hits: Hits,
+    /// Kills of workers that hit at least one session at this stage.
+    pub kills_at: Hits,
     /// Where the sessions of all workers were when a server was killed.
     pub server_hits: Hits,
     /// Of the attack itself.
@@ -145,6 +147,7 @@ impl Attack<'_> {
         };
         let hits = self.site.replace(at);
         add(&mut self.log.hits, hits);
+        add(&mut self.log.kills_at, hits.map(|sessions| sessions.min(1)));
     }
 
     async fn kill_server(&mut self, target: Target, down: Duration) {

@@ -7,6 +7,7 @@ mod fleet;
 mod report;
 mod restart;
 mod site;
+mod stopped;
 mod trail;
 mod workload;
 

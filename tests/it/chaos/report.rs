@@ -24,9 +24,9 @@ impl fmt::Display for Report<'_> {
         writeln!(f, "tasks            {} over {} agents, {} processes, {} child jobs", found.jobs.0, plan.agents, plan.workers, found.jobs.1)?;
         writeln!(f, "sent again       {} submissions under an id already used", log.resubmitted)?;
         writeln!(f, "kills (SIGKILL)  {} trellis, {} nats-server, {} redis-server", log.worker_kills, log.nats_kills, log.redis_kills)?;
-        writeln!(f, "sessions hit by kills, by stage:")?;
-        for ((stage, trellis), servers) in STAGES.iter().zip(log.hits).zip(log.server_hits) {
-            writeln!(f, "  {stage:<8} {trellis:>6} by a kill of their own process, {servers:>6} by one of a server")?;
+        writeln!(f, "stage      kills of a process that hit it   sessions hit   sessions there when a server was killed")?;
+        for (at, stage) in STAGES.iter().enumerate() {
+            writeln!(f, "  {stage:<8} {:>32} {:>14} {:>41}", log.kills_at[at], log.hits[at], log.server_hits[at])?;
         }
         writeln!(f, "turns committed  {}", found.turns)?;
         writeln!(f, "model calls      {} begun, {} answered, {} repeated before their reply was recorded", found.calls.0, found.calls.1, found.repeated)?;

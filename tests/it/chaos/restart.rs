@@ -37,7 +37,8 @@ fn of_session(begun: &BTreeMap<String, usize>, task: &Task) -> BTreeMap<String, 
     begun.iter().filter(|(turn, _)| turn.contains(&part)).map(|(turn, n)| (turn.clone(), *n)).collect()
 }
 
-async fn ended(site: &Site, jobs: &[JobId], at_least: usize) -> Vec<JobId> {
+/// Waits for the end of so many of these jobs; says which have ended.
+pub(super) async fn ended(site: &Site, jobs: &[JobId], at_least: usize) -> Vec<JobId> {
     for _ in 0..600 {
         let ended = site.ended(jobs).await;
         if ended.len() >= at_least {

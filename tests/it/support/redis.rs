@@ -98,9 +98,14 @@ impl RedisServer {
         }
     }
 
+    /// `redis://127.0.0.1:PORT`.
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
     /// Options for a store of its own on this server.
     pub fn options(&self, clock: ServerOrInjected) -> RedisOptions {
-        let mut options = RedisOptions::new(format!("redis://127.0.0.1:{}", self.port));
+        let mut options = RedisOptions::new(self.url());
         options.prefix = format!("t{}", uuid::Uuid::now_v7().simple());
         options.connections = 2;
         options.clock = clock;
@@ -109,7 +114,7 @@ impl RedisServer {
 
     /// A command of the test's own.
     pub async fn command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
-        let client = redis::Client::open(format!("redis://127.0.0.1:{}", self.port))?;
+        let client = redis::Client::open(self.url())?;
         let mut connection = client.get_multiplexed_async_connection().await?;
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);

@@ -1,0 +1,70 @@
+//! A worker that stands still for longer than its leases, and then goes on where it was.
+
+use super::fleet::lock;
+use super::restart::ended;
+use super::site::{Kind, Site};
+use super::workload::Task;
+use std::collections::HashMap;
+use std::process::Command;
+use std::time::Duration;
+
+const TASKS: usize = 60;
+
+fn signal(name: &str, pid: u32) {
+    assert!(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap().success());
+}
+
+/// Sessions that wait for what their context is made of.
+fn in_context(site: &Site) -> Vec<String> {
+    let trail = lock(&site.fleet.trail);
+    let stages: HashMap<_, _> = trail.steps.iter().map(|step| (&step.whose, &step.stage)).collect();
+    stages.into_iter().filter(|(_, stage)| *stage == "context").map(|(session, _)| session.clone()).collect()
+}
+
+/// Whether another process has recorded a reply in each of these sessions.
+fn overtaken(site: &Site, sessions: &[String], first: u32) -> bool {
+    let trail = lock(&site.fleet.trail);
+    let recorded = |session: &String| trail.steps.iter().any(|s| s.pid != first && s.whose == *session && s.stage == "tools");
+    sessions.iter().all(recorded)
+}
+
+/// Redis answers nobody for a while, so that everybody waits for an answer.
+async fn hold_answers(site: &Site) {
+    let Kind::Servers { redis, .. } = &site.kind else { unreachable!("it was started with servers") };
+    let url = lock(redis).url();
+    let mut connection = redis::Client::open(url).unwrap().get_multiplexed_async_connection().await.unwrap();
+    redis::cmd("CLIENT").arg(&["PAUSE", "150", "ALL"]).query_async::<()>(&mut connection).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_stood_still_for_longer_than_its_leases_asks_no_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(mut site) = Site::servers(dir.path(), 1, 50).await else { return };
+    let door = site.door();
+    let sends = (50..50 + TASKS).map(|n| {
+        let (door, task) = (door.clone(), Task::new(n, 50));
+        async move { door.send(&task).await.unwrap().0 }
+    });
+    let jobs = futures::future::join_all(sends).await;
+    let first = site.processes[0].pid;
+    // Stopped when the answer that some context waits for is on its way.
+    let waiting = loop {
+        hold_answers(&site).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        signal("STOP", first);
+        let waiting = in_context(&site);
+        if !waiting.is_empty() {
+            break waiting;
+        }
+        signal("CONT", first);
+        assert!(site.ended(&jobs).await.len() < TASKS, "no session was met while it made its context");
+    };
+    site.processes.push(site.fleet.start());
+    while !overtaken(&site, &waiting, first) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    signal("CONT", first);
+    ended(&site, &jobs, TASKS).await;
+    site.kill_all();
+    assert_eq!(lock(&site.fleet.trail).asked_after_record(), [] as [String; 0]);
+}
