@@ -355,7 +355,7 @@ impl Inner {
     fn delivery(self: &Arc<Self>, sequence: u64, delivered: u64, queued: Queued) -> Delivery {
         let Queued { head: Head { owner, agent, kind, id, published }, body } = queued;
         let durable = kind != InKind::Wake;
-        let settle = Box::new(Settlement { bus: self.clone(), sequence, delivered, durable });
+        let settle = Arc::new(Settlement { bus: self.clone(), sequence, delivered, durable });
         Delivery { owner, agent, kind, id, body, sequence, delivered, published, settle }
     }
 }

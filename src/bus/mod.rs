@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Header with the producer's event id; `Nats-Msg-Id` is taken when it is absent.
 pub const ID_HEADER: &str = "Trellis-Id";
@@ -91,7 +91,7 @@ pub struct Delivery {
     /// When it was published.
     pub published: Millis,
     /// Its acknowledgement.
-    pub settle: Box<dyn Settle>,
+    pub settle: Arc<dyn Settle>,
 }
 
 /// Acknowledgement of one delivery. Errors are logged by the bus: a lost one means redelivery.

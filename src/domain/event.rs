@@ -1,7 +1,7 @@
 //! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
 
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
-use crate::domain::job::JobResult;
+use crate::domain::job::{JobHead, JobResult};
 use crate::domain::time::Millis;
 use crate::store::EventKind;
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,23 @@ pub struct Completion {
 }
 
 impl Event {
+    /// The head of the job that a task opened in `session`.
+    pub fn head(&self, session: &SessionKey) -> Option<JobHead> {
+        let Payload::Task { job, input } = &self.payload else { return None };
+        Some(JobHead {
+            id: job.clone(),
+            op: None,
+            event: self.id.clone(),
+            agent: session.agent.clone(),
+            session: session.session.clone(),
+            caller: self.caller.clone(),
+            input: input.clone(),
+            created: self.received,
+            parent: self.parent.clone(),
+            reply_to: self.reply_to.clone(),
+        })
+    }
+
     /// The job it opens or completes.
     pub const fn job(&self) -> Option<&JobId> {
         match &self.payload {

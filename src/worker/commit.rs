@@ -2,7 +2,6 @@
 
 use super::Worker;
 use super::session::{self, Leased, Stop};
-use super::stage::Stage;
 use super::turn::Bench;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
@@ -57,8 +56,7 @@ pub(super) async fn commit(
                 worker.venue.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
                 outbox.extend_from_slice(next.wakes());
                 let held = apply(leased, decision, next)?;
-                Stage::Outbox.enter_turn(&leased.lease.session, commit.turn);
-                worker.venue.relay(&leased.lease.owner, &outbox).await;
+                worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
                 return Ok(Outcome::Committed { held });
             }
             Committed::Fenced => {
@@ -116,7 +114,7 @@ async fn build(
     let mut finish = Vec::new();
     if let Some((job, result)) = &decision.ended {
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
-        outbox.extend(completion(worker, leased, job, result).await?);
+        outbox.extend(completion(leased, job, result));
     }
     let after = leased.run.after(&decision.state, &decision.consume);
     let rests = matches!(after.next(worker.options.crash_limit), Next::Rest) && !leased.more;
@@ -143,15 +141,11 @@ fn put(key: String, value: Bytes) -> DocWrite {
     DocWrite { key, expect: Expect::Any, change: Change::Put(value) }
 }
 
-async fn completion(
-    worker: &Worker,
-    leased: &Leased,
-    job: &JobId,
-    result: &JobResult,
-) -> Result<Vec<OutboxEntry>, Stop> {
-    let owner = &leased.lease.owner;
-    let found: Option<Job> = jobs::get(&worker.venue, owner, job).await?;
-    Ok(found.map(|found| outbox::completions(owner, &found.head, result)).unwrap_or_default())
+/// What the end of the served task sends; everything about it stands in its event.
+fn completion(leased: &Leased, job: &JobId, result: &JobResult) -> Vec<OutboxEntry> {
+    let served = leased.run.inbox.iter().find(|pending| pending.event.job() == Some(job));
+    let head = served.and_then(|pending| pending.event.head(&leased.lease.session));
+    head.map(|head| outbox::completions(&leased.lease.owner, &head, result)).unwrap_or_default()
 }
 
 fn apply(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, Stop> {
@@ -200,7 +194,7 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
         Committed::Done(next) => {
             leased.run = leased.run.after(&state, &consume);
             let held = leased.held(next)?;
-            worker.venue.relay(&leased.lease.owner, &outbox).await;
+            worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
             Ok(held)
         }
         Committed::Fenced | Committed::Cancelled | Committed::Conflict(_) => Err(Stop::Lost),

@@ -51,6 +51,9 @@ pub(super) async fn inputs(worker: &Worker, leased: &mut Leased, bench: &Bench, 
 
 /// The session's turn records, oldest first.
 async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Vec<TurnRecord>, StoreError> {
+    if leased.run.version == 0 {
+        leased.transcript.get_or_insert_default();
+    }
     if leased.transcript.is_none() {
         let prefix = keys::turns(&leased.lease.session);
         let mut found = worker.venue.store.scan(&leased.lease.owner, &prefix, None, true, TRANSCRIPT).await?;

@@ -12,6 +12,7 @@ use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use bytes::Bytes;
 use serde::Deserialize;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Redelivery of a message whose handling failed.
@@ -171,7 +172,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
     match answer.lease {
         LeaseOutcome::Run(grant) => {
             let end = session::run(worker, *grant, asked, &*delivery.settle).await;
-            settle(&*delivery.settle, end).await;
+            settle(worker, &delivery.settle, end).await;
             Stage::Idle.enter(&admit.session);
             return;
         }
@@ -190,6 +191,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
     Stage::Idle.enter(&admit.session);
 }
 
+<<<<<<< HEAD
 /// A task submitted again: when its job has ended, nothing else will answer this submission.
 /// Whoever listens gets it; as with any `replyTo`, nobody may.
 async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
@@ -210,8 +212,15 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
 }
 
 async fn settle(settle: &dyn Settle, end: session::End) {
+=======
+async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
+>>>>>>> d12f23e (Relay beside the turns: no slot waits for what is published)
     match end {
-        session::End::Idle => settle.ack().await,
+        // Beside the next session: a slot need not wait until the queue has forgotten this one.
+        session::End::Idle => {
+            let settle = Arc::clone(settle);
+            worker.shutdown.spawn_turn("acknowledgement", async move { settle.ack().await });
+        }
         session::End::Lost => settle.nak(RETRY).await,
         session::End::Failed(error) => {
             tracing::warn!(%error, "session given up for now");

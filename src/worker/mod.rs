@@ -11,6 +11,7 @@ mod commit;
 mod gather;
 mod intake;
 mod keeper;
+mod relay;
 mod session;
 pub mod stage;
 mod sweep;
@@ -58,6 +59,8 @@ pub(crate) struct Worker {
     pub(crate) shutdown: Shutdown,
     /// Tasks that are being served here, by job: what a cancellation must reach.
     serving: Mutex<HashMap<JobId, CancellationToken>>,
+    /// Where commits leave what is to be published.
+    relay: relay::Relay,
     /// One place for events that may have killed workers.
     pub(crate) quarantine: Semaphore,
 }
@@ -99,14 +102,17 @@ impl Drop for Served<'_> {
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(options.slots));
+    let (relay, pending) = relay::Relay::new();
     let worker = Arc::new(Worker {
         venue,
         model,
         options,
         shutdown: shutdown.clone(),
         serving: Mutex::default(),
+        relay,
         quarantine: Semaphore::new(1),
     });
+    shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));
     shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
     shutdown.spawn_service("control", listen_to_cancellations(Arc::clone(&worker)));
     let stop = shutdown.stopping();

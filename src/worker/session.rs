@@ -82,7 +82,7 @@ pub(super) async fn release(worker: &Worker, lease: &Lease, now: Millis, then: A
     match worker.venue.store.release(now, lease, then).await? {
         Released::Fenced => Err(Stop::Lost),
         Released::Done(next) => {
-            worker.venue.relay(&lease.owner, next.wakes()).await;
+            worker.relay.leave(&lease.owner, &lease.session, next.wakes().to_vec()).await;
             Ok(next)
         }
     }

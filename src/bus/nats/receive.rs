@@ -9,6 +9,7 @@ use async_nats::{
 };
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
+use std::sync::Arc;
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -166,7 +167,7 @@ fn delivery(prefix: &str, message: jetstream::Message) -> Result<Delivery, Strin
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
     let id = message.headers.as_ref().and_then(producer_id);
     let body = message.payload.clone();
-    let settle = Box::new(NatsSettle(message));
+    let settle = Arc::new(NatsSettle(message));
     Ok(Delivery { owner, agent, kind, id, body, sequence, delivered, published: Millis(published), settle })
 }
 

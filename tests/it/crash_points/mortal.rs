@@ -100,7 +100,7 @@ pub struct Line {
 }
 
 struct Settled {
-    inner: Box<dyn Settle>,
+    inner: Arc<dyn Settle>,
     life: Life,
 }
 
@@ -129,7 +129,7 @@ impl Bus for Line {
         let received = self.inner.receive(max).await?;
         self.life.go_on().await;
         let mine = |delivery: Delivery| Delivery {
-            settle: Box::new(Settled { inner: delivery.settle, life: self.life.clone() }),
+            settle: Arc::new(Settled { inner: delivery.settle, life: self.life.clone() }),
             ..delivery
         };
         Ok(received.into_iter().map(mine).collect())

@@ -1,0 +1,111 @@
+//! Stage 8 beside the turns: publishes what commits decided, and removes it from the outboxes in
+//! batches, so that no slot waits for it. What is lost here is found by the sweep.
+
+use super::Worker;
+use super::stage::{self, Stage};
+use crate::bus::Message;
+use crate::domain::ids::{Owner, SessionKey};
+use crate::store::OutboxEntry;
+use crate::venue::Venue;
+use futures::{StreamExt, stream};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+
+/// Commits whose messages may wait; a full queue makes the next commit wait for its place.
+const QUEUE: usize = 1024;
+/// Commits taken together.
+const BATCH: usize = 128;
+/// Publishes that wait for their acknowledgement at the same time.
+const WINDOW: usize = 64;
+
+/// The messages of one commit.
+struct Outbound {
+    owner: Owner,
+    session: SessionKey,
+    entries: Vec<OutboxEntry>,
+}
+
+/// Where turns leave their messages.
+#[derive(Debug)]
+pub(super) struct Relay(Sender<Outbound>);
+
+/// What [`Relay`] hands over, until [`run`] takes it.
+pub(super) struct Pending(Receiver<Outbound>);
+
+impl Relay {
+    pub(super) fn new() -> (Self, Pending) {
+        let (sender, receiver) = channel(QUEUE);
+        (Self(sender), Pending(receiver))
+    }
+
+    /// Leaves the messages of a commit.
+    pub(super) async fn leave(&self, owner: &Owner, session: &SessionKey, entries: Vec<OutboxEntry>) {
+        if entries.is_empty() {
+            return;
+        }
+        let outbound = Outbound { owner: owner.clone(), session: session.clone(), entries };
+        if self.0.send(outbound).await.is_err() {
+            tracing::debug!("the relay has ended; the sweep publishes what is left");
+        }
+    }
+}
+
+/// Publishes until the process ends and nothing is left.
+pub(super) async fn run(worker: Arc<Worker>, mut pending: Pending) {
+    let end = worker.shutdown.ending().clone();
+    let mut batch = Vec::with_capacity(BATCH);
+    loop {
+        let taken = tokio::select! {
+            biased;
+            taken = pending.0.recv_many(&mut batch, BATCH) => taken,
+            () = end.cancelled() => 0,
+        };
+        if taken == 0 {
+            return;
+        }
+        publish(&worker.venue, std::mem::take(&mut batch)).await;
+    }
+}
+
+async fn publish(venue: &Venue, batch: Vec<Outbound>) {
+    let enter = |stage: Stage, session: &SessionKey| {
+        tracing::debug!(target: stage::TARGET, session = %format_args!("{session}#outbox"), stage = stage.as_str());
+    };
+    let sessions: Vec<SessionKey> = batch.iter().map(|outbound| outbound.session.clone()).collect();
+    sessions.iter().for_each(|session| enter(Stage::Outbox, session));
+    let mut publishing = Vec::new();
+    for Outbound { owner, entries, .. } in batch {
+        publishing.extend(entries.into_iter().map(|entry| one(venue, owner.clone(), entry)));
+    }
+    let published: Vec<Option<(Owner, String)>> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
+    let mut by_owner: BTreeMap<Owner, Vec<String>> = BTreeMap::new();
+    for (owner, id) in published.into_iter().flatten() {
+        venue.metrics.outbox_published.inc();
+        by_owner.entry(owner).or_default().push(id);
+    }
+    for (owner, ids) in by_owner {
+        if let Err(error) = venue.store.published(&owner, &ids).await {
+            tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
+        }
+    }
+    sessions.iter().for_each(|session| enter(Stage::Idle, session));
+}
+
+/// Publishes one entry; its owner and id when that worked.
+async fn one(venue: &Venue, owner: Owner, entry: OutboxEntry) -> Option<(Owner, String)> {
+    let message: Message = match serde_json::from_slice(&entry.message) {
+        Ok(message) => message,
+        Err(error) => {
+            tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
+            return None;
+        }
+    };
+    match venue.bus.publish(&message).await {
+        Ok(()) => Some((owner, entry.id)),
+        Err(error) => {
+            tracing::warn!(%owner, id = %entry.id, %error, "outbox not published yet; the sweep will do it");
+            None
+        }
+    }
+}
