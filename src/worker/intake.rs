@@ -191,7 +191,6 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
     Stage::Idle.enter(&admit.session);
 }
 
-<<<<<<< HEAD
 /// A task submitted again: when its job has ended, nothing else will answer this submission.
 /// Whoever listens gets it; as with any `replyTo`, nobody may.
 async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
@@ -211,10 +210,7 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     }
 }
 
-async fn settle(settle: &dyn Settle, end: session::End) {
-=======
 async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
->>>>>>> d12f23e (Relay beside the turns: no slot waits for what is published)
     match end {
         // Beside the next session: a slot need not wait until the queue has forgotten this one.
         session::End::Idle => {
