@@ -1,7 +1,7 @@
 //! Agents as callers see them: create, read, list.
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
-use crate::domain::ids::{AgentId, Owner};
+use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Written, keys};
 use crate::venue::Venue;
@@ -49,7 +49,7 @@ pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, Stor
         let Some((key, doc)) = page.into_iter().next() else { return Ok(agents) };
         let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
         if key.matches('/').count() == 1 {
-            if let (Some(bytes), Some(id)) = (doc.value, crate::domain::ids::decode_token(name)) {
+            if let (Some(bytes), Some(id)) = (doc.value, decode_token(name)) {
                 if let Ok(id) = AgentId::new(id) {
                     agents.push(decode(&bytes, &id)?);
                 }
@@ -128,6 +128,31 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
         "updated": record.updated,
         "error": record.error,
     })))
+}
+
+/// Turn records of an agent with their `session`, in the order in which the turns began: at most
+/// `limit` after the first `skip`.
+pub async fn timeline(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    skip: usize,
+    limit: usize,
+) -> Result<Vec<Value>, StoreError> {
+    let upto = skip.saturating_add(limit);
+    let entries = venue.store.scan(owner, &keys::timeline(id), None, false, upto).await?;
+    let turns: Vec<_> = entries.iter().skip(skip).filter_map(|(key, _)| keys::timeline_turn(id, key)).collect();
+    let records: Vec<_> = turns.iter().map(|(_, key)| key.clone()).collect();
+    let docs = venue.store.read(owner, &records).await?;
+    let mut shown = Vec::with_capacity(docs.len());
+    for ((session, key), doc) in turns.iter().zip(docs) {
+        let Some(bytes) = doc.value else { continue };
+        let mut record: Value = serde_json::from_slice(&bytes)
+            .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })?;
+        record["session"] = decode_token(session).into();
+        shown.push(record);
+    }
+    Ok(shown)
 }
 
 fn open_tasks(session: &SessionFacts) -> usize {

@@ -62,6 +62,12 @@ impl Client {
         }
     }
 
+    /// Whether the server answers and could take work.
+    pub async fn ready(&self) -> bool {
+        let answer = self.http.get(format!("{}/readyz", self.base)).timeout(CONNECT).send().await;
+        answer.is_ok_and(|response| response.status().is_success())
+    }
+
     /// `GET path?query`.
     pub async fn get(&self, path: &str, query: &[(&str, String)]) -> Result<Value, Failure> {
         let mut request = self.request(Method::GET, path);

@@ -8,6 +8,7 @@ pub mod bench;
 pub mod client;
 pub mod completions;
 pub mod config;
+pub mod demo;
 pub mod doctor;
 pub mod exit;
 pub mod input;
@@ -37,6 +38,7 @@ const ABOUT: &str = "Runs fleets of persistent AI agents from a queue.";
 
 const AFTER: &str = "\
 Begin with:
+  trellis demo                                 # the whole story in under a minute
   trellis up                                   # everything in one process, no server needed
   trellis agent apply helper.toml              # in another terminal
   trellis submit helper 'Say hello' --wait
@@ -80,6 +82,8 @@ fn setting(text: &str) -> Result<(String, String), String> {
 /// Every command, in the order of the help.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show the whole story in under a minute: no key, no server, and a worker killed in mid-turn
+    Demo(demo::Demo),
     /// Run everything in one process: worker and HTTP API
     Up(up::Up),
     /// Run turns only, as part of a fleet on NATS and Redis
@@ -164,6 +168,7 @@ pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String
 
 async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Demo(command) => command.run(context).await,
         Command::Up(command) => command.run(context).await,
         Command::Worker(command) => command.run(context).await,
         Command::Serve(command) => command.run(context).await,

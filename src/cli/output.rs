@@ -68,6 +68,16 @@ impl Out {
         lines.join("\n")
     }
 
+    /// `shown` in bold.
+    pub fn bold(self, shown: &str) -> String {
+        if self.colour { format!("\x1b[1m{shown}\x1b[0m") } else { shown.to_owned() }
+    }
+
+    /// `shown` less bright.
+    pub fn dim(self, shown: &str) -> String {
+        if self.colour { format!("\x1b[2m{shown}\x1b[0m") } else { shown.to_owned() }
+    }
+
     /// `shown` in the colour of the status `word`.
     pub fn status(self, word: &str, shown: &str) -> String {
         let code = match word {

@@ -2,13 +2,20 @@
 
 use super::{Invocation, OpError, Registered};
 use crate::domain::ids::{AgentId, JobId};
-use crate::domain::lattice::value::get as navigate;
+use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
 use crate::{agents, jobs};
 use serde_json::{Map, Value, json};
 
 /// Jobs shown under `j/`.
 const JOBS: usize = 1_000;
+
+/// Key of an agent under which its turns are.
+const TIMELINE: &str = "timeline";
+/// Turns shown under `g/<agent>/timeline`.
+const TURNS: usize = 1_000;
+/// Turns that can be read one by one: reaching one walks over the index of those before it.
+const TURNS_REACHED: usize = 100_000;
 
 /// The value at a path of a namespace that agents can't write.
 pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
@@ -24,6 +31,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         }
         (Namespace::Agents, Some(name)) => match AgentId::new(name) {
             Err(_) => Ok(None),
+            Ok(id) if rest.first().is_some_and(|key| key == TIMELINE) => timeline(call, &id, &rest[1..]).await,
             Ok(id) => {
                 let info = agents::info(call.venue, owner, &id).await?;
                 Ok(info.and_then(|value| navigate(&value, rest).cloned()))
@@ -48,6 +56,19 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             _,
         ) => Ok(None),
     }
+}
+
+/// `g/<agent>/timeline`: its turn records, oldest first; below it one of them.
+async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Result<Option<Value>, OpError> {
+    let owner = &call.caller.owner;
+    let Some((place, rest)) = rest.split_first() else {
+        let known = agents::get(call.venue, owner, id).await?.is_some();
+        let turns = agents::timeline(call.venue, owner, id, 0, TURNS).await?;
+        return Ok(known.then(|| turns.into()));
+    };
+    let Some(place) = index_of(place).filter(|place| *place < TURNS_REACHED) else { return Ok(None) };
+    let turns = agents::timeline(call.venue, owner, id, place, 1).await?;
+    Ok(turns.first().and_then(|turn| navigate(turn, rest)).cloned())
 }
 
 /// `v/`: the catalog by group, and what the venue is.

@@ -18,6 +18,7 @@
 use crate::domain::ids::{AgentId, JobId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
+use crate::store::DocKey;
 
 /// Document of an agent's record.
 pub fn agent(agent: &AgentId) -> String {
@@ -47,6 +48,13 @@ pub fn timeline(agent: &AgentId) -> String {
 /// Timeline index entry of a turn.
 pub fn timeline_entry(session: &SessionKey, start: Millis, turn: u64) -> String {
     format!("{}{:016}-{}-{turn:016}", timeline(&session.agent), start.0, session.session.token())
+}
+
+/// The turn that a timeline index entry stands for: its session's token and the turn record's key.
+pub fn timeline_turn<'e>(agent: &AgentId, entry: &'e str) -> Option<(&'e str, DocKey)> {
+    let (_start, place) = entry.strip_prefix(&timeline(agent))?.split_once('-')?;
+    let (session, turn) = place.rsplit_once('-')?;
+    Some((session, format!("g/{}/turn/{session}/{turn}", agent.token())))
 }
 
 /// Document of a job's head.
@@ -182,6 +190,11 @@ mod tests {
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         assert_eq!(turn(&key, 7), "g/a%2Eb/turn/main/0000000000000007");
         assert_eq!(timeline_entry(&key, Millis(5), 7), "g/a%2Eb/time/0000000000000005-main-0000000000000007");
+        let dashed = SessionKey { session: "a-b".parse().unwrap(), ..key.clone() };
+        for key in [&key, &dashed] {
+            let entry = timeline_entry(key, Millis(5), 7);
+            assert_eq!(timeline_turn(&key.agent, &entry), Some((key.session.token().as_ref(), turn(key, 7))));
+        }
         assert_eq!(agent_gate(&key.agent), "g/a%2Eb/gate");
         assert_eq!(job_status(&job), format!("j/{job}/s"));
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));

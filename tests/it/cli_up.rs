@@ -95,6 +95,23 @@ fn agents_messages_and_values() {
 }
 
 #[test]
+fn the_timeline_of_an_agent_is_read_like_any_value() {
+    let up = Up::start();
+    up.agent("helper", "echo");
+    assert_eq!(json_of(&up.run(&["lattice", "read", "g/helper/timeline"]).ok()), json!([]));
+    for text in ["one", "two"] {
+        up.run(&["submit", "helper", text, "--wait", "--session", "a-b"]).ok();
+    }
+    let turns = json_of(&up.run(&["lattice", "read", "g/helper/timeline"]).ok());
+    let shown: Vec<_> = turns.as_array().unwrap().iter().map(|t| (&t["session"], &t["said"][0]["text"])).collect();
+    assert_eq!(shown, [(&json!("a-b"), &json!("one")), (&json!("a-b"), &json!("two"))]);
+    assert_eq!(json_of(&up.run(&["lattice", "read", "g/helper/timeline/1/end"]).ok()), turns[1]["end"]);
+    for nothing in ["g/helper/timeline/2", "g/helper/timeline/x", "g/nobody/timeline"] {
+        up.run(&["lattice", "read", nothing]).expect(5, "nothing at");
+    }
+}
+
+#[test]
 fn input_comes_from_files_and_stdin() {
     let up = Up::start();
     up.agent("echo", "echo");

@@ -1,0 +1,89 @@
+//! The log of model calls: which turns asked, which process asked, and who got an answer.
+
+use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+#[derive(Debug, Clone, Deserialize)]
+struct Line {
+    /// `tenant/user/agent/session/turn`.
+    turn: String,
+    pid: u32,
+    event: String,
+}
+
+/// Every call so far, in the order of the log.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Calls(Vec<Line>);
+
+impl Calls {
+    /// Reads the log; a line that is being written is left out.
+    pub(super) fn read(path: &Path) -> Self {
+        Self::parse(&std::fs::read_to_string(path).unwrap_or_default())
+    }
+
+    fn parse(text: &str) -> Self {
+        Self(text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect())
+    }
+
+    /// Lines, to see whether anything happened.
+    pub(super) fn lines(&self) -> usize {
+        self.0.len()
+    }
+
+    fn turns<'c>(&'c self, event: &'c str) -> impl Iterator<Item = &'c Line> {
+        self.0.iter().filter(move |line| line.event == event)
+    }
+
+    /// Calls that were made.
+    pub(super) fn made(&self) -> usize {
+        self.turns("started").count()
+    }
+
+    /// Turns with a call of this process that has no end.
+    pub(super) fn running(&self, pid: u32) -> BTreeSet<String> {
+        let mut open: BTreeSet<String> = BTreeSet::new();
+        for line in self.0.iter().filter(|line| line.pid == pid) {
+            if line.event == "started" {
+                open.insert(line.turn.clone());
+            } else {
+                open.remove(&line.turn);
+            }
+        }
+        open
+    }
+
+    /// Turns that this process got a reply for.
+    pub(super) fn replied(&self, pid: u32) -> BTreeSet<String> {
+        self.turns("replied").filter(|line| line.pid == pid).map(|line| line.turn.clone()).collect()
+    }
+
+    /// Turns that asked more than once.
+    pub(super) fn repeated(&self) -> BTreeSet<String> {
+        let mut asked: BTreeMap<&str, u32> = BTreeMap::new();
+        for line in self.turns("started") {
+            *asked.entry(&line.turn).or_default() += 1;
+        }
+        asked.into_iter().filter(|(_, times)| *times > 1).map(|(turn, _)| turn.to_owned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_a_kill_cut_off_is_running_and_its_repetition_is_seen() {
+        let line = |turn: &str, pid: u32, event: &str| {
+            format!("{}\n", serde_json::json!({"turn": turn, "rule": 1, "call": 1, "pid": pid, "event": event}))
+        };
+        let before = [line("a/1", 7, "started"), line("b/1", 7, "started"), line("a/1", 7, "replied")].concat();
+        let calls = Calls::parse(&format!("{before}{{\"turn\": \"c/1\""));
+        assert_eq!(calls.running(7), BTreeSet::from(["b/1".to_owned()]));
+        assert_eq!(calls.replied(7), BTreeSet::from(["a/1".to_owned()]));
+        assert_eq!((calls.made(), calls.repeated().len()), (2, 0));
+        let after = Calls::parse(&format!("{before}{}{}", line("b/1", 8, "started"), line("b/1", 8, "replied")));
+        assert_eq!(after.repeated(), BTreeSet::from(["b/1".to_owned()]));
+        assert!(after.running(8).is_empty());
+    }
+}

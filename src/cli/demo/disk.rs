@@ -1,0 +1,61 @@
+//! What the store's folder holds while no process has it open.
+
+use super::super::exit::Failure;
+use super::super::worker;
+use super::folder::{CLERK, Folder, HELPER};
+use super::turns::Turn;
+use crate::app::{App, Role};
+use crate::config::Config;
+use crate::domain::audit::Books;
+use crate::domain::ids::{AgentId, Owner};
+use crate::domain::job::Job;
+use crate::store::StoreError;
+use crate::telemetry::Metrics;
+use crate::venue::Venue;
+use crate::{agents, audit, jobs};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// More turns and jobs than the demo makes.
+const MANY: usize = 1_000;
+
+/// Everything that is recorded.
+pub(super) struct Disk {
+    /// Committed turns, oldest first.
+    pub(super) turns: Vec<Turn>,
+    /// Every job.
+    pub(super) jobs: Vec<Job>,
+    /// The audit.
+    pub(super) books: Books,
+}
+
+impl Disk {
+    /// Opens the store in this process, reads it and closes it again.
+    pub(super) async fn read(folder: &Folder) -> Result<Self, Failure> {
+        let settings = [
+            ("store.url".to_owned(), format!("embedded:{}", folder.data().display())),
+            ("bus.url".to_owned(), "embedded".to_owned()),
+        ];
+        let loaded = Config::load(None, &BTreeMap::new(), &settings).map_err(|e| Failure::internal(e.to_string()))?;
+        let app = App::open(&loaded.config, Role::Doctor, Arc::new(Metrics::new())).await;
+        let app = app.map_err(|e| worker::failure(&e))?;
+        let disk = Self::of(&app.venue).await;
+        app.close().await;
+        disk
+    }
+
+    async fn of(venue: &Venue) -> Result<Self, Failure> {
+        let store = |e: StoreError| Failure::internal(e.to_string());
+        let owner: Owner = "local/me".parse().expect("a legal owner");
+        let mut turns = Vec::new();
+        for name in [CLERK, HELPER] {
+            let agent = AgentId::new(name).expect("a legal agent id");
+            for shown in agents::timeline(venue, &owner, &agent, 0, MANY).await.map_err(store)? {
+                turns.push(Turn::parse(name, shown)?);
+            }
+        }
+        let (jobs, _) = jobs::list(venue, &owner, 0, MANY).await.map_err(store)?;
+        let books = audit::all(venue).await.map_err(|e| Failure::internal(e.to_string()))?;
+        Ok(Self { turns, jobs, books })
+    }
+}

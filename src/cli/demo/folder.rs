@@ -1,0 +1,115 @@
+//! The demo's folder and what is put into it; the material of `config/examples` is built in.
+
+use super::super::exit::Failure;
+use serde_json::{Map, Value};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const RULES: &str = include_str!("../../../config/examples/demo-rules.toml");
+const SEED: &str = include_str!("../../../config/examples/seed.json");
+
+/// The one that is given the tasks.
+pub(super) const CLERK: &str = "accounts-payable";
+/// The one that the clerk asks.
+pub(super) const HELPER: &str = "vendor-enrichment";
+
+const AGENTS: [(&str, &str); 2] = [
+    (CLERK, include_str!("../../../config/examples/accounts-payable.toml")),
+    (HELPER, include_str!("../../../config/examples/vendor-enrichment.toml")),
+];
+
+/// How the rules file spells the time that the model takes.
+const DELAY: &str = "delay_ms = 200";
+
+/// A temporary folder; it goes with this value unless it is kept.
+pub(super) struct Folder {
+    path: PathBuf,
+    kept: bool,
+}
+
+impl Folder {
+    /// A new one with the rules file in it; `delay` is the time that the model takes to answer.
+    pub(super) fn make(delay: Duration) -> Result<Self, Failure> {
+        let name = format!("trellis-demo-{}", &uuid::Uuid::new_v4().simple().to_string()[..8]);
+        let path = std::env::temp_dir().join(name);
+        let cannot = |e: std::io::Error| Failure::internal(format!("folder `{}` can't be made: {e}", path.display()));
+        std::fs::create_dir(&path).map_err(cannot)?;
+        let folder = Self { path: path.clone(), kept: false };
+        let rules = RULES.replace(DELAY, &format!("delay_ms = {}", delay.as_millis()));
+        std::fs::write(folder.rules(), rules).map_err(cannot)?;
+        Ok(folder)
+    }
+
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Folder of the embedded store.
+    pub(super) fn data(&self) -> PathBuf {
+        self.path.join("data")
+    }
+
+    /// What the scripted model answers.
+    pub(super) fn rules(&self) -> PathBuf {
+        self.path.join("rules.toml")
+    }
+
+    /// One line per model call.
+    pub(super) fn calls(&self) -> PathBuf {
+        self.path.join("calls.jsonl")
+    }
+
+    /// Leaves it where it is.
+    pub(super) fn keep(&mut self) {
+        self.kept = true;
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if !self.kept {
+            // A killed process may be writing its last line: a second look finds it gone.
+            for _ in 0..3 {
+                if std::fs::remove_dir_all(&self.path).is_ok() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        }
+    }
+}
+
+/// The workspace, path by path.
+pub(super) fn seed() -> Result<Map<String, Value>, Failure> {
+    serde_json::from_str(SEED).map_err(|e| Failure::internal(format!("the built-in workspace is malformed: {e}")))
+}
+
+/// The agents with their configurations.
+pub(super) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
+    let parse = |(name, text): (&'static str, &str)| {
+        let config = toml::from_str(text)
+            .map_err(|e| Failure::internal(format!("the built-in agent `{name}` is malformed: {e}")))?;
+        Ok((name, config))
+    };
+    AGENTS.into_iter().map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::rules::Rules;
+
+    #[test]
+    fn the_material_is_legal_and_every_answer_takes_the_time_that_was_asked_for() {
+        assert_eq!(seed().unwrap()["w/invoices"].as_object().unwrap().len(), 6);
+        assert_eq!(agents().unwrap().len(), 2);
+        let folder = Folder::make(Duration::from_millis(901)).unwrap();
+        let rules = std::fs::read_to_string(folder.rules()).unwrap();
+        Rules::parse(&rules).unwrap();
+        assert!(rules.matches("delay_ms = 901").count() >= 10 && !rules.contains(DELAY));
+        let path = folder.path().to_owned();
+        drop(folder);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,244 @@
+//! `trellis demo`: six invoices, two agents, one kill -9, and the books afterwards.
+//!
+//! Nothing is staged: the server is a child process of the same binary on a real store, it is
+//! killed while model calls run, and every claim is computed from what it left on disk.
+
+mod calls;
+mod disk;
+mod folder;
+mod printer;
+mod process;
+mod report;
+mod turns;
+
+use super::Context;
+use super::exit::{Exit, Failure};
+use super::output::{Format, note};
+use calls::Calls;
+use clap::Args;
+use disk::Disk;
+use folder::{CLERK, Folder};
+use printer::Printer;
+use process::Up;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+use turns::{HEADING, Ledger};
+
+/// Time that the model takes to answer: long enough to watch, and to be killed in.
+const DELAY: Duration = Duration::from_millis(900);
+const DELAY_FAST: Duration = Duration::from_millis(300);
+
+/// Committed turns before the kill, so that there is something to lose.
+const TURNS_BEFORE_KILL: usize = 6;
+/// Model calls that the kill is to cut off.
+const CALLS_TO_CUT: usize = 2;
+/// Nothing has happened for so long: what had arrived is recorded, and all sessions wait for the model.
+const QUIET: Duration = Duration::from_millis(80);
+
+/// All tasks take some seconds; a machine that needs longer than this is stuck.
+const PATIENCE: Duration = Duration::from_mins(1);
+const LOOK: Duration = Duration::from_millis(30);
+/// Time to read a paragraph.
+const READ: Duration = Duration::from_millis(1500);
+
+/// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
+/// kills the server with SIGKILL in the middle of turns, starts it again, and closes the books.
+///
+/// Needs no key and no server: the model plays by rules, and everything is in a temporary folder.
+/// Exits with 1 when anything was lost, done twice or is unaccounted for.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis demo --keep")]
+pub struct Demo {
+    /// Keep the folder, and say how to go on with it
+    #[arg(long)]
+    keep: bool,
+    /// No pauses for a reader, and a faster model
+    #[arg(long)]
+    fast: bool,
+}
+
+/// What the kill met.
+struct Kill {
+    /// The process that was killed.
+    pid: u32,
+    /// Turns whose model call was running.
+    cut: BTreeSet<String>,
+    /// Turns that had got their reply.
+    replied: BTreeSet<String>,
+    /// Turns that were on disk.
+    committed: BTreeSet<String>,
+    /// Tasks that had begun and not ended.
+    started: usize,
+    /// Tasks that had ended.
+    ended: usize,
+}
+
+impl Demo {
+    /// Runs it; whatever happens, no process stays behind.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut folder = Folder::make(if self.fast { DELAY_FAST } else { DELAY })?;
+        let printer = Printer::new(context.out, self.fast);
+        let told = tokio::select! {
+            told = tell(&folder, &printer) => told,
+            stopped = interrupted() => return Err(stopped),
+        };
+        let failed = match &told {
+            Ok(told) => !told.problems.is_empty(),
+            Err(failure) => failure.exit != Exit::Ok,
+        };
+        if failed {
+            folder.keep();
+            note(&format!("the folder of this run stays for a look: {}", folder.path().display()));
+        }
+        let told = told?;
+        if context.out.format != Format::Text {
+            context.out.value(&told.summary, String::new)?;
+        }
+        for problem in &told.problems {
+            note(&format!("error: {problem}"));
+        }
+        if self.keep {
+            folder.keep();
+            report::go_on(&printer, &folder)?;
+        }
+        Ok(if failed { Exit::Internal } else { Exit::Ok })
+    }
+}
+
+/// Resolves at a signal that ends the demo; the child is killed when the story is dropped.
+async fn interrupted() -> Failure {
+    let listen = |kind| signal(kind).map_err(|e| Failure::internal(format!("signals can't be handled: {e}")));
+    let listened = (listen(SignalKind::interrupt()), listen(SignalKind::terminate()), listen(SignalKind::hangup()));
+    let (Ok(mut int), Ok(mut term), Ok(mut hup)) = listened else {
+        return Failure::internal("signals can't be handled");
+    };
+    tokio::select! {
+        _ = int.recv() => {}
+        _ = term.recv() => {}
+        _ = hup.recv() => {}
+    }
+    Failure::internal("interrupted; the server is stopped and its folder removed")
+}
+
+async fn tell(folder: &Folder, printer: &Printer) -> Result<report::Told, Failure> {
+    printer.line(&printer.out.bold("Trellis: a fleet of agents, a queue, and a kill -9"))?;
+    let mut ledger = Ledger::default();
+    let first = open(folder, printer).await?;
+    submit(&first, printer).await?;
+    printer.pause(READ).await;
+    printer.caption("Each line is a turn, the moment it is committed: one model call and its tool calls")?;
+    printer.line(&printer.out.dim(HEADING))?;
+    until_killable(&first, folder, &mut ledger, printer).await?;
+    let kill = kill(first, folder, &mut ledger, printer).await?;
+    let second = Up::start(folder, "up-2").await?;
+    printer.text(&format!("Started again as process {}, on the same folder. Nobody submits anything again:", second.pid))?;
+    printer.pause(READ).await;
+    printer.line(&printer.out.dim(HEADING))?;
+    until_done(&second, &mut ledger, printer).await?;
+    let tree = report::Tree::read(&second.client).await?;
+    second.stop().await?;
+    let disk = Disk::read(folder).await?;
+    report::tell(printer, &ledger, &kill, &Calls::read(&folder.calls()), &tree, &disk).await
+}
+
+/// Step 1: a server, a workspace, two agents.
+async fn open(folder: &Folder, printer: &Printer) -> Result<Up, Failure> {
+    printer.caption("One process on an empty folder; a workspace and two agents are put in")?;
+    let up = Up::start(folder, "up-1").await?;
+    printer.entry("process", &format!("{}: `trellis up`, HTTP API on {}", up.pid, up.url))?;
+    printer.entry("folder", &folder.data().display().to_string())?;
+    let seed = folder::seed()?;
+    let paths: Vec<&str> = seed.keys().map(String::as_str).collect();
+    for (path, value) in &seed {
+        up.client.run("v/ops/lattice/write", &json!({"path": path, "value": value}), None).await?;
+    }
+    printer.entry("workspace", &paths.join(", "))?;
+    for (agent, config) in folder::agents()? {
+        up.client.run("v/ops/agent/create", &json!({"agentId": agent, "config": config}), None).await?;
+        let about = config["description"].as_str().unwrap_or_default();
+        printer.entry("agent", &format!("{agent}: {about}"))?;
+    }
+    printer.entry("model", "rules that play both agents; any provider's model can take their place")?;
+    Ok(up)
+}
+
+/// Step 2: the tasks.
+async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
+    let seed = folder::seed()?;
+    let invoices = seed["w/invoices"].as_object().into_iter().flatten();
+    printer.caption("Six invoices are submitted as tasks; four of them run at a time")?;
+    for (id, invoice) in invoices {
+        let input = json!({"invoice": id, "vendor": invoice["vendor"]});
+        let key = format!("invoice-{id}").parse().map_err(|e| Failure::internal(format!("{e}")))?;
+        let body = json!({"agentId": CLERK, "input": input, "timeout": 0});
+        let job = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
+        printer.entry(id, &format!("job {}  {input}", super::output::field(&job, "id")))?;
+    }
+    Ok(())
+}
+
+/// Shows turns until enough are committed and others are in the middle of a model call.
+async fn until_killable(up: &Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -> Result<(), Failure> {
+    let start = Instant::now();
+    let (mut lines, mut changed) = (0, Instant::now());
+    loop {
+        ledger.update(&up.client, printer).await?;
+        let calls = Calls::read(&folder.calls());
+        if calls.lines() != lines {
+            (lines, changed) = (calls.lines(), Instant::now());
+        }
+        let running = calls.running(up.pid).len();
+        if ledger.len() >= TURNS_BEFORE_KILL && running >= CALLS_TO_CUT && changed.elapsed() >= QUIET {
+            return Ok(());
+        }
+        patience(start, ledger)?;
+        sleep(LOOK).await;
+    }
+}
+
+/// Step 4: the kill, and what it left.
+async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -> Result<Kill, Failure> {
+    let (pid, calls) = (up.pid, folder.calls());
+    up.kill().await?;
+    let calls = Calls::read(&calls);
+    let disk = Disk::read(folder).await?;
+    let records: Vec<_> = disk.jobs.iter().map(crate::domain::job::Job::to_json).collect();
+    ledger.jobs(&records);
+    let committed = disk.turns.iter().map(turns::Turn::place).collect();
+    ledger.show(disk.turns, printer)?;
+    let ended = disk.jobs.iter().filter(|job| job.status.is_terminal()).count();
+    let started = disk.jobs.iter().filter(|job| job.status == crate::domain::job::JobStatus::Started).count();
+    let kill = Kill { pid, cut: calls.running(pid), replied: calls.replied(pid), committed, started, ended };
+    printer.caption(&format!("kill -9 {pid}, in the middle of {} turns", kill.cut.len()))?;
+    for (at, place) in kill.cut.iter().enumerate() {
+        printer.entry(if at == 0 { "cut off" } else { "" }, &format!("the model call of {}", ledger.named(place)))?;
+    }
+    let (turns, open) = (kill.committed.len(), disk.jobs.len() - ended);
+    printer.entry("on disk", &format!("{turns} committed turns; {ended} tasks done, {open} not, {started} of these begun"))?;
+    printer.pause(READ).await;
+    Ok(kill)
+}
+
+async fn until_done(up: &Up, ledger: &mut Ledger, printer: &Printer) -> Result<(), Failure> {
+    let start = Instant::now();
+    loop {
+        ledger.update(&up.client, printer).await?;
+        let open = |status: &String| matches!(status.as_str(), "PENDING" | "STARTED");
+        if !ledger.statuses.iter().any(open) {
+            return Ok(());
+        }
+        patience(start, ledger)?;
+        sleep(LOOK).await;
+    }
+}
+
+fn patience(start: Instant, ledger: &Ledger) -> Result<(), Failure> {
+    if start.elapsed() < PATIENCE {
+        return Ok(());
+    }
+    let (turns, jobs) = (ledger.len(), ledger.statuses.join(", "));
+    Err(Failure::internal(format!("no progress within {PATIENCE:?}: {turns} turns, tasks {jobs}")))
+}

@@ -1,0 +1,96 @@
+//! Captions, paragraphs and lines of at most 100 columns.
+
+use super::super::exit::Failure;
+use super::super::output::{Format, Out, write_line};
+use std::cell::Cell;
+use std::time::Duration;
+
+/// Columns of the terminal that are used.
+pub(super) const WIDTH: usize = 100;
+
+/// Where the story goes: to stdout as text, nowhere in the other forms.
+pub(super) struct Printer {
+    pub(super) out: Out,
+    fast: bool,
+    steps: Cell<u32>,
+}
+
+impl Printer {
+    /// `fast`: without pauses for a reader.
+    pub(super) const fn new(out: Out, fast: bool) -> Self {
+        Self { out, fast, steps: Cell::new(0) }
+    }
+
+    /// The heading of the next step, and what it is about.
+    pub(super) fn caption(&self, text: &str) -> Result<(), Failure> {
+        self.steps.set(self.steps.get() + 1);
+        self.line("")?;
+        self.line(&self.out.bold(&format!("{}. {text}", self.steps.get())))
+    }
+
+    /// A line as it is.
+    pub(super) fn line(&self, text: &str) -> Result<(), Failure> {
+        if self.out.format == Format::Text { write_line(text) } else { Ok(()) }
+    }
+
+    /// A paragraph.
+    pub(super) fn text(&self, text: &str) -> Result<(), Failure> {
+        wrap(text, WIDTH - 3).iter().try_for_each(|line| self.line(&format!("   {line}")))
+    }
+
+    /// A paragraph beside its name.
+    pub(super) fn entry(&self, name: &str, text: &str) -> Result<(), Failure> {
+        let lines = wrap(text, WIDTH - 15);
+        lines.iter().enumerate().try_for_each(|(at, line)| {
+            let name = self.out.dim(&format!("{:<11}", if at == 0 { name } else { "" }));
+            self.line(format!("   {name} {line}").trim_end())
+        })
+    }
+
+    /// Time to read.
+    pub(super) async fn pause(&self, time: Duration) {
+        if !self.fast && self.out.format == Format::Text {
+            tokio::time::sleep(time).await;
+        }
+    }
+}
+
+/// Lines of at most `width` characters, broken between words where there are any.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let last = lines.last_mut().expect("there is always a line");
+        let used = last.chars().count();
+        if used > 0 && used + 1 + word.chars().count() > width {
+            lines.push(cut(word, width));
+        } else {
+            let space = if used > 0 { " " } else { "" };
+            last.push_str(space);
+            last.push_str(&cut(word, width));
+        }
+    }
+    lines
+}
+
+/// The beginning of a text, in one line of at most `width` characters.
+pub(super) fn cut(text: &str, width: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(width) {
+        Some(_) => line.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_is_wider_than_asked() {
+        assert_eq!(wrap("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrap("one abcdefghij k", 5), ["one", "abcd…", "k"]);
+        assert_eq!(wrap("", 5), [""]);
+        assert_eq!(cut("äbc\n def", 5), "äbc …");
+        assert_eq!(cut("äbc", 3), "äbc");
+    }
+}

@@ -1,0 +1,104 @@
+//! `trellis up` as a child process that can be killed, and never outlives the demo.
+
+use super::super::client::{Client, Server};
+use super::super::exit::Failure;
+use super::folder::Folder;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{Instant, sleep, timeout};
+
+/// A start takes a second on a slow disk.
+const START: Duration = Duration::from_secs(20);
+/// Above the grace of a shutdown.
+const STOP: Duration = Duration::from_secs(25);
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What the log says when the API listens.
+const LISTENS: &str = "HTTP API on ";
+
+/// A running one; killed when dropped.
+pub(super) struct Up {
+    child: Child,
+    /// Its process id.
+    pub(super) pid: u32,
+    /// Where it listens.
+    pub(super) url: String,
+    /// A connection to it.
+    pub(super) client: Client,
+}
+
+impl Up {
+    /// Starts this binary on the folder and waits until it is ready; `name` tells its log apart.
+    pub(super) async fn start(folder: &Folder, name: &str) -> Result<Self, Failure> {
+        let log = folder.path().join(format!("{name}.log"));
+        let cannot = |e: std::io::Error| Failure::internal(format!("`trellis up` can't be started: {e}"));
+        let mut child = command(folder, &log).map_err(cannot)?.spawn().map_err(cannot)?;
+        let pid = child.id().ok_or_else(|| ended(&log))?;
+        let deadline = Instant::now() + START;
+        loop {
+            if let Some(url) = address(&log) {
+                let client = Client::new(&Server { url: url.clone(), owner: None })?;
+                if client.ready().await {
+                    return Ok(Self { child, pid, url, client });
+                }
+            }
+            if child.try_wait().map_err(cannot)?.is_some() || Instant::now() > deadline {
+                return Err(ended(&log));
+            }
+            sleep(LOOK).await;
+        }
+    }
+
+    /// SIGKILL: the process gets no chance to do anything any more.
+    pub(super) async fn kill(mut self) -> Result<(), Failure> {
+        self.child.kill().await.map_err(|e| Failure::internal(format!("process {} can't be killed: {e}", self.pid)))
+    }
+
+    /// SIGTERM, and waits for its end.
+    pub(super) async fn stop(mut self) -> Result<(), Failure> {
+        // The shell's own `kill`: there is a shell wherever there is a terminal.
+        let sent = Command::new("sh").arg("-c").arg(format!("kill -TERM {}", self.pid)).status().await;
+        sent.map_err(|e| Failure::internal(format!("process {} can't be stopped: {e}", self.pid)))?;
+        match timeout(STOP, self.child.wait()).await {
+            Ok(Ok(status)) if status.success() => Ok(()),
+            Ok(Ok(status)) => Err(Failure::internal(format!("process {} ended with {status}", self.pid))),
+            Ok(Err(error)) => Err(Failure::internal(format!("process {} can't be waited for: {error}", self.pid))),
+            Err(_) => Err(Failure::internal(format!("process {} did not stop within {STOP:?}", self.pid))),
+        }
+    }
+}
+
+/// What is set in the environment is for other servers than this one.
+fn command(folder: &Folder, log: &Path) -> std::io::Result<Command> {
+    let mut command = Command::new(std::env::current_exe()?);
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TRELLIS")) {
+        command.env_remove(name);
+    }
+    command.arg("up").arg("--data").arg(folder.data()).args(["--listen", "127.0.0.1:0"]);
+    for (key, path) in settings(folder) {
+        command.arg("--set").arg(format!("{key}={}", path.display()));
+    }
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(log)?).kill_on_drop(true);
+    Ok(command)
+}
+
+/// Settings of the demo's server besides its folder.
+pub(super) fn settings(folder: &Folder) -> [(&'static str, PathBuf); 2] {
+    [("models.scripted", folder.rules()), ("models.calls_log", folder.calls())]
+}
+
+fn address(log: &Path) -> Option<String> {
+    let text = std::fs::read_to_string(log).ok()?;
+    // Only a line that is there in full.
+    let (whole, _) = text.rsplit_once('\n')?;
+    let line = whole.lines().find_map(|line| line.split_once(LISTENS))?.1;
+    line.split_whitespace().next().map(str::to_owned)
+}
+
+fn ended(log: &Path) -> Failure {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let last = text.lines().next_back().unwrap_or("it said nothing").to_owned();
+    Failure::internal(format!("`trellis up` did not become ready: {last}"))
+}

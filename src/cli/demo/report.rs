@@ -1,0 +1,259 @@
+//! The end of the story: decisions, what was asked twice, one turn in detail, the books.
+
+use super::super::client::Client;
+use super::super::exit::Failure;
+use super::super::output::field;
+use super::calls::Calls;
+use super::disk::Disk;
+use super::folder::{self, CLERK, Folder};
+use super::printer::{Printer, WIDTH, cut, wrap};
+use super::turns::{Ledger, Turn};
+use super::{Kill, READ, process};
+use crate::domain::chat::{Arguments, ChatMessage};
+use crate::domain::job::JobStatus;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Columns before the reason of a decision.
+const BEFORE_REASON: usize = 57;
+
+/// How it went.
+pub(super) struct Told {
+    /// For programs.
+    pub(super) summary: Value,
+    /// What was lost, doubled or is missing.
+    pub(super) problems: Vec<String>,
+}
+
+/// What the agents wrote.
+pub(super) struct Tree {
+    decisions: Value,
+    ledger: Vec<Value>,
+}
+
+impl Tree {
+    /// Reads it over HTTP.
+    pub(super) async fn read(client: &Client) -> Result<Self, Failure> {
+        let read = async |path: &str| {
+            let mut answer = client.run("v/ops/lattice/read", &json!({"path": path}), None).await?;
+            Ok::<_, Failure>(answer["value"].take())
+        };
+        let ledger = read("w/ledger").await?;
+        let ledger = ledger.as_array().cloned().unwrap_or_default();
+        Ok(Self { decisions: read("w/decisions").await?, ledger })
+    }
+}
+
+/// How often the model was asked.
+struct Asked {
+    made: usize,
+    /// Turns that asked twice.
+    repeated: BTreeSet<String>,
+    /// Of these, turns that were on disk at the kill.
+    wrongly: Vec<String>,
+    /// Of these, turns whose reply had arrived and was not on disk yet.
+    unlucky: usize,
+    /// Replies that were on disk without their turn, and that the second process went on from.
+    reused: usize,
+}
+
+impl Asked {
+    fn count(calls: &Calls, kill: &Kill) -> Self {
+        let repeated = calls.repeated();
+        let wrongly = repeated.intersection(&kill.committed).cloned().collect();
+        let open: BTreeSet<_> = kill.replied.difference(&kill.committed).collect();
+        let unlucky = open.iter().filter(|place| repeated.contains(**place)).count();
+        let reused = open.len() - unlucky;
+        Self { made: calls.made(), repeated, wrongly, unlucky, reused }
+    }
+
+    fn words(&self, kill: &Kill) -> String {
+        let mut words = format!(
+            "{} in all, {} made twice: those that the kill cut off. Of the {} turns that were committed before it, {} asked again.",
+            self.made,
+            self.repeated.len(),
+            kill.committed.len(),
+            if self.wrongly.is_empty() { "none".to_owned() } else { self.wrongly.len().to_string() }
+        );
+        if self.unlucky > 0 {
+            words += &format!(" {} of them had a reply that was not on disk yet.", self.unlucky);
+        }
+        if self.reused > 0 {
+            words += &format!(" {} went on from a recorded reply.", self.reused);
+        }
+        words
+    }
+}
+
+/// Prints the rest of the story.
+pub(super) async fn tell(
+    printer: &Printer,
+    ledger: &Ledger,
+    kill: &Kill,
+    calls: &Calls,
+    tree: &Tree,
+    disk: &Disk,
+) -> Result<Told, Failure> {
+    let asked = Asked::count(calls, kill);
+    printer.caption("What came of it: w/decisions")?;
+    decisions(printer, tree)?;
+    printer.pause(READ).await;
+    printer.caption("Nothing is lost, and nothing is done twice")?;
+    printer.entry("model calls", &asked.words(kill))?;
+    printer.entry("turns", &format!("{} committed, each once", disk.turns.len()))?;
+    let lines: Vec<String> = tree.ledger.iter().map(|line| field(line, "invoice")).collect();
+    let before = seeded_lines()?;
+    let ours = lines.iter().skip(before).cloned().collect::<Vec<_>>().join(", ");
+    printer.entry("w/ledger", &format!("{before} lines from before, and appended by the turns: {ours}"))?;
+    printer.pause(READ).await;
+    turn(printer, ledger, kill, disk)?;
+    printer.pause(READ).await;
+    printer.caption("The audit: every task that was accepted, from the jobs and the mailboxes on disk")?;
+    let b = &disk.books;
+    printer.line(&format!(
+        "   accepted {}   completed {}   failed {}   cancelled {}   rejected {}   pending {}   unaccounted {}",
+        b.accepted, b.completed, b.failed, b.cancelled, b.rejected, b.pending, b.unaccounted
+    ))?;
+    let problems = problems(kill, &asked, tree, disk)?;
+    printer.line("")?;
+    let verdict = if problems.is_empty() {
+        printer.out.status("ok", "   Six invoices, six decisions, one kill -9; unaccounted = 0.")
+    } else {
+        printer.out.status("problem", "   Something is wrong; see below.")
+    };
+    printer.line(&verdict)?;
+    let summary = json!({
+        "decisions": tree.decisions,
+        "ledger": tree.ledger,
+        "kill": {"pid": kill.pid, "cut": kill.cut, "committed": kill.committed.len(), "ended": kill.ended},
+        "calls": {"made": asked.made, "repeated": asked.repeated, "repeatedThoughCommitted": asked.wrongly},
+        "turns": disk.turns.len(),
+        "audit": b,
+        "problems": problems,
+    });
+    Ok(Told { summary, problems })
+}
+
+fn seeded_lines() -> Result<usize, Failure> {
+    Ok(folder::seed()?["w/ledger"].as_array().map_or(0, Vec::len))
+}
+
+fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
+    let heading = format!("   {:<8}  {:<18}  {:>9}  {:<9}  BECAUSE", "INVOICE", "VENDOR", "EUR", "DECISION");
+    printer.line(&printer.out.dim(&heading))?;
+    let seed = folder::seed()?;
+    for (id, invoice) in seed["w/invoices"].as_object().into_iter().flatten() {
+        let decision = &tree.decisions[id];
+        let (vendor, total) = (field(invoice, "vendor"), invoice["total"].as_f64().unwrap_or_default());
+        let word = if decision.is_null() { "none".to_owned() } else { field(decision, "decision") };
+        let start = format!("   {id:<8}  {vendor:<18}  {total:>9.2}  {word:<9}  ");
+        for (at, line) in wrap(&field(decision, "reason"), WIDTH - BEFORE_REASON).iter().enumerate() {
+            let before = if at == 0 { start.clone() } else { " ".repeat(BEFORE_REASON) };
+            printer.line(format!("{before}{line}").trim_end())?;
+        }
+    }
+    Ok(())
+}
+
+/// One turn as it was recorded: best one that was cut off and made again.
+fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<(), Failure> {
+    let ours: Vec<&Turn> = disk.turns.iter().filter(|turn| turn.agent == CLERK).collect();
+    let again = |turn: &&&Turn| kill.cut.contains(&turn.place());
+    let best = ours.iter().filter(again).max_by_key(|turn| turn.record.calls.len());
+    let Some(turn) = best.or(ours.first()) else { return Ok(()) };
+    let place = ours.iter().position(|other| other.place() == turn.place()).unwrap_or_default();
+    let name = ledger.named(&turn.place());
+    let again = if kill.cut.contains(&turn.place()) { ", cut off by the kill and made again" } else { "" };
+    printer.caption(&format!("One turn closely: {name}{again}"))?;
+    let agents = folder::agents()?;
+    let config = agents.iter().find(|(agent, _)| *agent == CLERK).map(|(_, config)| config.clone()).unwrap_or_default();
+    let system = field(&config, "systemPrompt");
+    printer.entry("it saw", &format!("system prompt: “{}”", cut(&system, 60)))?;
+    for entry in config["context"].as_array().into_iter().flatten() {
+        printer.entry("", &format!("context: {}, from {}", field(entry, "label"), field(entry, "ref")))?;
+    }
+    for earlier in ours.iter().filter(|t| t.session == turn.session && t.record.turn <= turn.record.turn) {
+        for heard in &earlier.record.heard {
+            printer.entry("", &format!("task: {}", cut(&heard.text, 75)))?;
+        }
+        if earlier.record.turn < turn.record.turn {
+            let results = earlier.record.calls.len();
+            printer.entry("", &cut(&format!("turn {}: “{}” and {results} results", earlier.record.turn, earlier.text()), 85))?;
+        }
+    }
+    said(printer, turn)?;
+    let (record, usage) = (&turn.record, &turn.record.usage);
+    printer.entry("model", &format!("{}, {} tokens in, {} out", record.model, usage.input, usage.output))?;
+    printer.entry("prompt", &format!("sha256 {}", record.prompt))?;
+    printer.entry("it is at", &format!("g/{CLERK}/timeline/{place}"))
+}
+
+fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
+    let width = WIDTH - 16;
+    for message in &turn.record.said {
+        match message {
+            ChatMessage::User { .. } => {}
+            ChatMessage::Assistant { text, calls } => {
+                if !text.is_empty() {
+                    printer.entry("it said", &cut(text, width))?;
+                }
+                for call in calls {
+                    let arguments = match &call.arguments {
+                        Arguments::Json(value) => value.to_string(),
+                        Arguments::Malformed(text) => text.clone(),
+                    };
+                    printer.entry("it called", &cut(&format!("{} {arguments}", call.name), width))?;
+                }
+            }
+            ChatMessage::Tool { name, text, .. } => printer.entry("result", &cut(&format!("{name} {text}"), width))?,
+        }
+    }
+    Ok(())
+}
+
+/// Everything that must not be.
+fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<String>, Failure> {
+    let mut problems = Vec::new();
+    let mut must = |holds: bool, problem: String| {
+        if !holds {
+            problems.push(problem);
+        }
+    };
+    must(!kill.cut.is_empty(), format!("the kill of process {} met no running model call", kill.pid));
+    must(kill.started > 0, "the kill met no task that had begun".to_owned());
+    must(asked.wrongly.is_empty(), format!("committed turns asked again: {}", asked.wrongly.join(", ")));
+    let seed = folder::seed()?;
+    let before = seeded_lines()?;
+    for id in seed["w/invoices"].as_object().into_iter().flatten().map(|(id, _)| id) {
+        must(tree.decisions[id]["decision"].is_string(), format!("`w/decisions/{id}` is missing"));
+        let lines = tree.ledger.iter().skip(before).filter(|line| line["invoice"] == **id).count();
+        must(lines == 1, format!("expected one line of {id} in `w/ledger`, got {lines}"));
+    }
+    for job in disk.jobs.iter().filter(|job| job.status != JobStatus::Complete) {
+        must(false, format!("job {} is {}", job.head.id, job.status.as_str()));
+    }
+    let places: BTreeSet<String> = disk.turns.iter().map(Turn::place).collect();
+    must(places.len() == disk.turns.len(), "a turn is recorded twice".to_owned());
+    must(kill.committed.is_subset(&places), "a turn that was committed before the kill is gone".to_owned());
+    must(disk.books.unaccounted == 0, format!("unaccounted: {}", disk.books.missing.join("; ")));
+    Ok(problems)
+}
+
+/// How to continue with a folder that was kept.
+pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
+    let program = std::env::current_exe().map_or_else(|_| "trellis".to_owned(), |path| path.display().to_string());
+    let settings: Vec<_> =
+        process::settings(folder).iter().map(|(key, path)| format!("--set {key}={}", path.display())).collect();
+    printer.caption("Go on with it")?;
+    printer.line(&format!("   {program} up --data {} \\", folder.data().display()))?;
+    printer.line(&format!("       {}", settings.join(" \\\n       ")))?;
+    printer.text("and in another terminal:")?;
+    for command in [
+        "lattice read w/decisions".to_owned(),
+        format!("lattice inspect g/{CLERK}/timeline/0"),
+        format!("submit {CLERK} '{{\"invoice\": \"INV-1001\", \"vendor\": \"acme-office\"}}' --wait"),
+    ] {
+        printer.line(&format!("   {program} {command}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! Committed turns as the ledger has them, each shown in one line.
+
+use super::super::client::Client;
+use super::super::exit::Failure;
+use super::super::output::field;
+use super::folder::{CLERK, HELPER};
+use super::printer::{Printer, WIDTH, cut};
+use crate::domain::chat::ChatMessage;
+use crate::domain::session::TurnRecord;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Columns before the words of a turn.
+const INDENT: usize = 20;
+
+/// Heading over the lines of turns.
+pub(super) const HEADING: &str = "    TIME  INVOICE   AGENT              TURN  TOKENS IN+OUT  CALLED";
+
+/// A turn and where it belongs.
+#[derive(Debug, Clone)]
+pub(super) struct Turn {
+    pub(super) agent: &'static str,
+    pub(super) session: String,
+    pub(super) record: TurnRecord,
+}
+
+impl Turn {
+    /// From an element of `g/<agent>/timeline`.
+    pub(super) fn parse(agent: &'static str, shown: Value) -> Result<Self, Failure> {
+        let session = field(&shown, "session");
+        let record = serde_json::from_value(shown);
+        let record = record.map_err(|e| Failure::internal(format!("a turn of `{agent}` is malformed: {e}")))?;
+        Ok(Self { agent, session, record })
+    }
+
+    /// As the log of model calls names it.
+    pub(super) fn place(&self) -> String {
+        format!("local/me/{}/{}/{}", self.agent, self.session, self.record.turn)
+    }
+
+    /// What the model said.
+    pub(super) fn text(&self) -> &str {
+        let said = self.record.said.iter().find_map(|message| match message {
+            ChatMessage::Assistant { text, .. } => Some(text.as_str()),
+            ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
+        });
+        said.unwrap_or_default()
+    }
+
+    /// What it called, e.g. `read ×3`, with every outcome that isn't `ok`.
+    fn called(&self) -> String {
+        let mut calls: Vec<(String, u32)> = Vec::new();
+        for call in &self.record.calls {
+            let name = call.operation.rsplit('/').next().unwrap_or_default();
+            let shown = if call.outcome == "ok" { name.to_owned() } else { format!("{name}: {}", call.outcome) };
+            match calls.last_mut() {
+                Some((last, times)) if *last == shown => *times += 1,
+                _ => calls.push((shown, 1)),
+            }
+        }
+        let shown = calls.iter().map(|(name, n)| if *n > 1 { format!("{name} ×{n}") } else { name.clone() });
+        let ended = self.record.ended.iter().map(|(_, status)| format!("task {}", status.as_str()));
+        shown.chain(ended).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// What has been shown so far.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    seen: BTreeSet<String>,
+    /// Invoice by `agent/session`.
+    invoices: BTreeMap<String, String>,
+    /// Jobs by status, as of the last look.
+    pub(super) statuses: Vec<String>,
+    /// When the first turn began, in milliseconds.
+    start: Option<u64>,
+}
+
+impl Ledger {
+    /// Turns that have been shown.
+    pub(super) fn len(&self) -> usize {
+        self.seen.len()
+    }
+
+    /// Asks the server and shows what is new.
+    pub(super) async fn update(&mut self, client: &Client, printer: &Printer) -> Result<(), Failure> {
+        let mut turns = Vec::new();
+        for agent in [CLERK, HELPER] {
+            let path = json!({"path": format!("g/{agent}/timeline")});
+            let mut answer = client.run("v/ops/lattice/read", &path, None).await?;
+            for shown in answer["value"].as_array_mut().map(std::mem::take).unwrap_or_default() {
+                turns.push(Turn::parse(agent, shown)?);
+            }
+        }
+        let page = client.get("jobs", &[("details", "true".to_owned())]).await?;
+        self.jobs(page["items"].as_array().map_or(&[][..], Vec::as_slice));
+        self.show(turns, printer)
+    }
+
+    /// Learns which session works on which invoice.
+    pub(super) fn jobs(&mut self, jobs: &[Value]) {
+        self.statuses = jobs.iter().map(|job| field(job, "status")).collect();
+        for job in jobs {
+            let session = format!("{}/{}", field(job, "agent"), field(job, "session"));
+            self.invoices.insert(session, field(&job["input"], "invoice"));
+        }
+    }
+
+    /// Shows the turns that haven't been, in the order in which they ended.
+    pub(super) fn show(&mut self, mut turns: Vec<Turn>, printer: &Printer) -> Result<(), Failure> {
+        turns.sort_by_key(|turn| turn.record.end);
+        let first = turns.iter().map(|turn| turn.record.start.0).min();
+        self.start = self.start.or(first);
+        for turn in turns {
+            if self.seen.insert(turn.place()) {
+                self.line(&turn, printer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn line(&self, turn: &Turn, printer: &Printer) -> Result<(), Failure> {
+        let record = &turn.record;
+        let after = record.end.0.saturating_sub(self.start.unwrap_or_default());
+        let tokens = format!("{}+{}", record.usage.input, record.usage.output);
+        let line = format!(
+            "{:>6}.{}s  {:<8}  {:<18} {:>4}  {tokens:>13}  {}",
+            after / 1000,
+            after / 100 % 10,
+            self.invoice(turn.agent, &turn.session),
+            turn.agent,
+            record.turn,
+            turn.called()
+        );
+        printer.line(cut_line(&line).trim_end())?;
+        if turn.text().is_empty() {
+            return Ok(());
+        }
+        let words = format!("“{}”", cut(turn.text(), WIDTH - INDENT - 2));
+        printer.line(&format!("{:INDENT$}{}", "", printer.out.dim(&words)))
+    }
+
+    /// The invoice that a session works on.
+    pub(super) fn invoice(&self, agent: &str, session: &str) -> &str {
+        self.invoices.get(&format!("{agent}/{session}")).map_or("?", String::as_str)
+    }
+
+    /// A turn as the log of model calls names it, for a reader.
+    pub(super) fn named(&self, place: &str) -> String {
+        let parts: Vec<&str> = place.split('/').collect();
+        match parts.as_slice() {
+            [.., agent, session, turn] => format!("{} turn {turn} of {agent}", self.invoice(agent, session)),
+            _ => place.to_owned(),
+        }
+    }
+}
+
+/// At most [`WIDTH`] columns; unlike [`cut`], the spaces stay.
+fn cut_line(line: &str) -> String {
+    line.chars().take(WIDTH).collect()
+}
