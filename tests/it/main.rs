@@ -6,6 +6,7 @@ mod support;
 
 mod bus_conformance;
 mod chaos;
+mod cli_demo;
 mod cli_errors;
 mod cli_fleet;
 mod cli_up;

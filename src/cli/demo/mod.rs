@@ -32,7 +32,7 @@ const DELAY: Duration = Duration::from_millis(900);
 const DELAY_FAST: Duration = Duration::from_millis(300);
 
 /// Committed turns before the kill, so that there is something to lose.
-const TURNS_BEFORE_KILL: usize = 6;
+const TURNS_BEFORE_KILL: usize = 9;
 /// Model calls that the kill is to cut off.
 const CALLS_TO_CUT: usize = 2;
 /// Nothing has happened for so long: what had arrived is recorded, and all sessions wait for the model.
@@ -124,7 +124,8 @@ async fn interrupted() -> Failure {
 }
 
 async fn tell(folder: &Folder, printer: &Printer) -> Result<report::Told, Failure> {
-    printer.line(&printer.out.bold("Trellis: a fleet of agents, a queue, and a kill -9"))?;
+    printer.line(&printer.out.bold("Trellis runs fleets of persistent AI agents from a queue."))?;
+    printer.line("Here two agents check six invoices, and the process that runs them is killed while they do.")?;
     let mut ledger = Ledger::default();
     let first = open(folder, printer).await?;
     submit(&first, printer).await?;
@@ -175,7 +176,8 @@ async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
         let key = format!("invoice-{id}").parse().map_err(|e| Failure::internal(format!("{e}")))?;
         let body = json!({"agentId": CLERK, "input": input, "timeout": 0});
         let job = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
-        printer.entry(id, &format!("job {}  {input}", super::output::field(&job, "id")))?;
+        let short: String = super::output::field(&job, "id").chars().take(8).collect();
+        printer.entry(id, &format!("{:<52}  is job {short}…", input.to_string()))?;
     }
     Ok(())
 }
@@ -216,8 +218,10 @@ async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -
     for (at, place) in kill.cut.iter().enumerate() {
         printer.entry(if at == 0 { "cut off" } else { "" }, &format!("the model call of {}", ledger.named(place)))?;
     }
-    let (turns, open) = (kill.committed.len(), disk.jobs.len() - ended);
-    printer.entry("on disk", &format!("{turns} committed turns; {ended} tasks done, {open} not, {started} of these begun"))?;
+    let (turns, tasks) = (kill.committed.len(), disk.jobs.len());
+    let delegated = disk.jobs.iter().filter(|job| job.head.parent.is_some()).count();
+    printer.entry("on disk", &format!("{turns} committed turns, and the {tasks} tasks, {delegated} of them from agent to agent:"))?;
+    printer.entry("", &format!("{ended} are done, {started} are begun, {} still wait", tasks - ended - started))?;
     printer.pause(READ).await;
     Ok(kill)
 }
@@ -228,7 +232,8 @@ async fn until_done(up: &Up, ledger: &mut Ledger, printer: &Printer) -> Result<(
         ledger.update(&up.client, printer).await?;
         let open = |status: &String| matches!(status.as_str(), "PENDING" | "STARTED");
         if !ledger.statuses.iter().any(open) {
-            return Ok(());
+            // Turns that were committed between the two looks of the last update.
+            return ledger.update(&up.client, printer).await;
         }
         patience(start, ledger)?;
         sleep(LOOK).await;

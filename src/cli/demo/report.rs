@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
 /// Columns before the reason of a decision.
-const BEFORE_REASON: usize = 57;
+const BEFORE_REASON: usize = 55;
 
 /// How it went.
 pub(super) struct Told {
@@ -49,39 +49,39 @@ struct Asked {
     made: usize,
     /// Turns that asked twice.
     repeated: BTreeSet<String>,
-    /// Of these, turns that were on disk at the kill.
-    wrongly: Vec<String>,
     /// Of these, turns whose reply had arrived and was not on disk yet.
-    unlucky: usize,
+    unrecorded: usize,
+    /// Of these, turns that had no reason to: their reply or their commit was on disk.
+    wrongly: Vec<String>,
     /// Replies that were on disk without their turn, and that the second process went on from.
-    reused: usize,
+    reused: Vec<String>,
 }
 
 impl Asked {
     fn count(calls: &Calls, kill: &Kill) -> Self {
         let repeated = calls.repeated();
-        let wrongly = repeated.intersection(&kill.committed).cloned().collect();
-        let open: BTreeSet<_> = kill.replied.difference(&kill.committed).collect();
-        let unlucky = open.iter().filter(|place| repeated.contains(**place)).count();
-        let reused = open.len() - unlucky;
-        Self { made: calls.made(), repeated, wrongly, unlucky, reused }
+        let (lost, reused): (BTreeSet<_>, BTreeSet<_>) =
+            kill.replied.difference(&kill.committed).cloned().partition(|place| repeated.contains(place));
+        let excused = |place: &&String| kill.cut.contains(*place) || lost.contains(*place);
+        let wrongly = repeated.iter().filter(|place| !excused(place)).cloned().collect();
+        let reused = reused.into_iter().collect();
+        Self { made: calls.made(), unrecorded: lost.len(), repeated, wrongly, reused }
     }
 
-    fn words(&self, kill: &Kill) -> String {
-        let mut words = format!(
-            "{} in all, {} made twice: those that the kill cut off. Of the {} turns that were committed before it, {} asked again.",
-            self.made,
-            self.repeated.len(),
-            kill.committed.len(),
-            if self.wrongly.is_empty() { "none".to_owned() } else { self.wrongly.len().to_string() }
-        );
-        if self.unlucky > 0 {
-            words += &format!(" {} of them had a reply that was not on disk yet.", self.unlucky);
+    fn words(&self, kill: &Kill, ledger: &Ledger) -> String {
+        let mut words = format!("{} in all. Made twice: the {} that the kill cut off", self.made, kill.cut.len());
+        if self.unrecorded > 0 {
+            words += &format!(", and {} whose reply was not on disk yet", self.unrecorded);
         }
-        if self.reused > 0 {
-            words += &format!(" {} went on from a recorded reply.", self.reused);
+        words += ". ";
+        for place in &self.reused {
+            words += &format!("{} had its reply recorded before the kill and went on from it. ", ledger.named(place));
         }
-        words
+        let committed = kill.committed.len();
+        match self.wrongly.len() {
+            0 => words + &format!("Of the {committed} turns committed before the kill, none was asked for again."),
+            n => words + &format!("Asked again without a reason: {n}."),
+        }
     }
 }
 
@@ -99,8 +99,8 @@ pub(super) async fn tell(
     decisions(printer, tree)?;
     printer.pause(READ).await;
     printer.caption("Nothing is lost, and nothing is done twice")?;
-    printer.entry("model calls", &asked.words(kill))?;
-    printer.entry("turns", &format!("{} committed, each once", disk.turns.len()))?;
+    printer.entry("model calls", &asked.words(kill, ledger))?;
+    printer.entry("turns", &format!("{} committed, no number of a session twice", disk.turns.len()))?;
     let lines: Vec<String> = tree.ledger.iter().map(|line| field(line, "invoice")).collect();
     let before = seeded_lines()?;
     let ours = lines.iter().skip(before).cloned().collect::<Vec<_>>().join(", ");
@@ -126,7 +126,7 @@ pub(super) async fn tell(
         "decisions": tree.decisions,
         "ledger": tree.ledger,
         "kill": {"pid": kill.pid, "cut": kill.cut, "committed": kill.committed.len(), "ended": kill.ended},
-        "calls": {"made": asked.made, "repeated": asked.repeated, "repeatedThoughCommitted": asked.wrongly},
+        "calls": {"made": asked.made, "repeated": asked.repeated, "repeatedWithoutReason": asked.wrongly, "repliesReused": asked.reused},
         "turns": disk.turns.len(),
         "audit": b,
         "problems": problems,
@@ -177,8 +177,9 @@ fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<
             printer.entry("", &format!("task: {}", cut(&heard.text, 75)))?;
         }
         if earlier.record.turn < turn.record.turn {
-            let results = earlier.record.calls.len();
-            printer.entry("", &cut(&format!("turn {}: “{}” and {results} results", earlier.record.turn, earlier.text()), 85))?;
+            let text = if earlier.text().is_empty() { String::new() } else { format!("“{}”, ", earlier.text()) };
+            let line = format!("turn {}: {text}calls and results of {}", earlier.record.turn, earlier.called());
+            printer.entry("", &cut(&line, WIDTH - 16))?;
         }
     }
     said(printer, turn)?;
@@ -221,7 +222,7 @@ fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<
     };
     must(!kill.cut.is_empty(), format!("the kill of process {} met no running model call", kill.pid));
     must(kill.started > 0, "the kill met no task that had begun".to_owned());
-    must(asked.wrongly.is_empty(), format!("committed turns asked again: {}", asked.wrongly.join(", ")));
+    must(asked.wrongly.is_empty(), format!("turns asked for again although they were on disk: {}", asked.wrongly.join(", ")));
     let seed = folder::seed()?;
     let before = seeded_lines()?;
     for id in seed["w/invoices"].as_object().into_iter().flatten().map(|(id, _)| id) {

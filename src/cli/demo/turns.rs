@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const INDENT: usize = 20;
 
 /// Heading over the lines of turns.
-pub(super) const HEADING: &str = "    TIME  INVOICE   AGENT              TURN  TOKENS IN+OUT  CALLED";
+pub(super) const HEADING: &str = "     TIME  INVOICE   AGENT              TURN  TOKENS IN+OUT  CALLED";
 
 /// A turn and where it belongs.
 #[derive(Debug, Clone)]
@@ -48,7 +48,7 @@ impl Turn {
     }
 
     /// What it called, e.g. `read ×3`, with every outcome that isn't `ok`.
-    fn called(&self) -> String {
+    pub(super) fn called(&self) -> String {
         let mut calls: Vec<(String, u32)> = Vec::new();
         for call in &self.record.calls {
             let name = call.operation.rsplit('/').next().unwrap_or_default();
