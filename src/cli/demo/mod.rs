@@ -135,7 +135,10 @@ async fn tell(folder: &Folder, printer: &Printer) -> Result<report::Told, Failur
     until_killable(&first, folder, &mut ledger, printer).await?;
     let kill = kill(first, folder, &mut ledger, printer).await?;
     let second = Up::start(folder, "up-2").await?;
-    printer.text(&format!("Started again as process {}, on the same folder. Nobody submits anything again:", second.pid))?;
+    printer.text(&format!(
+        "Started again as process {}, on the same folder. Nobody submits anything again:",
+        second.pid
+    ))?;
     printer.pause(READ).await;
     printer.line(&printer.out.dim(HEADING))?;
     until_done(&second, &mut ledger, printer).await?;
@@ -220,7 +223,10 @@ async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -
     }
     let (turns, tasks) = (kill.committed.len(), disk.jobs.len());
     let delegated = disk.jobs.iter().filter(|job| job.head.parent.is_some()).count();
-    printer.entry("on disk", &format!("{turns} committed turns, and the {tasks} tasks, {delegated} of them from agent to agent:"))?;
+    printer.entry(
+        "on disk",
+        &format!("{turns} committed turns, and the {tasks} tasks, {delegated} of them from agent to agent:"),
+    )?;
     printer.entry("", &format!("{ended} are done, {started} are begun, {} still wait", tasks - ended - started))?;
     printer.pause(READ).await;
     Ok(kill)

@@ -69,19 +69,17 @@ impl Asked {
     }
 
     fn words(&self, kill: &Kill, ledger: &Ledger) -> String {
-        let mut words = format!("{} in all. Made twice: the {} that the kill cut off", self.made, kill.cut.len());
+        let mut cut = format!("the {} that the kill cut off", kill.cut.len());
         if self.unrecorded > 0 {
-            words += &format!(", and {} whose reply was not on disk yet", self.unrecorded);
+            cut = format!("{cut}, and {} whose reply was not on disk yet", self.unrecorded);
         }
-        words += ". ";
-        for place in &self.reused {
-            words += &format!("{} had its reply recorded before the kill and went on from it. ", ledger.named(place));
-        }
-        let committed = kill.committed.len();
-        match self.wrongly.len() {
-            0 => words + &format!("Of the {committed} turns committed before the kill, none was asked for again."),
-            n => words + &format!("Asked again without a reason: {n}."),
-        }
+        let went_on = "had its reply recorded before the kill and went on from it.";
+        let reused: Vec<_> = self.reused.iter().map(|place| format!("{} {went_on} ", ledger.named(place))).collect();
+        let rest = match self.wrongly.len() {
+            0 => format!("Of the {} turns committed before the kill, none was asked for again.", kill.committed.len()),
+            n => format!("Asked for again without a reason: {n}."),
+        };
+        format!("{} in all. Made twice: {cut}. {}{rest}", self.made, reused.concat())
     }
 }
 
@@ -222,7 +220,10 @@ fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<
     };
     must(!kill.cut.is_empty(), format!("the kill of process {} met no running model call", kill.pid));
     must(kill.started > 0, "the kill met no task that had begun".to_owned());
-    must(asked.wrongly.is_empty(), format!("turns asked for again although they were on disk: {}", asked.wrongly.join(", ")));
+    must(
+        asked.wrongly.is_empty(),
+        format!("turns asked for again although they were on disk: {}", asked.wrongly.join(", ")),
+    );
     let seed = folder::seed()?;
     let before = seeded_lines()?;
     for id in seed["w/invoices"].as_object().into_iter().flatten().map(|(id, _)| id) {
@@ -242,7 +243,9 @@ fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<
 
 /// How to continue with a folder that was kept.
 pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
-    let program = std::env::current_exe().map_or_else(|_| "trellis".to_owned(), |path| path.display().to_string());
+    let program = std::env::current_exe().unwrap_or_else(|_| "trellis".into());
+    let here = std::env::current_dir().unwrap_or_default();
+    let program = program.strip_prefix(here).unwrap_or(&program).display();
     let settings: Vec<_> =
         process::settings(folder).iter().map(|(key, path)| format!("--set {key}={}", path.display())).collect();
     printer.caption("Go on with it")?;
