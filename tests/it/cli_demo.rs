@@ -78,7 +78,7 @@ fn the_demo_says_what_is_on_disk() {
     let read = |path: &str| -> Value {
         let mut command = command(dir.path());
         command.args(["lattice", "read", path, "--url", &url, "--output", "json"]);
-        serde_json::from_str(&run(command).ok()).unwrap()
+        serde_json::from_str::<Value>(&run(command).ok()).unwrap()["value"].take()
     };
     for (invoice, decision) in DECISIONS {
         assert_eq!(read(&format!("w/decisions/{invoice}/decision")), decision);
