@@ -95,10 +95,10 @@ pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
 /// The admission of a task or a message.
 pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError> {
     let Arrival { owner, agent, submission, id, .. } = arrival;
-    if let Some(subject) = &submission.reply_to {
-        if !reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token()) {
-            return Err(SubmissionError::ReplyTo(subject.clone()));
-        }
+    if let Some(subject) = &submission.reply_to
+        && !reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
+    {
+        return Err(SubmissionError::ReplyTo(subject.clone()));
     }
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
@@ -210,10 +210,10 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
         }
     };
     venue.metrics.admitted(kind, if duplicate { "duplicate" } else { "new" });
-    if !duplicate {
-        if let Err(error) = venue.bus.publish(&crate::outbox::wake(&arrival.owner, &admit.session)).await {
-            tracing::debug!(%error, "wake not published; the sweep will find the session");
-        }
+    if !duplicate
+        && let Err(error) = venue.bus.publish(&crate::outbox::wake(&arrival.owner, &admit.session)).await
+    {
+        tracing::debug!(%error, "wake not published; the sweep will find the session");
     }
     Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate })
 }

@@ -125,10 +125,10 @@ pub async fn relay(
         }
     }
     metrics.outbox_published.inc_by(done.len() as u64);
-    if !done.is_empty() {
-        if let Err(error) = store.published(owner, &done).await {
-            tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
-        }
+    if !done.is_empty()
+        && let Err(error) = store.published(owner, &done).await
+    {
+        tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
     }
     outcome
 }

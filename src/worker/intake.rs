@@ -30,16 +30,9 @@ struct CancelBody {
     reason: Option<String>,
 }
 
-/// A message that can't become an event: it gets a terminal answer.
-struct Refused {
-    result: JobResult,
-    reply_to: Option<String>,
-}
-
-impl Refused {
-    fn because(code: ErrorCode, error: impl Into<String>) -> Self {
-        Self { result: JobResult::ended(JobStatus::Rejected, code, error), reply_to: None }
-    }
+/// The terminal answer to a message that can't become an event.
+fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
+    Box::new(JobResult::ended(JobStatus::Rejected, code, error))
 }
 
 /// Handles one delivery to its end.
@@ -58,7 +51,7 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
                 );
                 admitted(worker, &delivery, admit, "result").await;
             }
-            Err(error) => refuse(worker, &delivery, Refused::because(ErrorCode::Refused, format!("malformed result: {error}"))).await,
+            Err(error) => refuse(worker, &delivery, refusal(ErrorCode::Refused, format!("malformed result: {error}"))).await,
         },
         InKind::Wake => match serde_json::from_slice::<WakeBody>(&delivery.body) {
             Ok(body) => {
@@ -78,7 +71,7 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
 async fn cancel(worker: &Worker, delivery: &Delivery) {
     match serde_json::from_slice::<CancelBody>(&delivery.body) {
         Err(error) => {
-            refuse(worker, delivery, Refused::because(ErrorCode::Refused, format!("malformed cancel: {error}"))).await;
+            refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed cancel: {error}"))).await;
         }
         Ok(body) => match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
             Ok(_) => delivery.settle.ack().await,
@@ -91,9 +84,9 @@ async fn cancel(worker: &Worker, delivery: &Delivery) {
 }
 
 /// The producer's id, or one made from the stream's: then every publish is new.
-fn event_id(delivery: &Delivery) -> Result<EventId, Refused> {
+fn event_id(delivery: &Delivery) -> Result<EventId, Box<JobResult>> {
     match &delivery.id {
-        Some(id) => EventId::new(id.clone()).map_err(|e| Refused::because(ErrorCode::Refused, e.to_string())),
+        Some(id) => EventId::new(id.clone()).map_err(|e| refusal(ErrorCode::Refused, e.to_string())),
         None => Ok(id_of_place(delivery)),
     }
 }
@@ -105,8 +98,8 @@ fn id_of_place(delivery: &Delivery) -> EventId {
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
     let parsed = event_id(delivery).and_then(|id| {
-        let submission = ingress::parse(&delivery.body)
-            .map_err(|e| Refused { reply_to: reply_to(&delivery.body), ..Refused::because(ErrorCode::Refused, e.to_string()) })?;
+        let submission =
+            ingress::parse(&delivery.body).map_err(|e| refusal(ErrorCode::Refused, e.to_string()))?;
         Ok(Arrival {
             owner: delivery.owner.clone(),
             agent: delivery.agent.clone(),
@@ -118,7 +111,7 @@ async fn submission(worker: &Worker, delivery: &Delivery) {
         })
     });
     let admission = parsed.and_then(|arrival| {
-        ingress::admission(&worker.venue.key, &arrival).map_err(|e| Refused::because(ErrorCode::Refused, e.to_string()))
+        ingress::admission(&worker.venue.key, &arrival).map_err(|e| refusal(ErrorCode::Refused, e.to_string()))
     });
     match admission {
         Ok(admit) => {
@@ -160,7 +153,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
         Intake::Conflict => {
             metrics.admitted(kind, "conflict");
             let text = "this id was used before with another body; use a new id for a new request";
-            refuse(worker, delivery, Refused::because(ErrorCode::Conflict, text)).await;
+            refuse(worker, delivery, refusal(ErrorCode::Conflict, text)).await;
             return;
         }
         Intake::Refused(refusal) => {
@@ -238,8 +231,7 @@ async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal:
         delivery.settle.nak(RETRY).await;
         return;
     }
-    let reply_to = reply_to(&delivery.body);
-    refuse(worker, delivery, Refused { result, reply_to }).await;
+    refuse(worker, delivery, Box::new(result)).await;
 }
 
 /// Ends the job of a refused task; with `make`, one that isn't there yet is made in that status.
@@ -264,21 +256,20 @@ async fn reject(worker: &Worker, admit: &Admit, open: &NewJob, result: &JobResul
 }
 
 /// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
-async fn refuse(worker: &Worker, delivery: &Delivery, refused: Refused) {
+async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
     let place = id_of_place(delivery);
     let id = event_id(delivery).unwrap_or_else(|_| place.clone());
     tracing::info!(
         owner = %delivery.owner, agent = %delivery.agent, %id,
-        reason = refused.result.error.as_deref().unwrap_or_default(),
+        reason = result.error.as_deref().unwrap_or_default(),
         "submission refused"
     );
     let owner: &Owner = &delivery.owner;
-    let reply_to = refused.reply_to.or_else(|| reply_to(&delivery.body));
-    let reply_to = reply_to.filter(|subject| {
+    let reply_to = reply_to(&delivery.body).filter(|subject| {
         crate::domain::event::reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
     });
     let answers =
-        outbox::refusal(owner, &delivery.agent, &id, place.as_str(), reply_to.as_deref(), &refused.result);
+        outbox::refusal(owner, &delivery.agent, &id, place.as_str(), reply_to.as_deref(), &result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {
             tracing::warn!(%error, "refusal not published yet");

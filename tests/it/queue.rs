@@ -1,19 +1,24 @@
-//! Messages that lead to nothing are acknowledged and don't come again.
+//! What the queue makes of messages, seen from its stream: nothing comes twice, nothing stays.
 
+use crate::support::http::Server;
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use async_nats::jetstream::{self, consumer::PullConsumer};
+use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::nats::NatsBus;
-use trellis::bus::{Address, InKind, Message};
+use trellis::bus::{Address, InKind, Live, Message};
+use trellis::jobs;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
 struct Fleet {
     venue: TestVenue,
     consumer: PullConsumer,
+    /// Completions and refusals.
+    out: jetstream::stream::Stream,
     _dir: tempfile::TempDir,
 }
 
@@ -31,13 +36,30 @@ impl Fleet {
         venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
         let context = jetstream::new(async_nats::connect(&url).await.unwrap());
         let stream = options.prefix.to_uppercase();
-        let consumer = context.get_consumer_from_stream("workers", stream).await.unwrap();
-        Some(Self { venue, consumer, _dir: dir })
+        let consumer = context.get_consumer_from_stream("workers", &stream).await.unwrap();
+        let out = context.get_stream(format!("{stream}_OUT")).await.unwrap();
+        Some(Self { venue, consumer, out, _dir: dir })
     }
 
     async fn publish(&self, agent: &str, kind: InKind, body: Value) {
+        self.publish_as(None, agent, kind, body).await;
+    }
+
+    async fn publish_as(&self, id: Option<&str>, agent: &str, kind: InKind, body: Value) {
         let to = Address::In { owner: self.venue.owner.clone(), agent: agent.parse().unwrap(), kind };
-        self.venue.venue.bus.publish(&Message { to, id: None, body }).await.unwrap();
+        let id = id.map(str::to_owned);
+        self.venue.venue.bus.publish(&Message { to, id, body }).await.unwrap();
+    }
+
+    /// Subjects of everything that went out, without what all begin with.
+    async fn sent(&self) -> Vec<String> {
+        let last = self.out.get_info().await.unwrap().state.last_sequence;
+        let mut sent = Vec::new();
+        for sequence in 1..=last {
+            let subject = self.out.get_raw_message(sequence).await.unwrap().subject;
+            sent.push(subject.split_once(".out.local.me.").unwrap().1.to_owned());
+        }
+        sent
     }
 
     /// Waits until nothing is left, then longer than a redelivery takes; returns how many
@@ -101,4 +123,57 @@ async fn wakes_and_cancels_of_what_is_not_there_are_settled_once() {
     fleet.publish("echo", InKind::Cancel, json!({})).await;
     assert_eq!(fleet.deliveries().await, 5);
     fleet.rests().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_submission_by_three_ways_is_one_job() {
+    let Some(mut fleet) = Fleet::start().await else { return };
+    fleet.venue.agent("other", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let server = Server::of(Arc::clone(&fleet.venue.venue)).await;
+    let task = server.post_once("k", "/api/v1/agents/echo/tasks?wait=10000", json!({"input": "hi"})).await.body(202);
+    assert_eq!(task["status"], "COMPLETE");
+    let request = |agent: &str| json!({"agentId": agent, "input": "hi"});
+    let invoke = json!({"operation": "v/ops/agent/request", "input": request("echo")});
+    let invoked = server.post_once("k", "/api/v1/invoke", invoke).await;
+    assert_eq!((invoked.status.is_success(), &invoked.body["id"]), (true, &task["job"]), "{}", invoked.body);
+    let run = server.post_once("k", "/api/v1/run", json!({"operation": "v/ops/agent/request", "input": request("echo")}));
+    assert_eq!(run.await.body(200)["output"], "hi");
+    fleet.publish_as(Some("k"), "echo", InKind::Task, json!({"input": "hi"})).await;
+    fleet.deliveries().await;
+    let job = format!("echo.{}", task["job"].as_str().unwrap());
+    assert_eq!(fleet.sent().await, [job.as_str()], "one completion and no conflict");
+    // To another agent, or as a message, it is another submission.
+    let path = "/api/v1/agents/other/tasks";
+    server.post_once("k", path, json!({"input": "hi"})).await.is_problem(409, "accepted before with another body");
+    let path = "/api/v1/agents/echo/messages";
+    server.post_once("k", path, json!({"input": "hi"})).await.is_problem(409, "accepted before with another body");
+    fleet.publish_as(Some("k"), "other", InKind::Task, json!({"input": "hi"})).await;
+    fleet.publish_as(Some("k"), "echo", InKind::Message, json!({"input": "hi"})).await;
+    fleet.deliveries().await;
+    let mut sent = fleet.sent().await;
+    sent.sort();
+    assert_eq!(sent, [job.as_str(), "echo.k", "other.k"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_refused_task_sent_again_is_answered_again() {
+    let Some(mut fleet) = Fleet::start().await else { return };
+    let agent = json!({"model": {"provider": "scripted", "name": "never"}, "busy": "reject"});
+    fleet.venue.agent("busy", agent).await;
+    let body = json!({"input": "x", "sessionId": "s"});
+    let first = fleet.venue.arrive("busy", "t1", true, serde_json::from_value(body.clone()).unwrap()).await;
+    let listen = Live::Reply("_INBOX.queue.refused".into());
+    let mut answers = fleet.venue.venue.bus.listen(&listen).await.unwrap();
+    let body = json!({"input": "x", "sessionId": "s", "replyTo": "_INBOX.queue.refused"});
+    for again in [false, true] {
+        fleet.publish_as(Some("t2"), "busy", InKind::Task, body.clone()).await;
+        let answer = tokio::time::timeout(Duration::from_secs(5), answers.next()).await.unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!("REFUSED")), "{answer}");
+        if !again {
+            let job = first.job.as_ref().unwrap();
+            jobs::cancel(&fleet.venue.venue, &fleet.venue.owner, job, None).await.unwrap();
+            fleet.deliveries().await;
+        }
+    }
 }
