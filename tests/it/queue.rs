@@ -148,6 +148,8 @@ async fn one_submission_by_three_ways_is_one_job() {
     let path = "/api/v1/agents/echo/messages";
     server.post_once("k", path, json!({"input": "hi"})).await.is_problem(409, "accepted before with another body");
     fleet.publish_as(Some("k"), "other", InKind::Task, json!({"input": "hi"})).await;
+    // The stream itself takes an id once in 100 ms.
+    fleet.deliveries().await;
     fleet.publish_as(Some("k"), "echo", InKind::Message, json!({"input": "hi"})).await;
     fleet.deliveries().await;
     let mut sent = fleet.sent().await;
