@@ -363,3 +363,39 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     assert_eq!(accepted.difference(&taken).count(), 0);
     assert_eq!(accepted.len(), 400);
 }
+
+/// Passes bytes on to a server; the first connection is cut when it asks for a stream.
+async fn cutting_proxy(to: String) -> std::net::SocketAddr {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut first = true;
+        while let Ok((client, _)) = listener.accept().await {
+            let server = tokio::net::TcpStream::connect(&to).await.unwrap();
+            let ((mut from, mut back), (mut answers, mut on)) = (client.into_split(), server.into_split());
+            let answering = tokio::spawn(async move { copy(&mut answers, &mut back).await });
+            let cut = std::mem::take(&mut first);
+            tokio::spawn(async move {
+                let mut bytes = [0; 4096];
+                while let Ok(n @ 1..) = from.read(&mut bytes).await {
+                    if cut && String::from_utf8_lossy(&bytes[..n]).contains("$JS.API") {
+                        break;
+                    }
+                    on.write_all(&bytes[..n]).await.unwrap();
+                }
+                answering.abort();
+            });
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_dies_while_the_streams_are_made_is_waited_for() {
+    let Some(url) = shared() else { return };
+    let proxy = cutting_proxy(url.trim_start_matches("nats://").to_owned()).await;
+    let start = std::time::Instant::now();
+    NatsBus::open(&options(&format!("nats://{proxy}"))).await.unwrap();
+    assert!(start.elapsed() < Duration::from_secs(4), "it waited for an answer that could not come");
+}

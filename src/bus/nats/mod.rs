@@ -164,7 +164,27 @@ impl NatsBus {
             return Err(OpenError::Version { bus: name, version: client.server_info().version });
         }
         let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
-        let (inbound, consumer) = streams::ensure(&context, &name, options).await?;
+        let (inbound, consumer) = {
+            let (client, context, link, bus) = (&client, &context, &link, &name);
+            // A server that dies after the connection was made is waited for like one that isn't
+            // there yet: what was asked of it is never answered.
+            let ask = || async move {
+                let mut link = link.clone();
+                link.mark_unchanged();
+                let made = tokio::select! {
+                    made = streams::ensure(context, bus, options) => made,
+                    _ = link.changed() => {
+                        let reason = "the connection was lost while the streams were made".to_owned();
+                        return Err(Failure::Transient(OpenError::Connect { bus: bus.clone(), reason }));
+                    }
+                };
+                made.map_err(|error| match client.connection_state() {
+                    State::Connected => Failure::Permanent(error),
+                    State::Pending | State::Disconnected => Failure::Transient(error),
+                })
+            };
+            retry(options.connect, &format!("NATS at `{name}`"), ask).await?
+        };
         Ok(Self {
             name,
             options: options.clone(),

@@ -63,7 +63,7 @@ pub struct Evidence<'a> {
 
 impl Findings {
     /// Keeps the first few of a kind, and how many there are.
-    fn fault(&mut self, what: &str, all: Vec<String>) {
+    fn fault(&mut self, what: &str, all: &[String]) {
         if !all.is_empty() {
             let shown: Vec<_> = all.iter().take(LISTED).cloned().collect();
             self.faults.push(format!("{what} ({}): {}", all.len(), shown.join("; ")));
@@ -101,8 +101,7 @@ pub async fn all(evidence: &Evidence<'_>) -> Findings {
     let records = records(evidence).await;
     turns(evidence, &records, &by_event, &mut found);
     calls(evidence, &records, &mut found);
-    let trouble = evidence.trail.trouble.clone();
-    found.fault("errors in logs", trouble);
+    found.fault("errors in logs", &evidence.trail.trouble);
     found.books = audit::all(evidence.venue).await.unwrap();
     let books = found.books.clone();
     if books.unaccounted + books.pending + books.waiting > 0 || books.completed != all_jobs.len() as u64 {
@@ -132,7 +131,7 @@ fn results(evidence: &Evidence<'_>, jobs: &[Job], by_event: &HashMap<&str, &Job>
     }
     wrong.extend(children.iter().filter(|job| job.status != JobStatus::Complete).map(|job| format!("child {} is {:?}", job.head.id, job.status)));
     found.jobs = (evidence.tasks.len(), children.len());
-    found.fault("results", wrong);
+    found.fault("results", &wrong);
 }
 
 /// Every job was announced once, with its result.
@@ -143,12 +142,13 @@ fn outbound(evidence: &Evidence<'_>, jobs: &[Job], found: &mut Findings) {
     }
     let twice: Vec<_> = seen.iter().filter(|(_, n)| **n > 1).map(|(id, n)| format!("{id} {n} times")).collect();
     found.outbound = (evidence.outbound.len(), twice.len());
-    found.fault("outbound messages seen more than once", twice);
+    found.fault("outbound messages seen more than once", &twice);
     let said: HashMap<_, _> = evidence.outbound.iter().map(|(_, said)| (said.job.clone().unwrap(), said)).collect();
     let missing = jobs.iter().filter(|job| said.get(&job.head.id).map(|said| &said.result) != job.result.as_ref());
-    found.fault("jobs whose completion is missing or differs", missing.map(|job| job.head.event.to_string()).collect());
-    if said.len() > jobs.len() {
-        found.faults.push(format!("{} jobs announced, there are {}", said.len(), jobs.len()));
+    let missing: Vec<_> = missing.map(|job| job.head.event.to_string()).collect();
+    found.fault("jobs whose completion is missing or differs", &missing);
+    if evidence.outbound.len() != jobs.len() {
+        found.faults.push(format!("{} completions for {} jobs", evidence.outbound.len(), jobs.len()));
     }
 }
 
@@ -177,7 +177,7 @@ async fn tree(evidence: &Evidence<'_>, found: &mut Findings) {
             wrong.push(format!("`{path}` has {} elements, expected {}; missing {missing:?}", held.len(), names.len()));
         }
     }
-    found.fault("the tree", wrong);
+    found.fault("the tree", &wrong);
 }
 
 async fn records(evidence: &Evidence<'_>) -> Vec<(SessionKey, TurnRecord)> {
@@ -204,7 +204,7 @@ fn turns(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], by_event
         }
     }
     found.turns = records.len();
-    found.fault("turns", wrong);
+    found.fault("turns", &wrong);
 }
 
 /// The reply of a committed turn is the last that was given; after a recorded one nobody asked.
@@ -234,8 +234,8 @@ fn calls(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], found: &
             wrong.push(format!("turn {turn} was committed with call {said:?}, the last that replied was {last:?}"));
         }
     }
-    found.fault("committed replies", wrong);
+    found.fault("committed replies", &wrong);
     let asked = evidence.trail.asked_after_record();
     found.asked_again = asked.len();
-    found.fault("asked again after the reply was recorded", asked);
+    found.fault("asked again after the reply was recorded", &asked);
 }

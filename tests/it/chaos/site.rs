@@ -29,7 +29,7 @@ use trellis::venue::{Venue, load_or_make_key};
 /// Short, so that the sessions of a killed worker are soon taken over.
 const LEASE: &str = "2s";
 /// A submission is sent again until it is accepted.
-const ACCEPT: Duration = Duration::from_secs(60);
+const ACCEPT: Duration = Duration::from_mins(1);
 
 /// A published message: its id and the completion in it.
 pub type Outbound = (String, Completion);

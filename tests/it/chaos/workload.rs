@@ -100,7 +100,7 @@ impl Task {
         let helper = format!("h{}", self.n % HELPERS);
         Submission {
             input: json!({"name": self.name, "n": self.n, "group": self.group, "helper": helper}),
-            session_id: (self.n / 50 % 4 == 0).then(|| "shared".parse().unwrap()),
+            session_id: (self.n / 50).is_multiple_of(4).then(|| "shared".parse().unwrap()),
             ..Submission::default()
         }
     }
