@@ -31,6 +31,7 @@ struct CancelBody {
 }
 
 /// The terminal answer to a message that can't become an event.
+#[expect(clippy::unnecessary_box_returns, reason = "the error side of results that are mostly ids: it should be small")]
 fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
     Box::new(JobResult::ended(JobStatus::Rejected, code, error))
 }
