@@ -42,7 +42,7 @@ const QUIET: Duration = Duration::from_millis(80);
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK: Duration = Duration::from_millis(30);
 /// Time to read a paragraph.
-const READ: Duration = Duration::from_millis(1500);
+const READ: Duration = Duration::from_secs(2);
 
 /// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
 /// kills the server with SIGKILL in the middle of turns, starts it again, and closes the books.
@@ -180,7 +180,7 @@ async fn submit(up: &Up, printer: &Printer) -> Result<(), Failure> {
         let body = json!({"agentId": CLERK, "input": input, "timeout": 0});
         let job = up.client.run("v/ops/agent/request", &body, Some(&key)).await?;
         let short: String = super::output::field(&job, "id").chars().take(8).collect();
-        printer.entry(id, &format!("{:<52}  is job {short}…", input.to_string()))?;
+        printer.line(&format!("   {id:<12} {:<52}  is job {short}…", input.to_string()))?;
     }
     Ok(())
 }
@@ -220,6 +220,10 @@ async fn kill(up: Up, folder: &Folder, ledger: &mut Ledger, printer: &Printer) -
     printer.caption(&format!("kill -9 {pid}, in the middle of {} turns", kill.cut.len()))?;
     for (at, place) in kill.cut.iter().enumerate() {
         printer.entry(if at == 0 { "cut off" } else { "" }, &format!("the model call of {}", ledger.named(place)))?;
+    }
+    for (at, place) in kill.replied.difference(&kill.committed).enumerate() {
+        let name = if at == 0 { "in its tools" } else { "" };
+        printer.entry(name, &format!("{}; the model's reply had arrived", ledger.named(place)))?;
     }
     let (turns, tasks) = (kill.committed.len(), disk.jobs.len());
     let delegated = disk.jobs.iter().filter(|job| job.head.parent.is_some()).count();

@@ -40,9 +40,9 @@ impl Printer {
 
     /// A paragraph beside its name.
     pub(super) fn entry(&self, name: &str, text: &str) -> Result<(), Failure> {
-        let lines = wrap(text, WIDTH - 15);
+        let lines = wrap(text, WIDTH - 16);
         lines.iter().enumerate().try_for_each(|(at, line)| {
-            let name = self.out.dim(&format!("{:<11}", if at == 0 { name } else { "" }));
+            let name = self.out.dim(&format!("{:<12}", if at == 0 { name } else { "" }));
             self.line(format!("   {name} {line}").trim_end())
         })
     }

@@ -12,7 +12,7 @@ use super::{Kill, READ, process};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::job::JobStatus;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns before the reason of a decision.
 const BEFORE_REASON: usize = 55;
@@ -98,7 +98,7 @@ pub(super) async fn tell(
     printer.pause(READ).await;
     printer.caption("Nothing is lost, and nothing is done twice")?;
     printer.entry("model calls", &asked.words(kill, ledger))?;
-    printer.entry("turns", &format!("{} committed, no number of a session twice", disk.turns.len()))?;
+    printer.entry("turns", &turns(disk))?;
     let lines: Vec<String> = tree.ledger.iter().map(|line| field(line, "invoice")).collect();
     let before = seeded_lines()?;
     let ours = lines.iter().skip(before).cloned().collect::<Vec<_>>().join(", ");
@@ -130,6 +130,22 @@ pub(super) async fn tell(
         "problems": problems,
     });
     Ok(Told { summary, problems })
+}
+
+/// Turns by the numbers of their sessions.
+fn turns(disk: &Disk) -> String {
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    for turn in &disk.turns {
+        let last = last.entry(&turn.session).or_default();
+        *last = (*last).max(turn.record.turn);
+    }
+    let numbers: u64 = last.values().sum();
+    let committed = disk.turns.len() as u64;
+    let words = format!("{committed} committed, no number of a session twice");
+    match numbers.saturating_sub(committed) {
+        0 => words,
+        n => format!("{words}; {n} more only consumed a result that nobody waited for any more"),
+    }
 }
 
 fn seeded_lines() -> Result<usize, Failure> {
@@ -177,7 +193,7 @@ fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<
         if earlier.record.turn < turn.record.turn {
             let text = if earlier.text().is_empty() { String::new() } else { format!("“{}”, ", earlier.text()) };
             let line = format!("turn {}: {text}calls and results of {}", earlier.record.turn, earlier.called());
-            printer.entry("", &cut(&line, WIDTH - 16))?;
+            printer.entry("", &cut(&line, WIDTH - 17))?;
         }
     }
     said(printer, turn)?;
@@ -188,7 +204,10 @@ fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<
 }
 
 fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
-    let width = WIDTH - 16;
+    let width = WIDTH - 17;
+    // Only the first of several alike is named.
+    let mut named = "";
+    let mut name = |name: &'static str| if std::mem::replace(&mut named, name) == name { "" } else { name };
     for message in &turn.record.said {
         match message {
             ChatMessage::User { .. } => {}
@@ -201,10 +220,12 @@ fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
                         Arguments::Json(value) => value.to_string(),
                         Arguments::Malformed(text) => text.clone(),
                     };
-                    printer.entry("it called", &cut(&format!("{} {arguments}", call.name), width))?;
+                    printer.entry(name("it called"), &cut(&format!("{} {arguments}", call.name), width))?;
                 }
             }
-            ChatMessage::Tool { name, text, .. } => printer.entry("result", &cut(&format!("{name} {text}"), width))?,
+            ChatMessage::Tool { name: tool, text, .. } => {
+                printer.entry(name("result"), &cut(&format!("{tool} {text}"), width))?
+            }
         }
     }
     Ok(())
