@@ -7,7 +7,7 @@ use crate::domain::ids::AgentId;
 use crate::domain::limits;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
-use crate::store::keys::{BusyPolicy, Gate, GateStatus};
+use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -3,12 +3,43 @@
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::time::Millis;
-use crate::store::EventKind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 /// Default session of messages that name none.
 pub const DEFAULT_SESSION: &str = "main";
+
+/// Kind of a mailbox event, in one letter in storage.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum EventKind {
+    /// `t`: persistent request with a job behind it.
+    Task,
+    /// `m`: ephemeral notification.
+    Message,
+    /// `r`: completion of an outbound job.
+    Result,
+}
+
+impl EventKind {
+    /// The storage letter.
+    pub const fn letter(self) -> char {
+        match self {
+            Self::Task => 't',
+            Self::Message => 'm',
+            Self::Result => 'r',
+        }
+    }
+
+    /// The inverse of [`EventKind::letter`].
+    pub const fn from_letter(letter: char) -> Option<Self> {
+        match letter {
+            't' => Some(Self::Task),
+            'm' => Some(Self::Message),
+            'r' => Some(Self::Result),
+            _ => None,
+        }
+    }
+}
 
 /// One event of a mailbox.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -11,6 +11,7 @@ pub mod event;
 pub mod job;
 
 pub mod agent;
+pub mod gate;
 pub mod session;
 
 pub mod chat;

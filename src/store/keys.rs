@@ -20,6 +20,8 @@ use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::DocKey;
 
+pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
+
 /// Document of an agent's record.
 pub fn agent(agent: &AgentId) -> String {
     format!("g/{}", agent.token())
@@ -97,77 +99,6 @@ pub fn encode_status(status: JobStatus, updated: Millis) -> String {
 pub fn decode_status(bytes: &[u8]) -> Option<(JobStatus, Millis)> {
     let (status, updated) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
     Some((JobStatus::parse(status)?, Millis(updated.parse().ok()?)))
-}
-
-/// The part of an agent that admission and leasing need, as one line of text:
-/// `STATUS CONCURRENCY MAILBOX BUSY`, e.g. `ACTIVE 8 1000 queue`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gate {
-    /// Whether it takes and runs work.
-    pub status: GateStatus,
-    /// Sessions that run at once.
-    pub concurrency: u32,
-    /// Pending events per session.
-    pub mailbox: u32,
-    /// What a task does that arrives at a session with an unfinished one.
-    pub busy: BusyPolicy,
-}
-
-/// Whether an agent takes and runs work.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GateStatus {
-    /// `ACTIVE`: takes and runs.
-    Active,
-    /// `SUSPENDED`: takes, doesn't run.
-    Suspended,
-    /// `TERMINATED`: refuses.
-    Terminated,
-}
-
-/// What a task does that arrives at a busy session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum BusyPolicy {
-    /// Waits its turn.
-    #[default]
-    Queue,
-    /// Is refused.
-    Reject,
-}
-
-impl Gate {
-    /// The stored line.
-    pub fn encode(&self) -> String {
-        let status = match self.status {
-            GateStatus::Active => "ACTIVE",
-            GateStatus::Suspended => "SUSPENDED",
-            GateStatus::Terminated => "TERMINATED",
-        };
-        let busy = match self.busy {
-            BusyPolicy::Queue => "queue",
-            BusyPolicy::Reject => "reject",
-        };
-        format!("{status} {} {} {busy}", self.concurrency, self.mailbox)
-    }
-
-    /// The inverse of [`Gate::encode`].
-    pub fn decode(bytes: &[u8]) -> Option<Self> {
-        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
-        let status = match words.next()? {
-            "ACTIVE" => GateStatus::Active,
-            "SUSPENDED" => GateStatus::Suspended,
-            "TERMINATED" => GateStatus::Terminated,
-            _ => return None,
-        };
-        let concurrency = words.next()?.parse().ok()?;
-        let mailbox = words.next()?.parse().ok()?;
-        let busy = match words.next()? {
-            "queue" => BusyPolicy::Queue,
-            "reject" => BusyPolicy::Reject,
-            _ => return None,
-        };
-        Some(Self { status, concurrency, mailbox, busy })
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,429 @@
+//! What goes into a store and what comes out: plain data.
+
+use crate::domain::event::EventKind;
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Key of a document inside its owner, e.g. `w/vendors/3/acme`; see [`keys`].
+pub type DocKey = String;
+
+/// A stored document. A deleted one keeps its version for a while, so that a writer with an old
+/// `expect` can't mistake a new document for the one it read.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Doc {
+    /// Grows by one with every write, deletes included; 0 = never written.
+    pub version: u64,
+    /// The bytes; `None` when never written or deleted.
+    pub value: Option<Bytes>,
+}
+
+/// One document write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocWrite {
+    /// Which document.
+    pub key: DocKey,
+    /// What must be true of it.
+    pub expect: Expect,
+    /// What becomes of it.
+    pub change: Change,
+}
+
+/// Condition on a document's version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expect {
+    /// No condition.
+    Any,
+    /// Exactly this version; 0 = never written. A deleted document has its own version.
+    Version(u64),
+}
+
+/// Effect on a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Change {
+    /// Replace the bytes, version + 1.
+    Put(Bytes),
+    /// Delete, version + 1. Deleting what is absent changes nothing and isn't a conflict of its own.
+    Delete,
+    /// Only check `expect`; write nothing.
+    Check,
+}
+
+/// A document whose version wasn't the expected one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DocConflict {
+    /// Which document.
+    pub key: DocKey,
+    /// The version it has.
+    pub actual: u64,
+}
+
+/// A job's move to a terminal status. Ignored when the job already has one (the first wins).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobFinish {
+    /// Which job.
+    pub job: JobId,
+    /// A terminal status.
+    pub status: JobStatus,
+    /// JSON of [`crate::domain::job::JobResult`], stored at `keys::job_result`.
+    pub result: Bytes,
+}
+
+/// A job that comes into being: its head document and its place in the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewJob {
+    /// Its id.
+    pub job: JobId,
+    /// JSON of [`crate::domain::job::JobHead`], stored at `keys::job_head`; kept when it exists.
+    pub head: Bytes,
+}
+
+/// A message that a commit decided and that isn't published yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OutboxEntry {
+    /// A function of (owner, agent, session, turn, index): writing it twice is writing it once.
+    pub id: String,
+    /// JSON of [`crate::bus::Message`].
+    pub message: Bytes,
+}
+
+/// An event on its way into a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewEvent {
+    /// The producer's id.
+    pub id: EventId,
+    /// SHA-256 of the body: same id with another body is a conflict.
+    pub body_hash: String,
+    /// What it is.
+    pub kind: EventKind,
+    /// The job it opens (task) or completes (result), or belongs to.
+    pub job: Option<JobId>,
+    /// Place in the mailbox: sorted bytewise, then by id. At most 64 bytes of `[0-9a-z-]`.
+    pub order: String,
+    /// JSON of [`crate::domain::event::Event`].
+    pub body: Bytes,
+    /// The job that a task opens; status `PENDING` unless it exists.
+    pub open: Option<NewJob>,
+    /// What a result does to its job: the first result wins, later ones are `Duplicate`.
+    pub finish: Option<JobFinish>,
+    /// Published with the admission, e.g. the wake of an HTTP submission.
+    pub outbox: Vec<OutboxEntry>,
+}
+
+/// Who asks for the right to run a session, and for how long.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// Name of the worker, for operators.
+    pub worker: String,
+    /// Until then it must be renewed.
+    pub ttl: Duration,
+    /// At most so many mailbox entries come with the grant.
+    pub mailbox_limit: u32,
+    /// Crashes after which an event is dead-lettered.
+    pub crash_limit: u32,
+}
+
+/// One call of [`Store::admit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admit {
+    /// Whose.
+    pub owner: Owner,
+    /// Which session of which agent.
+    pub session: SessionKey,
+    /// The event; `None` for a wake.
+    pub event: Option<NewEvent>,
+    /// `None`: only append.
+    pub lease: Option<LeaseRequest>,
+}
+
+/// What became of the event.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Intake {
+    /// There was none (a wake).
+    Nothing,
+    /// Appended now.
+    New,
+    /// Seen before with the same body; nothing changed.
+    Duplicate,
+    /// Seen before with another body; nothing changed.
+    Conflict,
+    /// Not taken; nothing changed, nothing remembered.
+    Refused(Refusal),
+}
+
+/// Why an event was not taken.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No gate document (`keys::agent_gate`).
+    #[error("no such agent")]
+    UnknownAgent,
+    /// The agent takes no more work.
+    #[error("the agent is terminated")]
+    Terminated,
+    /// The session's mailbox is full.
+    #[error("the session's mailbox is full ({limit} events); try again later")]
+    MailboxFull {
+        /// Its limit in events.
+        limit: u32,
+    },
+    /// Busy policy `reject` and an unfinished task in the session.
+    #[error("the session is busy with a task and its agent's policy is `reject`")]
+    Busy,
+}
+
+/// What became of the lease request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LeaseOutcome {
+    /// None was asked, or the event was refused.
+    NotAsked,
+    /// Granted.
+    Run(Box<Grant>),
+    /// Another holds it until then.
+    Busy(Millis),
+    /// Nothing to do in this session; its due time is gone.
+    Empty,
+    /// The agent runs as many sessions as it may; the session waits in its queue.
+    Waiting,
+    /// The agent is suspended; the session waits for its resumption.
+    Suspended,
+    /// The session backs off until then.
+    Backoff(Millis),
+}
+
+/// Answer of [`Store::admit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// Of the event.
+    pub intake: Intake,
+    /// Of the lease.
+    pub lease: LeaseOutcome,
+}
+
+/// The right to run a session; every fenced method takes it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lease {
+    /// Whose.
+    pub owner: Owner,
+    /// Which session.
+    pub session: SessionKey,
+    /// Fencing token: grows with every grant of this session.
+    pub epoch: u64,
+}
+
+/// A granted lease with everything needed to go on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Grant {
+    /// The right itself.
+    pub lease: Lease,
+    /// It lapses then.
+    pub until: Millis,
+    /// Turns committed in this session so far.
+    pub version: u64,
+    /// The session state of the last commit.
+    pub state: Option<Bytes>,
+    /// The recorded reply of a turn that was not committed.
+    pub checkpoint: Option<Bytes>,
+    /// Recorded intents and outcomes of that turn's calls, by call index, sorted.
+    pub calls: Vec<(u32, Bytes)>,
+    /// Pending events in order, up to the asked limit.
+    pub mailbox: Vec<MailboxEntry>,
+    /// Events ever appended to this session: give it back at release.
+    pub arrivals: u64,
+}
+
+/// An event waiting in a mailbox.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MailboxEntry {
+    /// Its place: `order|id`.
+    pub key: String,
+    /// What it is.
+    pub kind: EventKind,
+    /// The job it opens or completes.
+    pub job: Option<JobId>,
+    /// Status of that job now. A terminal one on a task means: cancelled or dead-lettered.
+    pub job_status: Option<JobStatus>,
+    /// Leases that expired unreleased while serving it, since the last commit.
+    pub crashes: u32,
+    /// JSON of [`crate::domain::event::Event`].
+    pub body: Bytes,
+}
+
+/// A write inside a turn, before its commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Checkpoint {
+    /// Number of the turn it belongs to: `version + 1`.
+    pub turn: u64,
+    /// The recorded reply; `None` leaves what is recorded.
+    pub reply: Option<Bytes>,
+    /// Intents and outcomes by call index; they replace what is recorded for that index.
+    pub calls: Vec<(u32, Bytes)>,
+    /// Child jobs started now.
+    pub open: Vec<NewJob>,
+    /// Messages to publish now, the events of those jobs among them.
+    pub outbox: Vec<OutboxEntry>,
+}
+
+/// Answer of [`Store::renew`] and [`Store::checkpoint`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Held {
+    /// Still the holder.
+    Yes {
+        /// The served task's job was cancelled.
+        cancelled: bool,
+    },
+    /// Another has, or had, the lease: stop, write nothing, acknowledge nothing.
+    Fenced,
+}
+
+/// The one atomic write of a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Commit {
+    /// Number of this turn: `version + 1`.
+    pub turn: u64,
+    /// Mailbox keys consumed.
+    pub consume: Vec<String>,
+    /// Documents.
+    pub writes: Vec<DocWrite>,
+    /// Jobs completed.
+    pub finish: Vec<JobFinish>,
+    /// Messages to publish.
+    pub outbox: Vec<OutboxEntry>,
+    /// The new session state.
+    pub state: Bytes,
+    /// The job whose cancellation must stop this commit; `None` in a commit that already knows.
+    pub unless_cancelled: Option<JobId>,
+    /// What happens to the lease.
+    pub then: After,
+}
+
+/// What happens to a lease with or without a commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum After {
+    /// The holder goes on with the next turn.
+    Keep,
+    /// Given back, unless more than `arrivals` events have arrived: then kept, with the mailbox.
+    Release {
+        /// What the holder has seen.
+        arrivals: u64,
+        /// When the session must be looked at again; `None` = when an event arrives.
+        due: Option<Millis>,
+        /// Nothing but a cancellation gets through before `due`.
+        backoff: bool,
+    },
+}
+
+/// Answer of [`Store::commit`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Committed {
+    /// Done now, or done before by this very turn of this holder.
+    Done(Next),
+    /// Another has the lease.
+    Fenced,
+    /// Documents were changed by others meanwhile; nothing was written.
+    Conflict(Vec<DocConflict>),
+    /// The served task was cancelled; nothing was written.
+    Cancelled,
+}
+
+/// How a holder goes on after a commit or a release.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// The lease is held on; this is the mailbox now.
+    Held {
+        /// Pending events in order.
+        mailbox: Vec<MailboxEntry>,
+        /// Events ever appended.
+        arrivals: u64,
+    },
+    /// The lease was given back.
+    Released {
+        /// For the sessions that its slot is free for now: already in the outbox, to be published
+        /// by the holder at once, else handed out by the very next sweep. None when the answer is
+        /// a repetition.
+        wakes: Vec<OutboxEntry>,
+    },
+}
+
+impl Next {
+    /// What the holder publishes because its slot is free.
+    pub fn wakes(&self) -> &[OutboxEntry] {
+        match self {
+            Self::Held { .. } => &[],
+            Self::Released { wakes } => wakes,
+        }
+    }
+}
+
+/// Answer of [`Store::release`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Released {
+    /// As the request said.
+    Done(Next),
+    /// Another has the lease.
+    Fenced,
+}
+
+/// A write outside turns, by an operator or an API caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// All of them, at once.
+    Done,
+    /// None of them.
+    Conflict(Vec<DocConflict>),
+}
+
+/// Answer of [`Store::finish`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Finished {
+    /// The job has this status now.
+    Done,
+    /// It already had a terminal one.
+    Already(JobStatus),
+    /// No such job.
+    Unknown,
+}
+
+/// What one owner's sweep found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Swept {
+    /// Sessions that are due: wake them. Their due time moved on by the grace of the sweep.
+    pub due: Vec<SessionKey>,
+    /// Outbox entries whose holder didn't publish them: publish them.
+    pub outbox: Vec<OutboxEntry>,
+    /// There is more of either.
+    pub more: bool,
+}
+
+/// One session as an operator sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionFacts {
+    /// Which.
+    pub key: SessionKey,
+    /// Turns committed.
+    pub version: u64,
+    /// Fencing token.
+    pub epoch: u64,
+    /// Lease end, when it is held or lapsed unreleased.
+    pub lease_until: Option<Millis>,
+    /// Next look at it.
+    pub due: Option<Millis>,
+    /// Events ever appended, and ever consumed: `arrivals - consumed` must be the mailbox.
+    pub arrivals: u64,
+    /// Events consumed by commits and cancellations.
+    pub consumed: u64,
+    /// Pending events in order.
+    pub mailbox: Vec<MailboxEntry>,
+}
+
+/// What a backend says about itself, for `trellis doctor`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// E.g. `redis appendfsync`.
+    pub name: String,
+    /// What it is.
+    pub value: String,
+    /// What breaks because of it and what to set instead; `None` = as it should be.
+    pub problem: Option<String>,
+}
