@@ -62,6 +62,7 @@ impl Fleet {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let (pid, stderr) = (child.id(), child.stderr.take().unwrap());
+        lock(&self.trail).started.insert(pid, Instant::now());
         let child = Arc::new(Mutex::new(child));
         let (places, killed) = (Arc::<Mutex<Places>>::default(), Arc::<AtomicBool>::default());
         let reader = {

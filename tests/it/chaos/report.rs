@@ -13,6 +13,7 @@ pub struct Report<'a> {
     pub log: &'a Log,
     pub found: &'a Findings,
     pub warnings: &'a [(String, u64)],
+    pub start_times: &'a [Duration],
     pub time: Duration,
 }
 
@@ -38,6 +39,9 @@ impl fmt::Display for Report<'_> {
             books.accepted, books.completed, books.failed, books.cancelled, books.rejected, books.pending
         )?;
         writeln!(f, "unaccounted = {}", books.unaccounted)?;
+        if let (Some(first), Some(slowest), Some(last)) = (self.start_times.first(), self.start_times.iter().max(), self.start_times.last()) {
+            writeln!(f, "time to listen   first start {first:.2?}, slowest {slowest:.2?}, last {last:.2?}")?;
+        }
         for (text, n) in self.warnings {
             writeln!(f, "warning {n:>6} x {text}")?;
         }

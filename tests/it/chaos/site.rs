@@ -123,7 +123,7 @@ impl Site {
     /// Where the running process listens.
     async fn url(&self) -> String {
         let pid = self.processes.first().map(|process| process.pid);
-        for _ in 0..1000 {
+        for _ in 0..6000 {
             let listening = lock(&self.fleet.trail).listening.clone();
             if let Some((_, url)) = listening.filter(|(by, _)| Some(*by) == pid) {
                 return url;

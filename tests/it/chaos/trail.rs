@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use std::collections::{BTreeMap, HashMap};
+use std::time::{Duration, Instant};
 
 /// The stages of the path of one event, in order.
 pub const STAGES: [&str; 9] =
@@ -70,6 +71,10 @@ pub struct Trail {
     pub warnings: BTreeMap<String, u64>,
     /// Last address of an HTTP API, with the process.
     pub listening: Option<(u32, String)>,
+    /// When each process was started.
+    pub started: HashMap<u32, Instant>,
+    /// From the start of a process to its address, of each that got so far.
+    pub start_times: Vec<Duration>,
 }
 
 impl Trail {
@@ -94,6 +99,7 @@ impl Trail {
             }
             _ => {
                 if let Some(rest) = text("message").strip_prefix("HTTP API on ") {
+                    self.start_times.extend(self.started.get(&pid).map(Instant::elapsed));
                     self.listening = Some((pid, rest.split(' ').next().unwrap_or_default().to_owned()));
                 }
             }
