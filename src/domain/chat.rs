@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 
 /// Which model, and how.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,8 +32,8 @@ pub struct ModelRequest {
     pub system: String,
     /// The rest of the prompt, oldest first.
     pub messages: Vec<ChatMessage>,
-    /// What it may call.
-    pub tools: Vec<ToolSpec>,
+    /// What it may call; shared by all turns with the same tools.
+    pub tools: Arc<[ToolSpec]>,
     /// Which turn asks, `owner/agent/session/turn`: for logs and for the scripted model.
     pub turn: String,
 }

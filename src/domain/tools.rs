@@ -2,8 +2,10 @@
 
 use crate::domain::agent::{AgentConfig, ToolEntry};
 use crate::domain::chat::ToolSpec;
+use crate::domain::ids::sha256_hex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// The default tool set; those that the catalog has are offered unless `defaultTools` is false.
 pub const DEFAULT_TOOLS: [&str; 19] = [
@@ -44,13 +46,10 @@ pub struct Described {
     pub input: Value,
 }
 
-/// A tool offered to a model.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Offered {
-    /// As the model sees it.
-    pub spec: ToolSpec,
-    /// What a call of it does.
-    pub target: Target,
+/// A tool that will be offered to a model.
+struct Offered {
+    spec: ToolSpec,
+    target: Target,
 }
 
 /// What a tool call does.
@@ -65,28 +64,30 @@ pub enum Target {
     Fail,
 }
 
-/// Tools of one turn, and those that could not be offered, with the reason.
-#[derive(Debug, Clone, PartialEq, Default)]
+/// Tools of an agent's turns, and those that could not be offered, with the reason.
+#[derive(Debug, Clone, PartialEq)]
 pub struct ToolTable {
-    /// In the order in which they are offered.
-    pub offered: Vec<Offered>,
+    /// As the model sees them, in the order in which they are offered.
+    pub specs: Arc<[ToolSpec]>,
+    /// What a call of each does.
+    pub targets: Vec<Target>,
     /// Path and reason.
     pub refused: Vec<(String, String)>,
+    /// Their bytes in a prompt.
+    pub bytes: usize,
+    /// SHA-256 of the specs.
+    pub hash: String,
 }
 
-/// Catalog paths that an agent's configuration asks for, config tools first.
-pub fn wanted(config: &AgentConfig) -> Vec<&str> {
-    let named = config.tools.iter().map(|entry| match entry {
-        ToolEntry::Path(path) => path.as_str(),
-        ToolEntry::Named(tool) => tool.operation.as_str(),
-    });
-    let defaults = DEFAULT_TOOLS.iter().copied().filter(|_| config.default_tools);
-    named.chain(defaults).collect()
+#[derive(Default)]
+struct Builder {
+    offered: Vec<Offered>,
+    refused: Vec<(String, String)>,
 }
 
 /// Resolves an agent's tools. `find` looks a path up in the catalog.
 pub fn resolve(config: &AgentConfig, task_open: bool, find: impl Fn(&str) -> Option<Described>) -> ToolTable {
-    let mut table = ToolTable::default();
+    let mut table = Builder::default();
     for entry in &config.tools {
         let (path, name, description) = match entry {
             ToolEntry::Path(path) => (path, None, None),
@@ -108,10 +109,22 @@ pub fn resolve(config: &AgentConfig, task_open: bool, find: impl Fn(&str) -> Opt
     if task_open {
         table.offered.extend([complete_task(), fail_task()]);
     }
-    table
+    table.build()
 }
 
-impl ToolTable {
+impl Builder {
+    fn build(self) -> ToolTable {
+        let (specs, targets): (Vec<_>, Vec<_>) = self.offered.into_iter().map(|o| (o.spec, o.target)).unzip();
+        let json = serde_json::to_vec(&specs).unwrap_or_default();
+        ToolTable {
+            bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
+            hash: sha256_hex(&json),
+            specs: specs.into(),
+            targets,
+            refused: self.refused,
+        }
+    }
+
     fn offer(&mut self, found: &Described, name: Option<String>, description: Option<String>) {
         let name = name.unwrap_or_else(|| tool_name(&found.asked));
         if !is_legal(&name) {
@@ -128,9 +141,18 @@ impl ToolTable {
         }
     }
 
+}
+
+impl ToolTable {
     /// What a call of `name` does.
     pub fn target(&self, name: &str) -> Option<&Target> {
-        self.offered.iter().find(|o| o.spec.name == name).map(|o| &o.target)
+        let at = self.specs.iter().position(|spec| spec.name == name)?;
+        self.targets.get(at)
+    }
+
+    /// The names offered.
+    pub fn names(&self) -> Vec<&str> {
+        self.specs.iter().map(|spec| spec.name.as_str()).collect()
     }
 }
 
@@ -181,7 +203,7 @@ mod tests {
 
     fn names(config: &Value, task_open: bool) -> Vec<String> {
         let table = resolve(&AgentConfig::parse(config).unwrap(), task_open, find);
-        table.offered.into_iter().map(|o| o.spec.name).collect()
+        table.names().into_iter().map(str::to_owned).collect()
     }
 
     #[test]

@@ -15,7 +15,7 @@ fn request(messages: Vec<ChatMessage>) -> ModelRequest {
         },
         system: String::new(),
         messages,
-        tools: Vec::new(),
+        tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
     }
 }

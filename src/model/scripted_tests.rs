@@ -15,7 +15,7 @@ fn request(name: &str, text: &str) -> ModelRequest {
         },
         system: String::new(),
         messages: vec![ChatMessage::User { text: text.into() }],
-        tools: Vec::new(),
+        tools: Vec::new().into(),
         turn: "acme/ann/clerk/default/7".into(),
     }
 }

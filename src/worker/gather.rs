@@ -1,18 +1,23 @@
 //! Stage 4, the shell's part: fetch what the prompt is made of, with authority checked per read.
 
-use super::Worker;
+use super::{ToolKey, Worker};
 use super::session::{Leased, Stop};
 use super::turn::Bench;
+use crate::domain::agent::AgentRecord;
 use crate::domain::capability::Authority;
 use crate::domain::context::assemble::{Entry, Inputs};
 use crate::domain::context::entry::{ContextEntry, Source};
 use crate::domain::context::text;
 use crate::domain::lattice::Path;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Described, resolve};
-use crate::domain::turn::Turn;
+use crate::domain::tools::{Described, ToolTable, resolve};
+use crate::domain::turn::{Setting, Turn};
 use crate::ops::{Caller, Invocation, OpError, Site, lattice};
 use crate::store::{StoreError, keys};
+use std::sync::Arc;
+
+/// Tool tables kept; past it all are built again.
+const TOOL_TABLES: usize = 1024;
 
 /// Turns of a transcript that are read: more than fit into any prompt.
 const TRANSCRIPT: usize = 500;
@@ -21,7 +26,13 @@ const TRANSCRIPT: usize = 500;
 const ENTRY_BYTES: usize = 10_000;
 
 /// Fetches the inputs of a turn's prompt.
-pub(super) async fn inputs(worker: &Worker, leased: &mut Leased, bench: &Bench, turn: &Turn) -> Result<Inputs, Stop> {
+pub(super) async fn inputs(
+    worker: &Worker,
+    leased: &mut Leased,
+    bench: &Bench,
+    agent: &AgentRecord,
+    turn: &Turn,
+) -> Result<Inputs, Stop> {
     let setting = turn.setting();
     let authority = setting.config.authority();
     let mut entries = Vec::with_capacity(setting.config.context.len());
@@ -29,16 +40,7 @@ pub(super) async fn inputs(worker: &Worker, leased: &mut Leased, bench: &Bench, 
         entries.push(fetch(worker, leased, bench, &authority, entry).await?);
     }
     let transcript = transcript(worker, leased).await?.clone();
-    let catalog = &worker.venue.catalog;
-    let tools = resolve(&setting.config, setting.plan.task.is_some(), |path| {
-        let found = catalog.resolve(path)?;
-        Some(Described {
-            asked: path.to_owned(),
-            path: found.spec.path.to_owned(),
-            description: found.spec.description.to_owned(),
-            input: found.spec.input.clone(),
-        })
-    });
+    let tools = tools(worker, setting, agent);
     Ok(Inputs {
         date: worker.venue.now().date(),
         venue: worker.venue.name.clone(),
@@ -47,6 +49,37 @@ pub(super) async fn inputs(worker: &Worker, leased: &mut Leased, bench: &Bench, 
         transcript,
         tools,
     })
+}
+
+/// The tools of an agent's configuration; built once per version of it.
+fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Arc<ToolTable> {
+    let key = ToolKey {
+        owner: setting.owner.clone(),
+        agent: agent.id.clone(),
+        created: agent.created,
+        config_version: agent.config_version,
+        task_open: setting.plan.task.is_some(),
+    };
+    if let Some(known) = worker.tools().get(&key) {
+        return Arc::clone(known);
+    }
+    let catalog = &worker.venue.catalog;
+    let table = resolve(&agent.config, key.task_open, |path| {
+        let found = catalog.resolve(path)?;
+        Some(Described {
+            asked: path.to_owned(),
+            path: found.spec.path.to_owned(),
+            description: found.spec.description.to_owned(),
+            input: found.spec.input.clone(),
+        })
+    });
+    let table = Arc::new(table);
+    let mut tables = worker.tools();
+    if tables.len() >= TOOL_TABLES {
+        tables.clear();
+    }
+    tables.insert(key, Arc::clone(&table));
+    table
 }
 
 /// The session's turn records, oldest first.

@@ -18,7 +18,9 @@ mod sweep;
 mod turn;
 
 use crate::bus::Live;
-use crate::domain::ids::JobId;
+use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::time::Millis;
+use crate::domain::tools::ToolTable;
 use crate::model::Model;
 use crate::retry::Policy;
 use crate::shutdown::Shutdown;
@@ -51,6 +53,16 @@ pub struct WorkerOptions {
     pub retry: Policy,
 }
 
+/// What an agent's tools depend on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct ToolKey {
+    owner: Owner,
+    agent: AgentId,
+    created: Millis,
+    config_version: u64,
+    task_open: bool,
+}
+
 /// A running worker.
 pub(crate) struct Worker {
     pub(crate) venue: Arc<Venue>,
@@ -59,6 +71,8 @@ pub(crate) struct Worker {
     pub(crate) shutdown: Shutdown,
     /// Tasks that are being served here, by job: what a cancellation must reach.
     serving: Mutex<HashMap<JobId, CancellationToken>>,
+    /// Tools of agents, by what they depend on.
+    tools: Mutex<HashMap<ToolKey, Arc<ToolTable>>>,
     /// Where commits leave what is to be published.
     relay: relay::Relay,
     /// One place for events that may have killed workers.
@@ -66,6 +80,10 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
+    pub(crate) fn tools(&self) -> std::sync::MutexGuard<'_, HashMap<ToolKey, Arc<ToolTable>>> {
+        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn lease_request(&self) -> LeaseRequest {
         LeaseRequest {
             worker: self.options.name.clone(),
@@ -109,6 +127,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         options,
         shutdown: shutdown.clone(),
         serving: Mutex::default(),
+        tools: Mutex::default(),
         relay,
         quarantine: Semaphore::new(1),
     });

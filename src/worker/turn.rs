@@ -71,7 +71,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
         let observed = match action {
-            Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, &turn).await?)),
+            Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, agent, &turn).await?)),
             Action::Ask(request) => ask::model(worker, leased, job.as_ref(), &request).await?,
             Action::Record(recorded) => record(worker, leased, &recorded).await?,
             Action::Call(planned) => calls::make(worker, leased, &bench, &turn, &planned).await?,

@@ -9,6 +9,7 @@ use crate::domain::ids::{AgentId, JobId, sha256_hex};
 use crate::domain::limits::CONTEXT_BYTES;
 use crate::domain::session::{PendingJob, TurnRecord};
 use crate::domain::tools::ToolTable;
+use std::sync::Arc;
 
 /// Everything that a prompt is made of, as fetched for one turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +25,7 @@ pub struct Inputs {
     /// Turns of the session, oldest first.
     pub transcript: Vec<TurnRecord>,
     /// Tools of this turn.
-    pub tools: ToolTable,
+    pub tools: Arc<ToolTable>,
 }
 
 /// A fetched context entry.
@@ -87,11 +88,9 @@ pub fn assemble(
     let system = text::system(agent, config, &inputs.venue, &inputs.authority);
     let context = text::entries(&inputs.entries)?;
     let tail = tail(config, inputs, served);
-    let tools: Vec<_> = inputs.tools.offered.iter().map(|offered| offered.spec.clone()).collect();
-    let tool_bytes: usize = tools.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum();
     let sizes = [
         ("system", system.len()),
-        ("tools", tool_bytes),
+        ("tools", inputs.tools.bytes),
         ("context", context.as_ref().map_or(0, String::len)),
         ("input", text::message_bytes(&tail)),
     ];
@@ -104,6 +103,7 @@ pub fn assemble(
     let mut messages: Vec<ChatMessage> = context.into_iter().map(|text| ChatMessage::User { text }).collect();
     messages.extend(text::transcript(&inputs.transcript, open, CONTEXT_BYTES - required));
     messages.push(tail);
+    let tools = Arc::clone(&inputs.tools.specs);
     Ok(ModelRequest { model: config.model.clone(), system, messages, tools, turn: turn.to_owned() })
 }
 
@@ -123,7 +123,8 @@ fn tail(config: &AgentConfig, inputs: &Inputs, served: &Served) -> ChatMessage {
     ChatMessage::User { text: parts.join("\n\n") }
 }
 
-/// Hash of a whole prompt.
-pub fn prompt_hash(request: &ModelRequest) -> String {
-    sha256_hex(&serde_json::to_vec(request).unwrap_or_default())
+/// Hash of a whole prompt: model, system prompt, messages, and the tools by their own hash.
+pub fn prompt_hash(request: &ModelRequest, tools: &ToolTable) -> String {
+    let parts = (&request.model, &request.system, &request.messages, &tools.hash);
+    sha256_hex(&serde_json::to_vec(&parts).unwrap_or_default())
 }

@@ -21,7 +21,7 @@ use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
 use crate::domain::session::{Heard, SessionState};
 use crate::domain::time::Millis;
-use crate::domain::tools::Target;
+use crate::domain::tools::{Target, ToolTable};
 use decide::Decision;
 use run::Plan;
 use serde::{Deserialize, Serialize};
@@ -195,7 +195,7 @@ pub enum Observed {
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
     Gathering,
-    Asking { request: Box<ModelRequest>, targets: Vec<(String, Target)> },
+    Asking { prompt: String, tools: Arc<ToolTable> },
     Recording(Box<Recorded>),
     Calling(Box<Recorded>),
     Decided,
@@ -252,8 +252,8 @@ impl Turn {
         let phase = std::mem::replace(&mut self.phase, Phase::Decided);
         match (phase, observed) {
             (Phase::Gathering, Observed::Gathered(inputs)) => self.gathered(&inputs, now),
-            (Phase::Asking { request, targets }, Observed::Answered(Ok(reply))) => {
-                self.answered(&request, &targets, reply, now)
+            (Phase::Asking { prompt, tools }, Observed::Answered(Ok(reply))) => {
+                self.answered(prompt, &tools, reply, now)
             }
             (Phase::Asking { .. }, Observed::Answered(Err(failure))) => self.unanswered(failure, now),
             (Phase::Recording(recorded), Observed::Recorded) => {
@@ -286,9 +286,8 @@ impl Turn {
         let served = setting.plan.served(&setting.state, &setting.config);
         match assemble(&setting.session.agent, &setting.config, &place, inputs, &served) {
             Ok(request) => {
-                let targets =
-                    inputs.tools.offered.iter().map(|o| (o.spec.name.clone(), o.target.clone())).collect();
-                self.phase = Phase::Asking { request: Box::new(request.clone()), targets };
+                let prompt = prompt_hash(&request, &inputs.tools);
+                self.phase = Phase::Asking { prompt, tools: Arc::clone(&inputs.tools) };
                 Action::Ask(Box::new(request))
             }
             Err(error) => {
@@ -303,12 +302,12 @@ impl Turn {
         }
     }
 
-    fn answered(&mut self, request: &ModelRequest, targets: &[(String, Target)], reply: Reply, now: Millis) -> Action {
+    fn answered(&mut self, prompt: String, tools: &ToolTable, reply: Reply, now: Millis) -> Action {
         let heard = decide::shown(&self.setting);
         let recorded = Recorded {
             job: self.setting.plan.job().cloned(),
-            calls: reply.calls.iter().map(|call| plan_call(call, targets)).collect(),
-            prompt: prompt_hash(request),
+            calls: reply.calls.iter().map(|call| plan_call(call, tools)).collect(),
+            prompt,
             consume: self.setting.plan.consumed(),
             heard: heard.iter().map(|event| decide::heard(event)).collect(),
             events: heard.iter().map(|event| event.id.clone()).collect(),
@@ -333,12 +332,11 @@ impl Turn {
     }
 }
 
-fn plan_call(call: &crate::domain::chat::ToolCall, targets: &[(String, Target)]) -> PlannedCall {
-    let target = targets.iter().find(|(name, _)| *name == call.name).map(|(_, target)| target.clone());
+fn plan_call(call: &crate::domain::chat::ToolCall, tools: &ToolTable) -> PlannedCall {
+    let target = tools.target(&call.name).cloned();
     let what = match (target, &call.arguments) {
         (None, _) => {
-            let known: Vec<_> = targets.iter().map(|(name, _)| name.as_str()).collect();
-            let hint = crate::domain::nearest::nearest(&call.name, &known);
+            let hint = crate::domain::nearest::nearest(&call.name, &tools.names());
             let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
             Err(format!("unknown tool `{}`{hint}", call.name))
         }

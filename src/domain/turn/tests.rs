@@ -92,7 +92,7 @@ fn inputs(config: &AgentConfig, open: bool, entries: Vec<Entry>) -> Observed {
         authority: Authority::default(),
         entries,
         transcript: Vec::new(),
-        tools,
+        tools: tools.into(),
     }))
 }
 

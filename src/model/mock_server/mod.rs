@@ -294,7 +294,7 @@ fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessa
         },
         system,
         messages,
-        tools: Vec::new(),
+        tools: Vec::new().into(),
         turn: String::new(),
     })
 }
