@@ -33,9 +33,25 @@ pub struct ModelRequest {
     /// The rest of the prompt, oldest first.
     pub messages: Vec<ChatMessage>,
     /// What it may call; shared by all turns with the same tools.
+    #[serde(with = "shared")]
     pub tools: Arc<[ToolSpec]>,
     /// Which turn asks, `owner/agent/session/turn`: for logs and for the scripted model.
     pub turn: String,
+}
+
+/// A shared list as a plain one.
+mod shared {
+    use super::ToolSpec;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<S: Serializer>(tools: &Arc<[ToolSpec]>, to: S) -> Result<S::Ok, S::Error> {
+        tools.as_ref().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<[ToolSpec]>, D::Error> {
+        Vec::<ToolSpec>::deserialize(from).map(Into::into)
+    }
 }
 
 /// One message of a conversation.
