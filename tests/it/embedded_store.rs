@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::json;
+use std::collections::HashSet;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -21,6 +22,8 @@ use trellis::store::{
 
 const NOW: Millis = Millis(1_700_000_000_000);
 const CHILD_DIR: &str = "TRELLIS_TEST_STORE_CHILD";
+/// Bytes that the child adds to each message; none by default.
+const CHILD_BODY: &str = "TRELLIS_TEST_STORE_BODY";
 
 fn owner() -> Owner {
     "acme/ann".parse().unwrap()
@@ -201,21 +204,28 @@ async fn a_completion_published_again_is_kept_and_told_once_also_after_a_restart
     assert_eq!(kept, [out(1), out(2), out(3)]);
 }
 
-/// Runs only as the child of the test below, which kills it.
+/// Text that does not compress.
+fn noise(size: usize) -> String {
+    (0..size.div_ceil(64)).map(|n| sha256_hex(&n.to_be_bytes())).collect()
+}
+
+/// Runs only as the child of the tests below, which kill it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn child_that_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let store = opened(Path::new(&dir)).await;
     let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30)).unwrap();
+    let size = std::env::var(CHILD_BODY).map_or(0, |text| text.parse().unwrap());
+    let run = std::process::id();
     let append = |writer: u64| {
         let (store, bus) = (store.clone(), bus.clone());
         async move {
             for n in 0u64.. {
-                let id = format!("{writer}-{n}");
+                let id = format!("{run}-{writer}-{n}");
                 let to = format!("s{writer}");
                 store.admit(NOW, &Admit { lease: None, ..admit(&to, Some(&id)) }).await.unwrap();
                 let message: Message = serde_json::from_value(json!({
-                    "to": {"in": {"owner": "acme/ann", "agent": "clerk", "kind": "task"}}, "id": id, "body": n,
+                    "to": {"in": {"owner": "acme/ann", "agent": "clerk", "kind": "task"}}, "id": id, "body": noise(size),
                 }))
                 .unwrap();
                 bus.publish(&message).await.unwrap();
@@ -226,40 +236,73 @@ async fn child_that_is_killed() {
     futures::future::join_all((0..16).map(append)).await;
 }
 
+/// Has a child write to `dir` until `enough` ids are acknowledged, and kills it.
+fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<String> {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "embedded_store::child_that_is_killed", "--nocapture"])
+        .env(CHILD_DIR, dir)
+        .env(CHILD_BODY, body.to_string())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut acks: Vec<String> = Vec::new();
+    while acks.len() < enough {
+        let line = lines.next().expect("the child lives until it is killed");
+        acks.extend(line.split_once("ack ").map(|(_, id)| id.to_owned()));
+    }
+    // `Child::kill` is SIGKILL.
+    child.kill().unwrap();
+    // The last line may be cut short by the kill.
+    let mut rest: Vec<_> = lines.filter_map(|line| line.strip_prefix("ack ").map(str::to_owned)).collect();
+    rest.pop();
+    acks.append(&mut rest);
+    child.wait().unwrap();
+    acks
+}
+
+/// Fails unless everything acknowledged is in the store and in the queue, once.
+async fn everything_is_there(store: &Arc<EmbeddedStore>, acks: &[String], when: &str) {
+    let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
+    let kept: HashSet<_> = facts.iter().flat_map(|f| &f.mailbox).map(|e| &*e.key).collect();
+    let bus = EmbeddedBus::new(Arc::clone(store), Duration::from_secs(30)).unwrap();
+    let queued: HashSet<_> = bus.in_transit().await.unwrap().into_iter().collect();
+    for id in acks {
+        assert!(kept.contains(&*format!("0001|{id}")), "{when}: event {id} is lost");
+        assert!(queued.contains(id), "{when}: message {id} is lost");
+    }
+    for facts in &facts {
+        assert_eq!(facts.arrivals, facts.mailbox.len() as u64, "{when}: no half of an admission");
+    }
+}
+
 #[tokio::test]
 async fn what_was_acknowledged_survives_kill_9() {
     let dir = tempfile::tempdir().unwrap();
     for round in 1..=3 {
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "embedded_store::child_that_is_killed", "--nocapture"])
-            .env(CHILD_DIR, dir.path().join(round.to_string()))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let mut acks: Vec<String> = Vec::new();
-        while acks.len() < 500 * round {
-            let line = lines.next().expect("the child lives until it is killed");
-            acks.extend(line.split_once("ack ").map(|(_, id)| id.to_owned()));
-        }
-        // `Child::kill` is SIGKILL.
-        child.kill().unwrap();
-        acks.extend(lines.filter_map(|line| line.strip_prefix("ack ").map(str::to_owned)));
-        child.wait().unwrap();
-
-        let store = EmbeddedStore::open(&dir.path().join(round.to_string())).unwrap();
-        let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
-        let kept: std::collections::HashSet<_> = facts.iter().flat_map(|f| &f.mailbox).map(|e| &*e.key).collect();
-        let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30)).unwrap();
-        let queued: std::collections::HashSet<_> = bus.in_transit().await.unwrap().into_iter().collect();
-        // The last line may be cut short by the kill.
-        for id in acks.iter().filter(|id| id.len() > 3) {
-            assert!(kept.contains(&*format!("0001|{id}")), "round {round}: event {id} is lost");
-            assert!(queued.contains(id), "round {round}: message {id} is lost");
-        }
-        for facts in &facts {
-            assert_eq!(facts.arrivals, facts.mailbox.len() as u64, "no half of an admission");
-        }
+        let dir = dir.path().join(round.to_string());
+        let acks = written_by_a_killed_child(&dir, 500 * round, 0);
+        let store = EmbeddedStore::open(&dir).unwrap();
+        everything_is_there(&store, &acks, &format!("round {round}")).await;
     }
+}
+
+#[tokio::test]
+async fn kills_do_not_pile_up_what_is_replayed_at_open() {
+    const KILLS: usize = 4;
+    let dir = tempfile::tempdir().unwrap();
+    let journals = || -> u64 {
+        let entries = std::fs::read_dir(dir.path().join("db")).unwrap().map(|entry| entry.unwrap());
+        entries.filter(|e| e.path().extension().is_some_and(|x| x == "jnl")).map(|e| e.metadata().unwrap().len()).sum()
+    };
+    let (mut acks, mut longest) = (Vec::new(), 0);
+    for round in 1..=KILLS {
+        acks.append(&mut written_by_a_killed_child(dir.path(), 100, 16 * 1024));
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        longest = longest.max(journals());
+        everything_is_there(&store, &acks, &format!("kill {round}")).await;
+    }
+    assert!(acks.len() >= 100 * KILLS, "over 5 MB of text were written");
+    assert!(longest <= 1024 * 1024, "the next open would replay {longest} bytes");
 }

@@ -72,11 +72,21 @@ fn agent_of(session: &str) -> &str {
 impl Index {
     /// Reads every session and outbox record.
     pub(super) fn load(db: &Db) -> Result<Self, Fault> {
+        Self::load_with(db, |_, _| Ok(()))
+    }
+
+    /// As [`Index::load`], with each session, by its key, as `change` leaves it.
+    pub(super) fn load_with(
+        db: &Db,
+        mut change: impl FnMut(&[u8], &mut Session) -> Result<(), Fault>,
+    ) -> Result<Self, Fault> {
         let mut index = Self::default();
         for item in db.keyspace(Space::Core).prefix(b"s") {
             let (key, value) = item.into_inner()?;
-            let (owner, session) = split(&key)?;
-            index.session(&owner, &session, &Session::default(), &parse_session(&value)?);
+            let (owner, name) = split(&key)?;
+            let mut session = parse_session(&value)?;
+            change(&key, &mut session)?;
+            index.session(&owner, &name, &Session::default(), &session);
         }
         for item in db.keyspace(Space::Core).prefix(b"x") {
             let (key, value) = item.into_inner()?;

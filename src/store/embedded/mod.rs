@@ -15,6 +15,7 @@ mod admit;
 mod docs;
 mod finish;
 mod index;
+mod journal;
 pub(crate) mod layout;
 mod lease;
 mod mailbox;

@@ -1,6 +1,7 @@
 //! Opening: the folder's lock, recovery, and what a restart means for leases.
 
-use super::index::{Index, parse_session};
+use super::index::Index;
+use super::journal;
 use super::layout::Space;
 use super::tx::{Db, Fault};
 use crate::store::StoreError;
@@ -53,27 +54,23 @@ pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
 
 /// Opens the database, with every lease void and the index built.
 pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
-    let db = Db::open(&dir.join("db"))?;
-    void_leases(&db)?;
-    let index = Index::load(&db)?;
-    Ok((db, index))
-}
-
-fn void_leases(db: &Db) -> Result<(), Fault> {
+    let db = journal::open(&dir.join("db"))?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
-    for item in core.prefix(b"s") {
-        let (key, value) = item.into_inner()?;
-        let mut session = parse_session(&value)?;
+    let index = Index::load_with(&db, |key, session| {
+        let was = session.clone();
         session.void();
-        let now = serde_json::to_vec(&session).map_err(|e| Fault::Record(e.to_string()))?;
-        if *now != *value {
-            batch.insert(core, key, now);
+        if *session == was {
+            return Ok(());
         }
+        batch.insert(core, key, serde_json::to_vec(session).map_err(|e| Fault::Record(e.to_string()))?);
         if batch.len() >= VOID_BATCH {
             std::mem::replace(&mut batch, db.database.batch()).commit()?;
         }
-    }
+        Ok(())
+    })?;
     batch.commit()?;
-    Ok(db.database.persist(PersistMode::SyncAll)?)
+    // Also what the process before wrote and was killed over: from here on it can be read.
+    db.database.persist(PersistMode::SyncAll)?;
+    Ok((db, index))
 }

@@ -28,6 +28,11 @@ impl Fault {
     }
 }
 
+/// Bytes in memory before a keyspace writes a table: what lies there is replayed after a kill.
+const MEMTABLE: u64 = 16 * 1024 * 1024;
+/// Bytes of full journals before the keyspaces they wait for write theirs; fjall's least.
+const JOURNALS: u64 = 64 * 1024 * 1024;
+
 /// The open database.
 #[derive(Clone)]
 pub(crate) struct Db {
@@ -42,8 +47,9 @@ pub(crate) struct Db {
 impl Db {
     /// Opens or makes the database in `dir`.
     pub(super) fn open(dir: &Path) -> Result<Self, fjall::Error> {
-        let database = Database::builder(dir).open()?;
-        let open = |name: &str| database.keyspace(name, KeyspaceCreateOptions::default);
+        let database = Database::builder(dir).max_journaling_size(JOURNALS).open()?;
+        let options = || KeyspaceCreateOptions::default().max_memtable_size(MEMTABLE);
+        let open = |name: &str| database.keyspace(name, options);
         let (docs, mail, core, queue) = (open("docs")?, open("mail")?, open("core")?, open("queue")?);
         Ok(Self { database, docs, mail, core, queue })
     }
