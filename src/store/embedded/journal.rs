@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// Bytes that are replayed again rather than written to tables, of which each open makes some.
 const KEPT: u64 = 1024 * 1024;
 /// After that long the journal stays as it is: a disk this slow has other troubles.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Opens or makes the database in `dir`, with a journal of at most [`KEPT`].
 pub(super) fn open(dir: &Path) -> Result<Db, Fault> {
