@@ -67,6 +67,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         outbox: Vec::new(),
     };
     let lease = LeaseRequest {
+        token: uuid::Uuid::new_v4().simple().to_string(),
         worker: "bench".into(),
         ttl: Duration::from_secs(600),
         mailbox_limit: 1,

@@ -71,6 +71,10 @@ pub trait Store: Send + Sync + 'static {
     /// mailbox limit (tasks and messages only), append, lease. `Run` marks the served events'
     /// jobs `STARTED`, and counts a crash on the events of a lease that lapsed unreleased; at
     /// `crash_limit` the served task's job becomes `FAILED`/`DEAD` here.
+    ///
+    /// Repeated with the token of the grant that holds the session, it answers that grant again:
+    /// same epoch, the lease begun anew, everything else as it is now, and no crash counted. So
+    /// does one whose lease has lapsed, as long as it wasn't given back and nobody else took it.
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError>;
 
     /// Extends a lease. A crash before it: the lease lapses and another worker goes on.

@@ -115,6 +115,9 @@ pub struct NewEvent {
 /// Who asks for the right to run a session, and for how long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LeaseRequest {
+    /// Unique to this asking, at most 64 bytes; a repetition of the call carries the same. A grant
+    /// whose answer was lost is found again by it.
+    pub token: String,
     /// Name of the worker, for operators.
     pub worker: String,
     /// Until then it must be renewed.

@@ -84,8 +84,10 @@ impl Worker {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// For one delivery: the store's own repetitions of it find the same grant.
     pub(crate) fn lease_request(&self) -> LeaseRequest {
         LeaseRequest {
+            token: uuid::Uuid::new_v4().simple().to_string(),
             worker: self.options.name.clone(),
             ttl: self.options.lease,
             mailbox_limit: crate::domain::limits::GRANT_EVENTS,

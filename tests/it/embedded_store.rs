@@ -56,7 +56,9 @@ fn admit(to: &str, id: Option<&str>) -> Admit {
         finish: None,
         outbox: vec![OutboxEntry { id: format!("out-{id}"), message: Bytes::from_static(b"m") }],
     });
-    let lease = LeaseRequest { worker: "w1".into(), ttl: Duration::from_secs(30), mailbox_limit: 9, crash_limit: 5 };
+    let token = uuid::Uuid::new_v4().to_string();
+    let ttl = Duration::from_secs(30);
+    let lease = LeaseRequest { token, worker: "w1".into(), ttl, mailbox_limit: 9, crash_limit: 5 };
     Admit { owner: owner(), session: session(to), event, lease: Some(lease) }
 }
 

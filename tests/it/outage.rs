@@ -74,8 +74,6 @@ async fn nothing_is_lost_when_redis_and_nats_are_killed() {
     let (Some(mut nats), Some(mut redis)) = (NatsServer::start(), RedisServer::start()) else { return };
     let fleet = Fleet::new(nats.url(), &redis);
     fleet.slow_agent("slow", 400);
-    // Whoever gets a lease and not the answer that says so waits for its end.
-    fleet.set("worker", "lease = \"2s\"");
     let (mut worker, mut serve, url) = fleet.start_all();
     for agent in ["slow.toml", "echo.toml"] {
         run(fleet.path(), &["agent", "apply", agent, "--url", &url]).ok();

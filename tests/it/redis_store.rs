@@ -51,6 +51,7 @@ fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
             outbox: Vec::new(),
         }),
         lease: Some(LeaseRequest {
+            token: uuid::Uuid::new_v4().to_string(),
             worker: "w1".to_owned(),
             ttl: Duration::from_secs(30),
             mailbox_limit: 100,

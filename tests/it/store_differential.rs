@@ -89,6 +89,7 @@ struct Run<'a> {
     owner: Owner,
     holdings: Vec<Holding>,
     last: String,
+    asked: Option<Admit>,
     step: usize,
     turns: u64,
     reached: BTreeSet<&'static str>,
@@ -217,12 +218,20 @@ impl Run<'_> {
         let session = self.session();
         let event = if self.dice.one_in(3) { None } else { Some(self.event()) };
         let lease = (!self.dice.one_in(4)).then(|| LeaseRequest {
+            token: format!("t{}", self.step),
             worker: "w".to_owned(),
             ttl: Duration::from_secs(10),
             mailbox_limit: 4,
             crash_limit: 2,
         });
-        let request = Admit { owner: self.owner.clone(), session, event, lease };
+        let request = match &self.asked {
+            // Its answer was lost, now or some time ago.
+            Some(asked) if self.dice.one_in(6) => asked.clone(),
+            Some(_) | None => Admit { owner: self.owner.clone(), session, event, lease },
+        };
+        if self.dice.one_in(3) {
+            self.asked = Some(request.clone());
+        }
         self.last = format!("{request:?}");
         let Admitted { lease, .. } = both!(self.admit(self.now, &request));
         if let LeaseOutcome::Run(grant) = lease {
@@ -423,6 +432,7 @@ async fn run(stores: [&dyn Store; 2], seed: u64) -> BTreeSet<&'static str> {
         owner: format!("acme/u{seed}").parse().unwrap(),
         holdings: Vec::new(),
         last: String::new(),
+        asked: None,
         step: 0,
         turns: 0,
         reached: BTreeSet::new(),

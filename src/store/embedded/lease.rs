@@ -33,6 +33,9 @@ pub(super) fn ask(
     gate: Option<Gate>,
     ask: &LeaseRequest,
 ) -> Result<LeaseOutcome, Fault> {
+    if slot.now.granted_to(&ask.token) {
+        return Ok(LeaseOutcome::Run(Box::new(grant_again(tx, now, slot, ask)?)));
+    }
     if let Some(until) = slot.now.live_until(now) {
         return Ok(LeaseOutcome::Busy(Millis(until)));
     }
@@ -95,18 +98,31 @@ fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> R
     if let Some(lapsed) = slot.now.lease.take() {
         count_crash(tx, slot, &lapsed.serving)?;
     }
-    let until = now.plus(ask.ttl);
     let session = &mut slot.now;
     session.epoch += 1;
-    (session.due, session.waiting, session.backoff) = (Some(until.0), None, None);
+    session.backoff = None;
     session.lease = Some(LeaseRecord {
-        until: until.0,
+        until: 0,
+        token: ask.token.clone(),
         worker: ask.worker.clone(),
         limit: ask.mailbox_limit,
         serving: Serving::default(),
     });
-    let mailbox = serve(tx, now, slot, Some(ask.crash_limit))?;
+    session.hold_until(now.plus(ask.ttl));
+    hand_out(tx, now, slot, Some(ask.crash_limit))
+}
+
+/// The holder asks once more: its answer was lost.
+fn grant_again(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> Result<Grant, Fault> {
+    slot.now.hold_until(now.plus(ask.ttl));
+    hand_out(tx, now, slot, None)
+}
+
+/// Everything that the holder needs to go on.
+fn hand_out(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, crash_limit: Option<u32>) -> Result<Grant, Fault> {
+    let mailbox = serve(tx, now, slot, crash_limit)?;
     slot.save(tx)?;
+    let until = Millis(slot.now.lease.as_ref().map_or(0, |lease| lease.until));
     let (checkpoint, calls) = recorded(tx, slot)?;
     let state = tx.get(Space::Core, &slot.part(b"s"))?.map(|b| Bytes::copy_from_slice(&b));
     let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
@@ -206,7 +222,7 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     let due = due.map(|d| d.0);
     // A job ended during the lease and its entry is still here: look again at once.
     let again = session.nudged && session.pending() > 0;
-    session.lease = None;
+    (session.lease, session.waiting) = (None, None);
     session.nudged = false;
     session.due = if again { Some(now.0) } else { due };
     session.backoff = due.filter(|_| backoff && !again);

@@ -47,6 +47,9 @@ pub(super) struct Session {
 pub(super) struct LeaseRecord {
     /// It lapses then.
     pub(super) until: u64,
+    /// Of the request that was granted.
+    #[serde(default)]
+    pub(super) token: String,
     /// Who holds it, for operators.
     pub(super) worker: String,
     /// How many mailbox entries its holder takes at once.
@@ -94,9 +97,22 @@ impl Session {
         self.epoch == epoch && self.lease.is_some()
     }
 
+    /// Whether the request with `token` is the one whose grant holds the session.
+    pub(super) fn granted_to(&self, token: &str) -> bool {
+        self.lease.as_ref().is_some_and(|lease| lease.token == token)
+    }
+
     /// End of the backoff if it isn't over.
     pub(super) fn backing_off(&self, now: Millis) -> Option<u64> {
         self.backoff.filter(|until| *until > now.0)
+    }
+
+    /// The holder has it until then, and waits for no slot.
+    pub(super) fn hold_until(&mut self, until: Millis) {
+        if let Some(lease) = &mut self.lease {
+            lease.until = until.0;
+        }
+        (self.due, self.waiting) = (Some(until.0), None);
     }
 
     /// Due at `at` or before.
@@ -141,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_restart_makes_leases_lapse_and_work_due() {
-        let lease = LeaseRecord { until: 9, worker: "w".into(), limit: 1, serving: Serving::default() };
+        let lease = LeaseRecord { until: 9, token: "t".into(), worker: "w".into(), limit: 1, serving: Serving::default() };
         let mut held = Session { lease: Some(lease), epoch: 1, ..Session::default() };
         held.void();
         assert_eq!((held.live_until(Millis(1)), held.held_by(1), held.due), (None, true, Some(0)));

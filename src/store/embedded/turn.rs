@@ -30,11 +30,7 @@ pub(super) fn renew(tx: &mut Tx<'_>, now: Millis, lease: &Lease, ttl: Duration) 
     if !slot.now.held_by(lease.epoch) {
         return Ok(Held::Fenced);
     }
-    let until = now.plus(ttl).0;
-    if let Some(record) = &mut slot.now.lease {
-        record.until = until;
-    }
-    slot.now.due = Some(until);
+    slot.now.hold_until(now.plus(ttl));
     slot.save(tx)?;
     still_held(tx, &slot)
 }

@@ -14,7 +14,7 @@
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job records |
 //! | `O:sessions` | zset | every `S` that ever had an event | as the agent |
-//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | as the agent |
+//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | as the agent |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
@@ -164,6 +164,7 @@ fn lease_args(args: &mut Args, request: Option<&LeaseRequest>) {
     let error = "its worker died {crashes} times while serving it";
     let dead = serde_json::to_vec(&JobResult::failed(ErrorCode::Dead, error)).unwrap_or_default();
     args.flag(true)
+        .bytes(&request.token)
         .bytes(&request.worker)
         .number(millis(request.ttl))
         .number(u64::from(request.mailbox_limit.max(1)))

@@ -1,7 +1,7 @@
 //! How many sessions of an agent run, and who waits.
 
 use super::*;
-use trellis::store::{Intake, Released};
+use trellis::store::{Held, Intake, Released};
 
 async fn give_back(w: &World, now: Millis, grant: &Grant) {
     let released = w.store.release(now, &grant.lease, release(grant.arrivals)).await.unwrap();
@@ -130,4 +130,32 @@ pub async fn a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder(
     w.store.published(&w.owner, &ids).await.unwrap();
     assert_eq!(w.sweep(at(5)).await, Swept::default(), "the holder published it");
     assert!(matches!(w.wake(at(6), "c").await, LeaseOutcome::Run(_)));
+}
+
+/// A holder whose lease lapsed unnoticed waits for a slot that it has.
+pub async fn a_holder_who_comes_back_waits_for_no_slot(w: World) {
+    w.gate("ACTIVE 2 100 queue").await;
+    let slow = granted(w.admit(T0, "slow", message("e1")).await);
+    for (n, name) in ["a", "b"].into_iter().enumerate() {
+        granted(w.admit(at(30_000), name, message(&format!("x{n}"))).await);
+    }
+    assert_eq!(w.wake(at(30_001), "slow").await, LeaseOutcome::Waiting);
+    assert!(matches!(w.store.renew(at(30_002), &slow.lease, TTL * 10).await.unwrap(), Held::Yes { .. }));
+    assert_eq!(w.admit(at(30_003), "next", message("e2")).await.lease, LeaseOutcome::Waiting);
+    // Both others lapse; the slot that is free now isn't the slow one's.
+    granted(w.admit_with(at(60_000), "next", None, Some(ask())).await);
+}
+
+/// The same holder, who gives up and backs off instead: those behind must not wait for that.
+pub async fn a_holder_who_backs_off_leaves_the_queue(w: World) {
+    w.gate("ACTIVE 1 100 queue").await;
+    let slow = granted(w.admit(T0, "slow", message("e1")).await);
+    let other = granted(w.admit(at(30_000), "other", message("e2")).await);
+    assert_eq!(w.wake(at(30_001), "slow").await, LeaseOutcome::Waiting);
+    assert_eq!(w.admit(at(30_002), "next", message("e3")).await.lease, LeaseOutcome::Waiting);
+    let backoff = After::Release { arrivals: 1, due: Some(at(90_000)), backoff: true };
+    w.store.release(at(30_003), &slow.lease, backoff).await.unwrap();
+    w.done(at(30_004), &other).await;
+    assert_eq!(w.wake(at(30_005), "slow").await, LeaseOutcome::Backoff(at(90_000)));
+    granted(w.admit_with(at(30_006), "next", None, Some(ask())).await);
 }

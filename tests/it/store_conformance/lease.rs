@@ -43,6 +43,51 @@ pub async fn a_live_lease_is_busy(w: World) {
     assert!(matches!(w.wake(grant.until, "main").await, LeaseOutcome::Run(_)), "a lease lapses at its end");
 }
 
+pub async fn a_lost_grant_is_found_again(w: World) {
+    w.agent().await;
+    w.append(T0, "main", task("e0")).await;
+    let asked = Some(ask());
+    let lost = granted(w.admit_with(at(1), "main", Some(message("e1")), asked.clone()).await);
+    assert_eq!(w.append(at(2), "main", message("e2")).await.intake, Intake::New);
+    let again = w.admit_with(at(3), "main", Some(message("e1")), asked.clone()).await;
+    assert_eq!(again.intake, Intake::Duplicate);
+    let again = granted(again);
+    assert_eq!((&again.lease, again.until), (&lost.lease, at(3).plus(TTL)));
+    assert_eq!((again.mailbox.len(), again.arrivals), (3, 3), "the mailbox of now");
+    assert!(again.mailbox.iter().all(|entry| entry.crashes == 0));
+    assert_eq!(again.mailbox[0].job_status, Some(JobStatus::Started));
+    let facts = w.facts("main").await;
+    assert_eq!((facts.epoch, facts.lease_until, facts.due), (1, Some(again.until), Some(again.until)));
+    assert_eq!(w.wake(at(4), "main").await, LeaseOutcome::Busy(again.until), "another asking");
+    w.store.checkpoint(at(5), &lost.lease, &checkpoint("reply", &[(0, "call")])).await.unwrap();
+    let again = granted(w.admit_with(at(6), "main", None, asked).await);
+    assert_eq!((again.checkpoint.as_deref(), again.calls.len()), (Some(&b"reply"[..]), 1));
+    w.done(at(7), &again).await;
+}
+
+pub async fn a_lost_grant_that_lapsed_is_found_unless_taken(w: World) {
+    w.agent().await;
+    let asked = Some(ask());
+    let lost = granted(w.admit_with(T0, "main", Some(message("e1")), asked.clone()).await);
+    let again = granted(w.admit_with(at(31_000), "main", Some(message("e1")), asked.clone()).await);
+    assert_eq!((&again.lease, again.until, again.mailbox[0].crashes), (&lost.lease, at(61_000), 0));
+    let taken = granted(w.admit_with(at(61_000), "main", None, Some(ask())).await);
+    assert_eq!((taken.lease.epoch, taken.mailbox[0].crashes), (2, 1));
+    let late = w.admit_with(at(61_001), "main", Some(message("e1")), asked).await;
+    assert_eq!((late.intake, late.lease), (Intake::Duplicate, LeaseOutcome::Busy(taken.until)));
+}
+
+pub async fn a_request_whose_lease_was_given_back_is_like_any_other(w: World) {
+    w.agent().await;
+    let asked = Some(ask());
+    let first = granted(w.admit_with(T0, "main", Some(message("e1")), asked.clone()).await);
+    w.store.release(at(1), &first.lease, release(1)).await.unwrap();
+    let second = granted(w.admit_with(at(2), "main", None, asked.clone()).await);
+    assert_eq!((second.lease.epoch, second.mailbox[0].crashes), (2, 0));
+    w.done(at(3), &second).await;
+    assert_eq!(w.admit_with(at(4), "main", None, asked).await.lease, LeaseOutcome::Empty);
+}
+
 pub async fn a_wake_of_an_idle_session_is_empty(w: World) {
     w.agent().await;
     assert_eq!(w.wake(T0, "main").await, LeaseOutcome::Empty, "never seen");

@@ -57,7 +57,8 @@ macro_rules! conformance {
                     a_sweep_wakes_a_waiter_when_a_lease_lapses a_newcomer_does_not_overtake_those_who_wait
                     a_suspended_agent_takes_but_does_not_run resumption_wakes_the_waiting
                     a_waiter_whose_work_went_away_lets_the_next_one_in
-                    a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder;
+                    a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder
+                    a_holder_who_comes_back_waits_for_no_slot a_holder_who_backs_off_leaves_the_queue;
                 commit:
                     a_commit_applies_everything a_commit_is_idempotent_while_held
                     a_commit_is_idempotent_after_its_release a_commit_is_known_after_another_was_granted
@@ -84,6 +85,8 @@ macro_rules! conformance {
                     its_messages_are_written_with_it;
                 lease:
                     a_grant_has_everything_to_go_on epochs_grow a_live_lease_is_busy
+                    a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
+                    a_request_whose_lease_was_given_back_is_like_any_other
                     a_wake_of_an_idle_session_is_empty a_wake_of_an_unknown_agent_is_empty
                     the_mailbox_limit_is_kept the_first_task_starts renewal_moves_the_end
                     renewal_after_another_grant_is_fenced renewal_after_release_is_fenced
@@ -185,7 +188,8 @@ fn message(id: &str) -> NewEvent {
 }
 
 fn ask() -> LeaseRequest {
-    LeaseRequest { worker: "w1".to_owned(), ttl: TTL, mailbox_limit: 100, crash_limit: 3 }
+    let token = uuid::Uuid::new_v4().to_string();
+    LeaseRequest { token, worker: "w1".to_owned(), ttl: TTL, mailbox_limit: 100, crash_limit: 3 }
 }
 
 fn put(key: &str, value: &str) -> DocWrite {

@@ -76,6 +76,18 @@ local function bury(o, now, entries, limit, dead)
   end
 end
 
+-- Everything that the holder needs to go on.
+local function hand_out(o, now, s, lease, entries)
+  serve(o, now, s, entries)
+  local ends = now + lease.ttl
+  hold_until(o, s, ends)
+  local f = call('HMGET', session_key(o, s), 'epoch', 'version', 'state', 'reply', 'arrivals')
+  local calls = call('HGETALL', call_key(o, s))
+  return {
+    'run', tonumber(f[1]), ends, tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
+  }
+end
+
 local function grant(o, now, s, lease, crashed)
   local key = session_key(o, s)
   if crashed then
@@ -83,17 +95,10 @@ local function grant(o, now, s, lease, crashed)
   end
   local entries = pending(o, s, lease.mailbox_limit)
   bury(o, now, entries, lease.crash_limit, lease.dead)
-  serve(o, now, s, entries)
-  local ends = now + lease.ttl
-  local epoch = call('HINCRBY', key, 'epoch', 1)
-  call('HSET', key, 'until', text(ends), 'worker', lease.worker, 'limit', lease.mailbox_limit)
+  call('HINCRBY', key, 'epoch', 1)
+  call('HSET', key, 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
   call('HDEL', key, 'backoff')
-  call('ZADD', o .. ':running:' .. agent_of(s), ends, s)
-  set_due(o, s, ends)
-  wait_no_more(o, s)
-  local f = call('HMGET', key, 'version', 'state', 'reply', 'arrivals')
-  local calls = call('HGETALL', call_key(o, s))
-  return { 'run', epoch, ends, tonumber(f[1] or 0), f[2], f[3], calls, answer(entries), tonumber(f[4] or 0) }
+  return hand_out(o, now, s, lease, entries)
 end
 
 local function take_lease(take)
@@ -101,7 +106,7 @@ local function take_lease(take)
     return nil
   end
   return {
-    worker = take(), ttl = tonumber(take()), mailbox_limit = tonumber(take()),
+    token = take(), worker = take(), ttl = tonumber(take()), mailbox_limit = tonumber(take()),
     crash_limit = tonumber(take()), dead = take(),
   }
 end
@@ -112,7 +117,7 @@ local function rest(o, now, s)
   local agent = agent_of(s)
   local waited = call('ZSCORE', o .. ':waiting:' .. agent, s)
   if call('ZCARD', mailbox_key(o, s)) == 0 then
-    call('HDEL', session_key(o, s), 'until', 'worker', 'served', 'job', 'limit')
+    call('HDEL', session_key(o, s), 'until', 'token', 'worker', 'served', 'job', 'limit')
     call('ZREM', o .. ':running:' .. agent, s)
   end
   call('HDEL', session_key(o, s), 'backoff')
@@ -126,8 +131,11 @@ local function rest(o, now, s)
 end
 
 local function try(o, now, s, lease)
-  local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff')
-  if f[1] and tonumber(f[1]) > now then
+  local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff', 'token', 'limit')
+  if f[1] and f[4] == lease.token then
+    -- The holder asks once more: its answer was lost.
+    return hand_out(o, now, s, lease, pending(o, s, tonumber(f[5])))
+  elseif f[1] and tonumber(f[1]) > now then
     return { 'lease', tonumber(f[1]) }
   end
   local agent = agent_of(s)

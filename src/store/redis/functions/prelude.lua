@@ -372,6 +372,14 @@ local function send_wake(o, s)
   return entry
 end
 
+-- The holder has it until then, and waits for no slot.
+local function hold_until(o, s, ends)
+  call('HSET', session_key(o, s), 'until', text(ends))
+  call('ZADD', o .. ':running:' .. agent_of(s), ends, s)
+  set_due(o, s, ends)
+  wait_no_more(o, s)
+end
+
 -- Wakes the sessions of the agent's queue for which there is room. They keep their place until
 -- they are granted; those told to come less than `again` ago are on their way. The wakes made.
 local function wake_waiting(o, now, agent, again)
@@ -437,8 +445,9 @@ local function after(o, now, s, then_)
   end
   -- A job ended during the lease and its entry is still here: look again at once.
   local again = f[2] and call('ZCARD', mailbox_key(o, s)) > 0
-  call('HDEL', key, 'until', 'worker', 'served', 'job', 'limit', 'nudged', 'backoff')
+  call('HDEL', key, 'until', 'token', 'worker', 'served', 'job', 'limit', 'nudged', 'backoff')
   call('ZREM', o .. ':running:' .. agent_of(s), s)
+  wait_no_more(o, s)
   set_due(o, s, again and now or then_[3])
   if then_[3] and then_[4] and not again then
     call('HSET', key, 'backoff', then_[3])

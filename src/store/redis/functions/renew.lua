@@ -6,8 +6,6 @@ register('renew', function(keys, args)
   if not holds(o, s, epoch) then
     return { 'fenced' }
   end
-  call('HSET', session_key(o, s), 'until', text(now + ttl))
-  call('ZADD', o .. ':running:' .. agent_of(s), now + ttl, s)
-  set_due(o, s, now + ttl)
+  hold_until(o, s, now + ttl)
   return { 'yes', is_cancelled(o, call('HGET', session_key(o, s), 'job')) and 1 or 0 }
 end, { 'allow-oom' })
