@@ -44,18 +44,19 @@ pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, Stor
     let mut agents = Vec::new();
     let mut after = None;
     loop {
-        // An agent's own documents sort right behind its record: jump over them.
+        // Behind the record of `a` comes that of `a-b`, then the documents of `a`: jump over those.
         let page = venue.store.scan(owner, "g/", after.as_deref(), false, 1).await?;
         let Some((key, doc)) = page.into_iter().next() else { return Ok(agents) };
         let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
-        if key.matches('/').count() == 1 {
+        let is_record = key.matches('/').count() == 1;
+        if is_record {
             if let (Some(bytes), Some(id)) = (doc.value, decode_token(name)) {
                 if let Ok(id) = AgentId::new(id) {
                     agents.push(decode(&bytes, &id)?);
                 }
             }
         }
-        after = Some(format!("g/{name}/~"));
+        after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
 }
 

@@ -226,7 +226,7 @@ impl Run<'_> {
         });
         let request = match &self.asked {
             // Its answer was lost, now or some time ago.
-            Some(asked) if self.dice.one_in(6) => asked.clone(),
+            Some(asked) if self.dice.one_in(8) => asked.clone(),
             Some(_) | None => Admit { owner: self.owner.clone(), session, event, lease },
         };
         if self.dice.one_in(3) {

@@ -252,7 +252,8 @@ pub(super) fn wake_waiting(
     if index.waiting.is_empty() {
         return Ok(Vec::new());
     }
-    let Some(gate) = gate(tx, &owner_token, agent)? else { return Ok(Vec::new()) };
+    // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
+    let Ok(Some(gate)) = gate(tx, &owner_token, agent) else { return Ok(Vec::new()) };
     if gate.status != GateStatus::Active {
         return Ok(Vec::new());
     }

@@ -208,3 +208,21 @@ pub async fn a_commit_consumes_only_what_is_there(w: World) {
     w.commit(at(1), &grant, &Commit { consume, ..turn(&grant) }).await;
     assert_eq!(w.facts("main").await.consumed, 1);
 }
+
+/// More values than a Lua stack takes.
+pub async fn a_big_commit_is_one_commit(w: World) {
+    w.agent().await;
+    let grant = w.run(T0, message("e1")).await;
+    let key = |n: usize| format!("w/big/{n:05}");
+    let writes: Vec<_> = (0..5_000).map(|n| put(&key(n), "v")).collect();
+    let outbox: Vec<_> = (0..5_000).map(|n| entry(&format!("o{n:05}"))).collect();
+    let commit = Commit { writes, outbox, ..last_turn(&grant) };
+    assert_eq!(w.commit(at(1), &grant, &commit).await, Committed::Done(RELEASED));
+    assert_eq!(w.commit(at(2), &grant, &commit).await, Committed::Done(RELEASED));
+    assert_eq!(w.doc(&key(4_999)).await.version, 1);
+    let all = w.store.scan(&w.owner, "w/big/", None, false, 10_000).await.unwrap();
+    let published = w.outbox().await;
+    assert_eq!((all.len(), published.len()), (5_000, 5_000));
+    w.store.published(&w.owner, &published).await.unwrap();
+    assert!(w.outbox().await.is_empty());
+}

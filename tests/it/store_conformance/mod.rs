@@ -67,7 +67,7 @@ macro_rules! conformance {
                     a_cancelled_task_stops_the_commit a_commit_that_knows_of_the_cancellation_passes
                     a_keep_hands_out_the_mailbox a_keep_starts_the_next_task
                     a_release_holds_on_when_more_arrived a_commit_clears_the_checkpoint
-                    a_finished_job_keeps_its_first_result a_commit_consumes_only_what_is_there;
+                    a_finished_job_keeps_its_first_result a_commit_consumes_only_what_is_there a_big_commit_is_one_commit;
                 crashes:
                     an_expired_lease_counts_a_crash_on_what_it_served a_release_counts_no_crash
                     a_commit_resets_crash_counts what_arrived_later_was_not_served
@@ -82,7 +82,7 @@ macro_rules! conformance {
                     the_first_end_of_a_job_wins its_entry_leaves_an_idle_session
                     its_entry_stays_while_the_session_is_leased the_holder_learns_of_a_cancellation
                     an_end_during_the_lease_leaves_the_session_due an_end_clears_the_backoff
-                    its_messages_are_written_with_it;
+                    its_messages_are_written_with_it an_ended_job_gets_no_head;
                 lease:
                     a_grant_has_everything_to_go_on epochs_grow a_live_lease_is_busy
                     a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
@@ -104,7 +104,7 @@ macro_rules! conformance {
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit
                     unpublished_messages_are_handed_out_once_per_grace published_messages_are_gone
-                    a_wake_message_names_its_session;
+                    a_wake_message_names_its_session a_damaged_gate_stops_neither_sweep_nor_release;
             }
         }
     };

@@ -88,3 +88,19 @@ pub async fn a_wake_message_names_its_session(w: World) {
     assert_eq!((entries.len(), wake.to, wake.id), (1, to, None));
     assert_eq!(wake.body, serde_json::json!({"session": "s-\u{e9}\"x"}));
 }
+
+/// One agent's damaged gate is that agent's matter.
+pub async fn a_damaged_gate_stops_neither_sweep_nor_release(w: World) {
+    w.gate("ACTIVE 1 100 queue").await;
+    w.gate_of("other", "ACTIVE 1 100 queue").await;
+    let grant = w.run(T0, message("e1")).await;
+    assert_eq!(w.admit(at(1), "waits", message("e2")).await.lease, LeaseOutcome::Waiting);
+    w.append(at(2), "other/main", message("e3")).await;
+    w.gate("nonsense").await;
+    let swept = w.sweep(at(10_000)).await;
+    assert_eq!(swept.due, [session("other/main")]);
+    let done = w.commit(at(10_001), &grant, &last_turn(&grant)).await;
+    assert_eq!(done, Committed::Done(RELEASED));
+    w.gate("ACTIVE 1 100 queue").await;
+    assert_eq!(w.take_wakes().await, ["waits"]);
+}

@@ -44,13 +44,6 @@ impl Fleet {
         self.dir.path()
     }
 
-    /// Adds a section to the configuration file.
-    pub fn set(&self, section: &str, lines: &str) {
-        let file = self.path().join("fleet.toml");
-        let text = std::fs::read_to_string(&file).unwrap();
-        std::fs::write(file, format!("{text}[{section}]\n{lines}\n")).unwrap();
-    }
-
     /// Writes the definition `name.toml` of an agent that answers after `delay_ms`.
     pub fn slow_agent(&self, name: &str, delay_ms: u32) {
         let rules = self.path().join(format!("{name}.rules"));

@@ -14,16 +14,16 @@ register('finish', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s = clock(take()), take()
   local finish, open, outbox = take_finish(take), list(take, take_job), list(take, take_entry)
-  if not job_status(o, finish[1]) and #open == 0 then
+  local status = job_status(o, finish[1])
+  if status and TERMINAL[status] then
+    return { 'already', status }
+  elseif not status and #open == 0 then
     return { 'unknown' }
   end
   for _, job in ipairs(open) do
     describe_job(o, now, job)
   end
-  local already = finish_job(o, now, finish)
-  if already then
-    return { 'already', already }
-  end
+  finish_job(o, now, finish)
   send(o, now, outbox)
   if call('ZSCORE', o .. ':sessions', s) then
     local ends = call('HGET', session_key(o, s), 'until')

@@ -161,15 +161,13 @@ local function open_job(o, now, job)
   end
 end
 
--- The terminal status that it already had, else false.
+-- Unless it has ended.
 local function finish_job(o, now, finish)
   local status = job_status(o, finish[1])
-  if status and TERMINAL[status] then
-    return status
+  if not (status and TERMINAL[status]) then
+    set_status(o, now, finish[1], finish[2])
+    put(o, 'j/' .. finish[1] .. '/r', finish[3])
   end
-  set_status(o, now, finish[1], finish[2])
-  put(o, 'j/' .. finish[1] .. '/r', finish[3])
-  return false
 end
 
 -- Outbox ----------------------------------------------------------------------------------------
@@ -231,14 +229,15 @@ local function unplace(member)
   return (string.gsub(member, '%z', '|', 1))
 end
 
--- Status, concurrency, mailbox limit, busy policy; nothing without a gate.
-local function gate(o, agent)
+-- Status, concurrency, mailbox limit, busy policy; nothing without a gate, nor, with `lenient`,
+-- with a damaged one.
+local function gate(o, agent, lenient)
   local _, line = doc(o, 'g/' .. agent .. '/gate')
   if not line then
     return nil
   end
   local status, concurrency, mailbox, busy = string.match(line, '^(%u+) (%d+) (%d+) (%l+)$')
-  if not status then
+  if not status and not lenient then
     error({ err = 'CORRUPT gate of agent ' .. agent })
   end
   return status, tonumber(concurrency), tonumber(mailbox), busy
@@ -387,7 +386,8 @@ local function wake_waiting(o, now, agent, again)
   if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
     return wakes
   end
-  local status, concurrency = gate(o, agent)
+  -- Nothing that was written before may stay half done because of it.
+  local status, concurrency = gate(o, agent, true)
   if status ~= 'ACTIVE' then
     return wakes
   end
