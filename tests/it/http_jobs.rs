@@ -184,6 +184,23 @@ async fn applying_an_agent_twice_changes_nothing() {
     server.get("/api/v1/agents/none").await.is_problem(404, "no agent `none`");
 }
 
+/// What sorts between the record of `clerk` and the documents of `clerk`.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_whose_names_begin_alike_are_all_listed() {
+    let server = Server::start().await;
+    let config = json!({"model": {"provider": "scripted", "name": "echo"}});
+    let names = ["clerk", "clerk-2", "clerk.3", "clerk+4", "clerks"];
+    for name in names {
+        server.put(&format!("/api/v1/agents/{name}"), config.clone()).await.body(201);
+    }
+    let agents = server.get("/api/v1/agents").await.body(200);
+    let mut listed: Vec<_> = agents["agents"].as_array().unwrap().iter().map(|a| a["agentId"].as_str().unwrap()).collect();
+    listed.sort_unstable();
+    let mut names = names;
+    names.sort_unstable();
+    assert_eq!(listed, names);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_shutdown_ends_streams_and_waits_and_soon_everything() {
     let mut server = Server::start().await;
