@@ -15,7 +15,6 @@ mod admit;
 mod docs;
 mod finish;
 mod index;
-mod journal;
 pub(crate) mod layout;
 mod lease;
 mod mailbox;

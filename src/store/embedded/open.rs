@@ -1,7 +1,6 @@
 //! Opening: the folder's lock, recovery, and what a restart means for leases.
 
 use super::index::Index;
-use super::journal;
 use super::layout::Space;
 use super::tx::{Db, Fault};
 use crate::store::StoreError;
@@ -54,7 +53,7 @@ pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
 
 /// Opens the database, with every lease void and the index built.
 pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
-    let db = journal::open(&dir.join("db"))?;
+    let db = Db::open(&dir.join("db"))?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
     let index = Index::load_with(&db, |key, session| {
