@@ -6,19 +6,23 @@ use super::site::{Kind, Site};
 use super::workload::Task;
 use std::collections::HashMap;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const TASKS: usize = 60;
+/// A few leases: another worker has taken over by then.
+const OVERTAKEN: Duration = Duration::from_secs(30);
 
 fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap().success());
 }
 
-/// Sessions that wait for what their context is made of.
+/// Sessions that wait for what the context of their first turn is made of; its reply asks for
+/// tools, so that it will be recorded.
 fn in_context(site: &Site) -> Vec<String> {
     let trail = lock(&site.fleet.trail);
-    let stages: HashMap<_, _> = trail.steps.iter().map(|step| (&step.whose, &step.stage)).collect();
-    stages.into_iter().filter(|(_, stage)| *stage == "context").map(|(session, _)| session.clone()).collect()
+    let steps: HashMap<_, _> = trail.steps.iter().map(|step| (&step.whose, (step.stage.as_str(), step.turn))).collect();
+    let first = steps.into_iter().filter(|(_, step)| *step == ("context", Some(1)));
+    first.map(|(session, _)| session.clone()).collect()
 }
 
 /// Whether another process has recorded a reply in each of these sessions.
@@ -60,7 +64,9 @@ async fn a_worker_that_stood_still_for_longer_than_its_leases_asks_no_model() {
         assert!(site.ended(&jobs).await.len() < TASKS, "no session was met while it made its context");
     };
     site.processes.push(site.fleet.start());
+    let end = Instant::now() + OVERTAKEN;
     while !overtaken(&site, &waiting, first) {
+        assert!(Instant::now() < end, "nobody went on with {waiting:?} within {OVERTAKEN:?}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     signal("CONT", first);

@@ -120,7 +120,8 @@ fn is_asker(agent: usize) -> bool {
 
 /// Every agent with its configuration.
 pub fn agents(served: usize) -> Vec<(AgentId, Value)> {
-    let config = |model: &str| json!({"model": {"provider": "scripted", "name": model}});
+    // The entry is read in every turn, so that making a context waits for the store.
+    let config = |model: &str| json!({"model": {"provider": "scripted", "name": model}, "context": ["w/policy"]});
     let served = (0..served).map(|n| (format!("w{n:02}"), config(if is_asker(n) { "asker" } else { "writer" })));
     let helpers = (0..HELPERS).map(|n| (format!("h{n}"), config("helper")));
     served.chain(helpers).map(|(id, config)| (id.parse().unwrap(), config)).collect()
