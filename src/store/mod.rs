@@ -113,7 +113,8 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(DocKey, Doc)>, StoreError>;
 
-    /// Writes documents outside a turn, all or none; the first write registers the owner.
+    /// Writes documents outside a turn, all or none; the first that puts something registers
+    /// the owner.
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;
 
     /// Ends a job from outside its turn (cancel, pause timeout, refusal with `open`).

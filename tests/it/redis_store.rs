@@ -163,11 +163,14 @@ async fn at_the_memory_limit_accepted_work_goes_on_and_new_work_is_refused() {
     append.lease = None;
     store.admit(NOW, &append).await.unwrap();
 
+    store.write(NOW, &owner(), &[put("w/old", "1")]).await.unwrap();
     server.command(&["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let refused = store.admit(NOW, &message(&session("c"), "e3", b"3")).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
     let refused = store.write(NOW, &owner(), &[put("w/x", "1")]).await.unwrap_err();
     assert!(matches!(refused, StoreError::Full { .. }), "{refused}");
+    let erase = DocWrite { key: "w/old".into(), expect: Expect::Any, change: Change::Delete };
+    assert_eq!(store.write(NOW, &owner(), &[erase]).await.unwrap(), Written::Done, "it frees memory");
     let another = RedisStore::open(options).await.unwrap();
     assert_eq!(another.renew(NOW, &grant.lease, Duration::from_secs(9)).await.unwrap(), Held::Yes { cancelled: false });
     let done = store.commit(NOW, &grant.lease, &commit(&grant, "s")).await.unwrap();

@@ -8,7 +8,7 @@ use super::sweep;
 use super::tx::{Fault, Tx};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
-use crate::store::{DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Written};
+use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Written};
 use std::ops::ControlFlow;
 
 /// [`crate::store::Store::finish`].
@@ -68,7 +68,9 @@ pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWr
     if !conflicts.is_empty() {
         return Ok(Written::Conflict(conflicts));
     }
-    tx.register(&token)?;
+    if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
+        tx.register(&token)?;
+    }
     docs::apply(tx, now, &token, writes)?;
     sweep::gates_changed(tx, now, owner, writes)?;
     Ok(Written::Done)

@@ -32,7 +32,8 @@
 //! side by side don't replace each other's. They persist; the ones of old builds are small.
 //!
 //! Methods that finish work may run at the server's memory limit (`allow-oom`); those that take
-//! new work, [`Store::admit`] with an event and [`Store::write`], are refused there.
+//! new work, [`Store::admit`] with an event and [`Store::write`] that puts something, are refused
+//! there.
 
 mod codec;
 mod connection;
@@ -43,7 +44,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Grant, Held, Intake,
+    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Grant, Held, Intake,
     JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Refusal, Released, SessionFacts, Setting, Store,
     StoreError, Swept, Written,
 };
@@ -314,8 +315,11 @@ impl Store for RedisStore {
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
-        self.register(owner).await?;
-        let mut args = self.timed("write", owner, now);
+        let puts = writes.iter().any(|write| matches!(write.change, Change::Put(_)));
+        if puts {
+            self.register(owner).await?;
+        }
+        let mut args = self.timed(if puts { "write" } else { "erase" }, owner, now);
         args.writes(writes);
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {

@@ -1,6 +1,7 @@
--- Documents outside a turn, all or none.
+-- Documents outside a turn, all or none. `erase` is the same for writes that put nothing: what
+-- frees memory may run at the memory limit.
 
-register('write', function(keys, args)
+local function write(keys, args)
   local o, take = keys[1], reader(args)
   local now = clock(take())
   local writes = list(take, take_write)
@@ -11,4 +12,7 @@ register('write', function(keys, args)
   apply(o, now, writes)
   gates_changed(o, now, writes)
   return { 'done' }
-end, {})
+end
+
+register('write', write, {})
+register('erase', write, { 'allow-oom' })
