@@ -49,13 +49,11 @@ pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, Stor
         let Some((key, doc)) = page.into_iter().next() else { return Ok(agents) };
         let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let is_record = key.matches('/').count() == 1;
-        if is_record {
-            if let (Some(bytes), Some(id)) = (doc.value, decode_token(name)) {
-                if let Ok(id) = AgentId::new(id) {
+        if is_record
+            && let (Some(bytes), Some(id)) = (doc.value, decode_token(name))
+                && let Ok(id) = AgentId::new(id) {
                     agents.push(decode(&bytes, &id)?);
                 }
-            }
-        }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
 }

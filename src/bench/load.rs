@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 const WINDOW: usize = 256;
 
 /// Without a completion for so long, the run is stuck.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Name of the `n`th agent.
 pub(super) fn agent(n: usize) -> AgentId {
@@ -115,11 +115,10 @@ async fn receive(
         let Ok(Some(body)) = next else {
             return Err(BenchError::Stuck(format!("a task has not completed within {PATIENCE:?}")));
         };
-        if let Ok(completion) = serde_json::from_slice::<Completion>(&body) {
-            if let Some(at) = started.remove(completion.id.as_str()) {
+        if let Ok(completion) = serde_json::from_slice::<Completion>(&body)
+            && let Some(at) = started.remove(completion.id.as_str()) {
                 times.push(at.elapsed());
             }
-        }
     }
     Ok(())
 }

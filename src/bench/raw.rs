@@ -69,7 +69,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
     let lease = LeaseRequest {
         token: uuid::Uuid::new_v4().simple().to_string(),
         worker: "bench".into(),
-        ttl: Duration::from_secs(600),
+        ttl: Duration::from_mins(10),
         mailbox_limit: 1,
         crash_limit: 5,
     };

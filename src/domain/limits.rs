@@ -37,7 +37,7 @@ pub const SESSION_CHILDREN: usize = 8;
 pub const CHILD_WAIT: Duration = Duration::from_secs(5);
 
 /// How long one operation may run.
-pub const OPERATION_TIME: Duration = Duration::from_secs(300);
+pub const OPERATION_TIME: Duration = Duration::from_mins(5);
 
 /// Bytes of a value that `lattice/read` returns in full.
 pub const READ_BYTES: usize = 1_000_000;

@@ -28,7 +28,7 @@ pub fn operations() -> Vec<Arc<dyn Operation>> {
     verbs.into_iter().map(|verb| Arc::new(Agent(verb)) as Arc<dyn Operation>).collect()
 }
 
-fn schema(properties: Value, required: &[&str]) -> Value {
+fn schema(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
@@ -45,7 +45,7 @@ impl Verb {
                 "v/ops/agent/create",
                 "Create an agent; when it exists nothing changes unless `overwrite` is true.",
                 schema(
-                    json!({"agentId": text(), "config": {"type": "object"}, "definition": {}, "overwrite": {"type": "boolean"}}),
+                    &json!({"agentId": text(), "config": {"type": "object"}, "definition": {}, "overwrite": {"type": "boolean"}}),
                     &["agentId"],
                 ),
                 Effect::Idempotent,
@@ -54,7 +54,7 @@ impl Verb {
                 "v/ops/agent/request",
                 "Give a task to an agent. A fast answer comes back at once; otherwise status is STARTED and the result arrives later as a pending job result.",
                 schema(
-                    json!({
+                    &json!({
                         "agentId": text(), "input": {}, "sessionId": text(),
                         "wait": millis(), "timeout": millis()
                     }),
@@ -66,7 +66,7 @@ impl Verb {
                 "v/ops/agent/message",
                 "Send a one-way message to an agent; no answer is awaited.",
                 schema(
-                    json!({"agentId": text(), "message": {}, "sessionId": text()}),
+                    &json!({"agentId": text(), "message": {}, "sessionId": text()}),
                     &["agentId", "message"],
                 ),
                 Effect::Idempotent,
@@ -75,7 +75,7 @@ impl Verb {
                 "v/ops/agent/chat",
                 "Send a message to an agent and wait for its next reply in that session.",
                 schema(
-                    json!({"agentId": text(), "message": {}, "sessionId": text(), "timeout": millis()}),
+                    &json!({"agentId": text(), "message": {}, "sessionId": text(), "timeout": millis()}),
                     &["agentId", "message"],
                 ),
                 Effect::Idempotent,
@@ -83,10 +83,10 @@ impl Verb {
             Self::Info => (
                 "v/ops/agent/info",
                 "What an agent is and does: status, configuration, open tasks.",
-                schema(json!({"agentId": text()}), &["agentId"]),
+                schema(&json!({"agentId": text()}), &["agentId"]),
                 Effect::Read,
             ),
-            Self::List => ("v/ops/agent/list", "The owner's agents.", schema(json!({}), &[]), Effect::Read),
+            Self::List => ("v/ops/agent/list", "The owner's agents.", schema(&json!({}), &[]), Effect::Read),
         };
         Spec { path, description, input, effect }
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub const ALIASES: [(&str, &str); 1] = [("v/ops/grid/job-result", "v/ops/job/result")];
 
 /// Longest wait for a job in one call.
-const MAX_WAIT: Duration = Duration::from_secs(120);
+const MAX_WAIT: Duration = Duration::from_mins(2);
 
 struct JobResult;
 

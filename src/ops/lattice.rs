@@ -56,7 +56,7 @@ pub fn operations() -> Vec<Arc<dyn Operation>> {
     verbs.into_iter().map(|verb| Arc::new(Lattice(verb)) as Arc<dyn Operation>).collect()
 }
 
-fn schema(properties: Value, required: &[&str]) -> Value {
+fn schema(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
@@ -75,55 +75,55 @@ impl Verb {
             Self::Read => (
                 "v/ops/lattice/read",
                 "Read the value at a path. A value over maxSize bytes is not returned but its size.",
-                schema(json!({"path": path(), "maxSize": count()}), &["path"]),
+                schema(&json!({"path": path(), "maxSize": count()}), &["path"]),
             ),
             Self::Write => (
                 "v/ops/lattice/write",
                 "Write a value at a path; intermediate maps are created, siblings stay. `expect` makes it compare-and-set on the version.",
-                schema(json!({"path": path(), "value": {}, "expect": count()}), &["path", "value"]),
+                schema(&json!({"path": path(), "value": {}, "expect": count()}), &["path", "value"]),
             ),
             Self::Delete => (
                 "v/ops/lattice/delete",
                 "Delete what is at a path; nothing there is no error.",
-                schema(json!({"path": path()}), &["path"]),
+                schema(&json!({"path": path()}), &["path"]),
             ),
             Self::Append => (
                 "v/ops/lattice/append",
                 "Append a value to the array at a path, creating it when absent.",
-                schema(json!({"path": path(), "value": {}}), &["path", "value"]),
+                schema(&json!({"path": path(), "value": {}}), &["path", "value"]),
             ),
             Self::List => (
                 "v/ops/lattice/list",
                 "List the keys of the map (or the size of the array) at a path, page by page.",
-                schema(json!({"path": path(), "limit": count(), "offset": count()}), &[]),
+                schema(&json!({"path": path(), "limit": count(), "offset": count()}), &[]),
             ),
             Self::Slice => (
                 "v/ops/lattice/slice",
                 "Read a page of the elements of an array, or of the entries of a map.",
-                schema(json!({"path": path(), "offset": count(), "limit": count()}), &["path"]),
+                schema(&json!({"path": path(), "offset": count(), "limit": count()}), &["path"]),
             ),
             Self::Inspect => (
                 "v/ops/lattice/inspect",
                 "Render one or more values as JSON5 within a byte budget: a summary of what is large.",
                 schema(
-                    json!({"path": path(), "paths": {"type": "array", "items": path()}, "budget": count(), "compact": {"type": "boolean"}}),
+                    &json!({"path": path(), "paths": {"type": "array", "items": path()}, "budget": count(), "compact": {"type": "boolean"}}),
                     &[],
                 ),
             ),
             Self::Copy => (
                 "v/ops/lattice/copy",
                 "Copy the value of one path to another.",
-                schema(json!({"from": path(), "to": path()}), &["from", "to"]),
+                schema(&json!({"from": path(), "to": path()}), &["from", "to"]),
             ),
             Self::Count => (
                 "v/ops/lattice/count",
                 "Count the entries of the map or array at a path.",
-                schema(json!({"path": path()}), &["path"]),
+                schema(&json!({"path": path()}), &["path"]),
             ),
             Self::Aggregate => (
                 "v/ops/lattice/aggregate",
                 "Count the entries under a path, grouped by the text of one of their fields.",
-                schema(json!({"path": path(), "groupBy": {"type": "string"}}), &["path"]),
+                schema(&json!({"path": path(), "groupBy": {"type": "string"}}), &["path"]),
             ),
         };
         Spec { path: name, description, input, effect: self.effect() }

@@ -120,11 +120,10 @@ fn failures(leased: &Leased) -> Option<Failures> {
 pub(super) fn next_wait(worker: &Worker, leased: &Leased) -> Option<std::time::Duration> {
     let policy = worker.options.retry;
     let before = failures(leased);
-    if let (Some(total), Some(before)) = (policy.total, &before) {
-        if worker.venue.now().since(before.since) >= total {
+    if let (Some(total), Some(before)) = (policy.total, &before)
+        && worker.venue.now().since(before.since) >= total {
             return None;
         }
-    }
     let mut waits = crate::retry::Policy { total: None, ..policy }.waits();
     let skip = before.map_or(0, |failures| failures.count);
     std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))

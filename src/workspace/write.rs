@@ -126,11 +126,10 @@ impl Workspace {
         if let Shape::Leaf { .. } = root.shape {
             return Ok(false);
         }
-        if let (Shape::Array { len }, Some(index)) = (&root.shape, rest.first()) {
-            if index_of(index).is_none_or(|i| i as u64 >= *len) {
+        if let (Shape::Array { len }, Some(index)) = (&root.shape, rest.first())
+            && index_of(index).is_none_or(|i| i as u64 >= *len) {
                 return Ok(false);
             }
-        }
         let (slot, inner) = self.slot(overlay, &collection, rest).await?;
         let Some(mut doc) = slot.value else { return Ok(false) };
         if inner.is_empty() {

@@ -224,7 +224,7 @@ fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
                 }
             }
             ChatMessage::Tool { name: tool, text, .. } => {
-                printer.entry(name("result"), &cut(&format!("{tool} {text}"), width))?
+                printer.entry(name("result"), &cut(&format!("{tool} {text}"), width))?;
             }
         }
     }

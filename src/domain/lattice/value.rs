@@ -71,14 +71,11 @@ pub fn set(value: &mut Value, segments: &[String], new: Value) -> Result<bool, C
         *value = Value::Object(Map::new());
     }
     let Value::Object(map) = value else { return Ok(false) };
-    match map.get_mut(segment) {
-        Some(slot) => set(slot, rest, new),
-        None => {
-            let mut fresh = Value::Null;
-            set(&mut fresh, rest, new)?;
-            map.insert(segment.clone(), fresh);
-            Ok(false)
-        }
+    if let Some(slot) = map.get_mut(segment) { set(slot, rest, new) } else {
+        let mut fresh = Value::Null;
+        set(&mut fresh, rest, new)?;
+        map.insert(segment.clone(), fresh);
+        Ok(false)
     }
 }
 
@@ -131,11 +128,10 @@ pub fn append(value: &mut Value, segments: &[String], item: Value) -> Result<usi
 pub fn normalise(value: Value) -> Value {
     if let Value::String(text) = &value {
         let start = text.trim_start();
-        if start.starts_with('{') || start.starts_with('[') {
-            if let Ok(parsed) = serde_json::from_str(text) {
+        if (start.starts_with('{') || start.starts_with('['))
+            && let Ok(parsed) = serde_json::from_str(text) {
                 return parsed;
             }
-        }
     }
     value
 }

@@ -210,11 +210,10 @@ fn harness_result(recorded: &Recorded, open: bool) -> Option<JobResult> {
 fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     let mut state = setting.state.clone();
     for result in &setting.plan.results {
-        if recorded.consume.contains(&result.key) {
-            if let Some(job) = result.event.job() {
+        if recorded.consume.contains(&result.key)
+            && let Some(job) = result.event.job() {
                 state.pending.remove(job);
             }
-        }
     }
     state.parked = false;
     state.shown.clear();
@@ -262,11 +261,10 @@ impl Decision {
         self.state.task = None;
         self.state.pending.clear();
         self.state.parked = false;
-        if let Some(task) = &setting.plan.task {
-            if !self.consume.contains(&task.key) {
+        if let Some(task) = &setting.plan.task
+            && !self.consume.contains(&task.key) {
                 self.consume.push(task.key.clone());
             }
-        }
         self
     }
 }

@@ -123,12 +123,12 @@ impl Run {
             slots: 8,
             lease: LEASE,
             // The run sweeps itself, so that the calls of a worker are the same every time.
-            sweep: Duration::from_secs(3_600),
+            sweep: Duration::from_hours(1),
             crash_limit: 5,
             retry: Policy {
                 first: Duration::from_millis(200),
                 max: Duration::from_secs(1),
-                total: Some(Duration::from_secs(600)),
+                total: Some(Duration::from_mins(10)),
             },
         };
         let model = Voice { inner: Arc::clone(&self.model), life: life.clone(), log: Arc::clone(&self.log) };

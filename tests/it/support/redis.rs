@@ -115,7 +115,9 @@ impl RedisServer {
     /// A command of the test's own.
     pub async fn command(&self, words: &[&str]) -> redis::RedisResult<redis::Value> {
         let client = redis::Client::open(self.url())?;
-        let mut connection = client.get_multiplexed_async_connection().await?;
+        // A server under load, or one that fills itself for a test, takes longer than the driver's half second.
+        let config = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+        let mut connection = client.get_multiplexed_async_connection_with_config(&config).await?;
         let mut command = redis::cmd(words[0]);
         command.arg(&words[1..]);
         command.query_async(&mut connection).await
