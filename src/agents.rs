@@ -51,9 +51,10 @@ pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, Stor
         let is_record = key.matches('/').count() == 1;
         if is_record
             && let (Some(bytes), Some(id)) = (doc.value, decode_token(name))
-                && let Ok(id) = AgentId::new(id) {
-                    agents.push(decode(&bytes, &id)?);
-                }
+            && let Ok(id) = AgentId::new(id)
+        {
+            agents.push(decode(&bytes, &id)?);
+        }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
 }
@@ -90,7 +91,10 @@ pub async fn apply(
             return Ok((record, applied));
         }
     }
-    Err(StoreError::Unavailable { store: "documents".into(), reason: format!("agent `{id}` is being changed by others") })
+    Err(StoreError::Unavailable {
+        store: "documents".into(),
+        reason: format!("agent `{id}` is being changed by others"),
+    })
 }
 
 fn fresh(id: &AgentId, config: &AgentConfig, now: Millis) -> AgentRecord {

@@ -86,7 +86,9 @@ async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError>
         let docs = venue.store.read(owner, &wanted).await?;
         for pair in docs.chunks(2) {
             let [head, status] = pair else { continue };
-            let Some(head) = head.value.as_ref().and_then(|b| serde_json::from_slice::<JobHead>(b).ok()) else { continue };
+            let Some(head) = head.value.as_ref().and_then(|b| serde_json::from_slice::<JobHead>(b).ok()) else {
+                continue;
+            };
             let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
             jobs.push(JobFacts {
                 job: head.id,

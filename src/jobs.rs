@@ -29,10 +29,8 @@ pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bo
 }
 
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
-    let keys: Vec<_> = ids
-        .iter()
-        .flat_map(|id| [keys::job_head(id), keys::job_status(id), keys::job_result(id)])
-        .collect();
+    let keys: Vec<_> =
+        ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id), keys::job_result(id)]).collect();
     let docs = venue.store.read(owner, &keys).await?;
     let mut jobs = Vec::with_capacity(ids.len());
     for (id, docs) in ids.iter().zip(docs.chunks(3)) {
@@ -56,12 +54,7 @@ fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], key: &str) -> Result<T, 
 }
 
 /// A page of jobs, newest first, and how many there are.
-pub async fn list(
-    venue: &Venue,
-    owner: &Owner,
-    offset: usize,
-    limit: usize,
-) -> Result<(Vec<Job>, usize), StoreError> {
+pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<(Vec<Job>, usize), StoreError> {
     let entries = venue.store.scan(owner, keys::JOB_LIST, None, true, LIST_COUNT).await?;
     let total = entries.len();
     let ids: Vec<JobId> = entries
@@ -74,12 +67,7 @@ pub async fn list(
 }
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
-pub async fn wait(
-    venue: &Venue,
-    owner: &Owner,
-    id: &JobId,
-    timeout: Duration,
-) -> Result<Option<Job>, StoreError> {
+pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
     let deadline = Instant::now() + timeout;
     let mut pause = POLL.0;
     loop {

@@ -60,11 +60,7 @@ pub fn venue_owner() -> Owner {
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
-    let write = DocWrite {
-        key: KEY_DOC.into(),
-        expect: Expect::Version(0),
-        change: Change::Put(Bytes::from(fresh)),
-    };
+    let write = DocWrite { key: KEY_DOC.into(), expect: Expect::Version(0), change: Change::Put(Bytes::from(fresh)) };
     // A conflict means that it is there already.
     store.write(now, &owner, &[write]).await?;
     let key = store.read(&owner, &[KEY_DOC.into()]).await?.pop().and_then(|doc| doc.value);

@@ -89,7 +89,10 @@ pub(super) async fn run(
         while arrived.len() < tasks {
             let next = tokio::time::timeout(PATIENCE, completions.next()).await;
             let Ok(Some(body)) = next else {
-                return Err(BenchError::Stuck(format!("{} of {tasks} tasks completed, then none for {PATIENCE:?}", arrived.len())));
+                return Err(BenchError::Stuck(format!(
+                    "{} of {tasks} tasks completed, then none for {PATIENCE:?}",
+                    arrived.len()
+                )));
             };
             if let Ok(completion) = serde_json::from_slice::<Completion>(&body) {
                 arrived.push((completion.id.to_string(), Instant::now()));
@@ -116,9 +119,10 @@ async fn receive(
             return Err(BenchError::Stuck(format!("a task has not completed within {PATIENCE:?}")));
         };
         if let Ok(completion) = serde_json::from_slice::<Completion>(&body)
-            && let Some(at) = started.remove(completion.id.as_str()) {
-                times.push(at.elapsed());
-            }
+            && let Some(at) = started.remove(completion.id.as_str())
+        {
+            times.push(at.elapsed());
+        }
     }
     Ok(())
 }

@@ -19,7 +19,12 @@ const RECORD: usize = 900;
 const STATE: usize = 60;
 
 /// Commits per second of `sessions` side by side.
-pub(super) async fn rate(venue: &Arc<Venue>, owner: &Owner, sessions: usize, time: Duration) -> Result<f64, BenchError> {
+pub(super) async fn rate(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    sessions: usize,
+    time: Duration,
+) -> Result<f64, BenchError> {
     let mut leases = Vec::with_capacity(sessions);
     for number in 0..sessions {
         leases.push(lease(venue, owner, number).await?);
@@ -40,10 +45,8 @@ pub(super) async fn rate(venue: &Arc<Venue>, owner: &Owner, sessions: usize, tim
 
 async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, BenchError> {
     let name = format!("raw-{number}");
-    let session = SessionKey {
-        agent: "bench-0".parse().expect("a legal id"),
-        session: name.parse().expect("a legal id"),
-    };
+    let session =
+        SessionKey { agent: "bench-0".parse().expect("a legal id"), session: name.parse().expect("a legal id") };
     let id = EventId::new(name).expect("a legal id");
     let now = venue.now();
     let event = Event {

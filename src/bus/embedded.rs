@@ -237,7 +237,6 @@ impl EmbeddedBus {
     pub fn listen_outbound(&self) -> BoxStream<'static, Bytes> {
         self.0.out.listen(&())
     }
-
 }
 
 fn load(state: &Durable) -> Result<Queue, Fault> {
@@ -340,9 +339,7 @@ impl Inner {
             for (sequence, delivered, wake) in taken {
                 let queued = match wake {
                     Some(wake) => Some(wake),
-                    None => {
-                        state.get(Space::Queue, &key(b'q', sequence))?.map(|v| Queued::decode(&v)).transpose()?
-                    }
+                    None => state.get(Space::Queue, &key(b'q', sequence))?.map(|v| Queued::decode(&v)).transpose()?,
                 };
                 found.extend(queued.map(|queued| (sequence, delivered, queued)));
             }

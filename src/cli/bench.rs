@@ -52,12 +52,8 @@ impl Bench {
             dir.clone_from(&scratch.0);
         }
         telemetry::init(&config.log).map_err(Failure::internal)?;
-        let plan = Plan {
-            tasks: load.tasks,
-            agents: load.agents,
-            slots: config.worker.slots,
-            raw: Duration::from_secs(3),
-        };
+        let plan =
+            Plan { tasks: load.tasks, agents: load.agents, slots: config.worker.slots, raw: Duration::from_secs(3) };
         let measured = measure(&config, &plan, is_latency).await?;
         let report = json!({
             "bench": if is_latency { "latency" } else { "turns" },

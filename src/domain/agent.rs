@@ -3,11 +3,11 @@
 use crate::domain::capability::{Authority, Capability};
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::entry::ContextEntry;
+use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use crate::domain::ids::AgentId;
 use crate::domain::limits;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
-use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -274,12 +274,7 @@ impl AgentRecord {
             AgentStatus::Suspended => GateStatus::Suspended,
             AgentStatus::Terminated => GateStatus::Terminated,
         };
-        Gate {
-            status,
-            concurrency: self.config.concurrency,
-            mailbox: self.config.mailbox,
-            busy: self.config.busy,
-        }
+        Gate { status, concurrency: self.config.concurrency, mailbox: self.config.mailbox, busy: self.config.busy }
     }
 }
 
@@ -288,8 +283,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn error(value: Value) -> String {
-        AgentConfig::parse(&value).unwrap_err().to_string()
+    fn error(value: &Value) -> String {
+        AgentConfig::parse(value).unwrap_err().to_string()
     }
 
     #[test]
@@ -311,9 +306,9 @@ mod tests {
             (json!({}), "missing field `model`"),
             (json!({"model": model, "concurrency": 0}), "`concurrency`: expected at least 1, got 0"),
         ] {
-            assert_eq!(error(value), expected);
+            assert_eq!(error(&value), expected);
         }
-        assert!(error(json!({"model": model, "busy": "drop"})).contains("unknown variant `drop`"));
-        assert!(error(json!({"model": model, "context": [{"rfe": "w/x"}]})).contains("unknown field `rfe`"));
+        assert!(error(&json!({"model": model, "busy": "drop"})).contains("unknown variant `drop`"));
+        assert!(error(&json!({"model": model, "context": [{"rfe": "w/x"}]})).contains("unknown field `rfe`"));
     }
 }

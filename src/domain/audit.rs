@@ -174,6 +174,10 @@ mod tests {
     fn one_deleted_mailbox_entry_is_one_missing_thing() {
         assert_eq!(unaccounted(vec![job(1, JobStatus::Pending)], mailbox(1, 0, 0, &[]), &[]), 1, "a task");
         assert_eq!(unaccounted(vec![], mailbox(3, 1, 1, &[]), &[]), 1, "a message");
-        assert_eq!(unaccounted(vec![job(1, JobStatus::Started)], mailbox(3, 0, 1, &[]), &[]), 2, "a task and a message");
+        assert_eq!(
+            unaccounted(vec![job(1, JobStatus::Started)], mailbox(3, 0, 1, &[]), &[]),
+            2,
+            "a task and a message"
+        );
     }
 }

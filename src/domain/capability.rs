@@ -56,8 +56,7 @@ impl Denied {
 fn covers(general: &str, special: &str) -> bool {
     let general = general.trim_end_matches('/');
     let special = special.trim_end_matches('/');
-    general.is_empty()
-        || special.strip_prefix(general).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    general.is_empty() || special.strip_prefix(general).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 /// Whether holding ability `held` is enough for `needed`.

@@ -232,11 +232,7 @@ impl JobId {
         if digits.len() == 32 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
             return Ok(Self(digits.to_ascii_lowercase()));
         }
-        Err(IdError {
-            what: "job id",
-            given: text.chars().take(80).collect(),
-            rule: "expected 32 hexadecimal digits",
-        })
+        Err(IdError { what: "job id", given: text.chars().take(80).collect(), rule: "expected 32 hexadecimal digits" })
     }
 
     /// The 32 hex digits.

@@ -140,7 +140,6 @@ impl Builder {
             self.offered.push(Offered { spec, target: Target::Operation(found.path.clone()) });
         }
     }
-
 }
 
 impl ToolTable {
@@ -159,10 +158,8 @@ impl ToolTable {
 /// `v/ops/covia/read` → `covia_read`.
 pub fn tool_name(path: &str) -> String {
     let short = path.trim_matches('/').trim_start_matches("v/ops/");
-    let name: String = short
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
-        .collect();
+    let name: String =
+        short.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
     name.chars().take(MAX_NAME).collect()
 }
 
@@ -196,9 +193,9 @@ mod tests {
 
     fn find(path: &str) -> Option<Described> {
         let real = path.replace("covia", "lattice");
-        ["v/ops/lattice/read", "v/ops/lattice/write", "v/ops/agent/request"].contains(&real.as_str()).then(|| {
-            Described { asked: path.into(), path: real, description: "D.".into(), input: json!({}) }
-        })
+        ["v/ops/lattice/read", "v/ops/lattice/write", "v/ops/agent/request"]
+            .contains(&real.as_str())
+            .then(|| Described { asked: path.into(), path: real, description: "D.".into(), input: json!({}) })
     }
 
     fn names(config: &Value, task_open: bool) -> Vec<String> {

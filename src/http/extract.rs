@@ -173,7 +173,8 @@ impl Asked {
 }
 
 fn number(name: &str, text: &str) -> Result<u64, Problem> {
-    text.parse().map_err(|_| Problem::bad_request(format!("query `{name}`: expected a number of at least 0, got `{text}`")))
+    text.parse()
+        .map_err(|_| Problem::bad_request(format!("query `{name}`: expected a number of at least 0, got `{text}`")))
 }
 
 fn flag(name: &str, text: &str) -> Result<bool, Problem> {

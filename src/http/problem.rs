@@ -79,9 +79,7 @@ impl From<OpError> for Problem {
             OpError::Denied(text) => Self::denied(text),
             OpError::NotFound(text) => Self::not_found(text),
             OpError::Conflict(text) => Self::conflict(text),
-            OpError::Failed(text) => {
-                Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Operation failed: {text}"))
-            }
+            OpError::Failed(text) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Operation failed: {text}")),
             OpError::Timeout(text) => Self::new(StatusCode::GATEWAY_TIMEOUT, text),
             OpError::Fenced => Self::new(StatusCode::INTERNAL_SERVER_ERROR, error),
             OpError::Store(error) => error.into(),

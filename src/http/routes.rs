@@ -84,10 +84,7 @@ async fn nowhere(method: Method, uri: Uri) -> Problem {
     let known: Vec<_> = routes.iter().map(|route| route.path).collect();
     let meant = nearest(uri.path(), &known).and_then(|path| routes.iter().find(|route| route.path == path));
     let hint = meant.map(|r| format!(", did you mean `{} {}`", r.method.to_uppercase(), r.path)).unwrap_or_default();
-    Problem::not_found(format!(
-        "no route `{method} {}`{hint}; `GET /api/v1/openapi.json` describes all",
-        uri.path()
-    ))
+    Problem::not_found(format!("no route `{method} {}`{hint}; `GET /api/v1/openapi.json` describes all", uri.path()))
 }
 
 #[cfg(test)]
@@ -130,7 +127,10 @@ mod tests {
             }
             for (method, operation) in item.as_object().unwrap().iter().filter(|(key, _)| *key != "parameters") {
                 assert!(operation["summary"].is_string(), "{method} {path}: summary");
-                assert!(operation["responses"].as_object().is_some_and(|r| !r.is_empty()), "{method} {path}: responses");
+                assert!(
+                    operation["responses"].as_object().is_some_and(|r| !r.is_empty()),
+                    "{method} {path}: responses"
+                );
             }
         }
     }

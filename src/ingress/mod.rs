@@ -37,7 +37,9 @@ pub enum SubmissionError {
     #[error("malformed submission: {0}")]
     Malformed(String),
     /// Over the limit.
-    #[error("the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path")]
+    #[error(
+        "the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path"
+    )]
     TooLarge {
         /// As sent.
         bytes: usize,
@@ -210,9 +212,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
         }
     };
     venue.metrics.admitted(kind, if duplicate { "duplicate" } else { "new" });
-    if !duplicate
-        && let Err(error) = venue.bus.publish(&crate::outbox::wake(&arrival.owner, &admit.session)).await
-    {
+    if !duplicate && let Err(error) = venue.bus.publish(&crate::outbox::wake(&arrival.owner, &admit.session)).await {
         tracing::debug!(%error, "wake not published; the sweep will find the session");
     }
     Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate })

@@ -65,10 +65,7 @@ impl Verb {
             Self::Message => (
                 "v/ops/agent/message",
                 "Send a one-way message to an agent; no answer is awaited.",
-                schema(
-                    &json!({"agentId": text(), "message": {}, "sessionId": text()}),
-                    &["agentId", "message"],
-                ),
+                schema(&json!({"agentId": text(), "message": {}, "sessionId": text()}), &["agentId", "message"]),
                 Effect::Idempotent,
             ),
             Self::Chat => (

@@ -158,9 +158,8 @@ impl Operation for Lattice {
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let path = || path_of(arguments, "path");
         Ok(match self.0 {
-            Verb::Read | Verb::Slice | Verb::Count | Verb::Aggregate => vec![need("crud/read", &path()?)],
             Verb::List if arguments["path"].is_null() => Vec::new(),
-            Verb::List => vec![need("crud/read", &path()?)],
+            Verb::Read | Verb::Slice | Verb::Count | Verb::Aggregate | Verb::List => vec![need("crud/read", &path()?)],
             Verb::Inspect => {
                 let paths = inspected(arguments)?;
                 paths.iter().map(|path| need("crud/read", path)).collect()
@@ -203,11 +202,7 @@ impl Operation for Lattice {
 
 /// The value at `path`, from the tree or from what the venue keeps.
 pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
-    if path.namespace().is_writable() {
-        Ok(call.workspace.get(path).await?)
-    } else {
-        virtuals::get(call, path).await
-    }
+    if path.namespace().is_writable() { Ok(call.workspace.get(path).await?) } else { virtuals::get(call, path).await }
 }
 
 async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {

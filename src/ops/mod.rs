@@ -203,7 +203,9 @@ impl Catalog {
             catalog.add(operation);
         }
         if test {
-            test::operations().into_iter().for_each(|operation| catalog.add(operation));
+            for operation in test::operations() {
+                catalog.add(operation);
+            }
         }
         for (alias, path) in lattice::ALIASES.iter().chain(&job::ALIASES) {
             catalog.aliases.insert(alias, path);

@@ -50,11 +50,10 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         },
         (Namespace::Venue, _) => Ok(navigate(&venue(call), path.segments()).cloned()),
         (Namespace::Secrets | Namespace::Assets, None) => Ok(Some(Value::Object(Map::new()))),
-        (Namespace::Secrets | Namespace::Assets, Some(_)) => Ok(None),
-        (
-            Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job,
-            _,
-        ) => Ok(None),
+        (Namespace::Secrets | Namespace::Assets, Some(_))
+        | (Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job, _) => {
+            Ok(None)
+        }
     }
 }
 

@@ -37,16 +37,9 @@ pub fn completions(owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<Out
     }
     if let Some(parent) = &head.parent {
         let id = format!("result-{}", head.id);
-        let body = ResultBody {
-            session_id: parent.session.session.clone(),
-            job: head.id.clone(),
-            result: result.clone(),
-        };
-        let to = Address::In {
-            owner: owner.clone(),
-            agent: parent.session.agent.clone(),
-            kind: InKind::Result,
-        };
+        let body =
+            ResultBody { session_id: parent.session.session.clone(), job: head.id.clone(), result: result.clone() };
+        let to = Address::In { owner: owner.clone(), agent: parent.session.agent.clone(), kind: InKind::Result };
         let body = serde_json::to_value(body).expect("results serialise");
         entries.push(entry(id.clone(), &Message { to, id: Some(id), body }));
     }
@@ -79,13 +72,8 @@ pub fn refusal(
     reply_to: Option<&str>,
     result: &JobResult,
 ) -> Vec<Message> {
-    let completion = Completion {
-        id: id.clone(),
-        job: None,
-        agent: agent.clone(),
-        session: None,
-        result: result.clone(),
-    };
+    let completion =
+        Completion { id: id.clone(), job: None, agent: agent.clone(), session: None, result: result.clone() };
     let body = serde_json::to_value(&completion).expect("completions serialise");
     let out = Address::Out { owner: owner.clone(), agent: agent.clone(), job: id.to_string() };
     let dedupe = Some(format!("refused-{}-{place}", owner.token()));

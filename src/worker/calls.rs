@@ -99,7 +99,8 @@ impl Round<'_> {
             Ok::<_, Stop>(outcomes)
         };
         let beside = numbered().filter(|(call, _)| !on_the_tree(call));
-        let beside = join_all(beside.map(|(call, index)| async move { Ok::<_, Stop>((index, self.one(index, call).await?)) }));
+        let beside =
+            join_all(beside.map(|(call, index)| async move { Ok::<_, Stop>((index, self.one(index, call).await?)) }));
         let (ordered, beside) = tokio::join!(ordered, beside);
         let mut outcomes = ordered?;
         for outcome in beside {

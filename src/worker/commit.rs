@@ -3,21 +3,19 @@
 use super::Worker;
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
+use crate::domain::chat::ChatMessage;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
-use crate::domain::chat::ChatMessage;
 use crate::domain::job::{Job, JobResult};
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::session::TurnRecord;
+use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
-use crate::domain::turn::Turn;
 use crate::jobs;
 use crate::outbox;
-use crate::store::{
-    After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys,
-};
+use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -118,11 +116,8 @@ async fn build(
     }
     let after = leased.run.after(&decision.state, &decision.consume);
     let rests = matches!(after.next(worker.options.crash_limit), Next::Rest) && !leased.more;
-    let then = if rests {
-        After::Release { arrivals: leased.arrivals, due: None, backoff: false }
-    } else {
-        After::Keep
-    };
+    let then =
+        if rests { After::Release { arrivals: leased.arrivals, due: None, backoff: false } } else { After::Keep };
     let serving = record.job.clone().filter(|_| !decision.cancelled);
     let commit = Commit {
         turn: record.turn,

@@ -1,8 +1,8 @@
 //! Stage 4, the shell's part: fetch what the prompt is made of, with authority checked per read.
 
-use super::{ToolKey, Worker};
 use super::session::{Leased, Stop};
 use super::turn::Bench;
+use super::{ToolKey, Worker};
 use crate::domain::agent::AgentRecord;
 use crate::domain::capability::Authority;
 use crate::domain::context::assemble::{Entry, Inputs};
@@ -147,4 +147,3 @@ async fn value(
         Err(error) => Ok(Err(error.to_string())),
     }
 }
-

@@ -52,7 +52,9 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
                 );
                 admitted(worker, &delivery, admit, "result").await;
             }
-            Err(error) => refuse(worker, &delivery, refusal(ErrorCode::Refused, format!("malformed result: {error}"))).await,
+            Err(error) => {
+                refuse(worker, &delivery, refusal(ErrorCode::Refused, format!("malformed result: {error}"))).await;
+            }
         },
         InKind::Wake => match serde_json::from_slice::<WakeBody>(&delivery.body) {
             Ok(body) => {
@@ -99,8 +101,7 @@ fn id_of_place(delivery: &Delivery) -> EventId {
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
     let parsed = event_id(delivery).and_then(|id| {
-        let submission =
-            ingress::parse(&delivery.body).map_err(|e| refusal(ErrorCode::Refused, e.to_string()))?;
+        let submission = ingress::parse(&delivery.body).map_err(|e| refusal(ErrorCode::Refused, e.to_string()))?;
         Ok(Arrival {
             owner: delivery.owner.clone(),
             agent: delivery.agent.clone(),
@@ -222,7 +223,8 @@ async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
 /// An event that the agent or its mailbox doesn't take. Where an agent exists, the refusal is a
 /// job that can be read; an unknown owner gets no keys of its own.
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
-    let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
+    let result =
+        JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
     let event = admit.event.as_ref();
     let make = !matches!(refusal, Refusal::UnknownAgent);
     if let Some(open) = event.and_then(|event| event.open.as_ref())
@@ -238,7 +240,13 @@ async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal:
 /// Ends the job of a refused task; with `make`, one that isn't there yet is made in that status.
 /// A job that a turn has started exists before its task arrives: the session that waits for it is
 /// told, or it would wait forever.
-async fn reject(worker: &Worker, admit: &Admit, open: &NewJob, result: &JobResult, make: bool) -> Result<(), StoreError> {
+async fn reject(
+    worker: &Worker,
+    admit: &Admit,
+    open: &NewJob,
+    result: &JobResult,
+    make: bool,
+) -> Result<(), StoreError> {
     let finish = JobFinish {
         job: open.job.clone(),
         status: result.status,
@@ -269,8 +277,7 @@ async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
     let reply_to = reply_to(&delivery.body).filter(|subject| {
         crate::domain::event::reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
     });
-    let answers =
-        outbox::refusal(owner, &delivery.agent, &id, place.as_str(), reply_to.as_deref(), &result);
+    let answers = outbox::refusal(owner, &delivery.agent, &id, place.as_str(), reply_to.as_deref(), &result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {
             tracing::warn!(%error, "refusal not published yet");

@@ -73,7 +73,9 @@ async fn publish(venue: &Venue, batch: Vec<Outbound>) {
         tracing::debug!(target: stage::TARGET, session = %format_args!("{session}#outbox"), stage = stage.as_str());
     };
     let sessions: Vec<SessionKey> = batch.iter().map(|outbound| outbound.session.clone()).collect();
-    sessions.iter().for_each(|session| enter(Stage::Outbox, session));
+    for session in &sessions {
+        enter(Stage::Outbox, session);
+    }
     let mut publishing = Vec::new();
     for Outbound { owner, entries, .. } in batch {
         publishing.extend(entries.into_iter().map(|entry| one(venue, owner.clone(), entry)));
@@ -89,7 +91,9 @@ async fn publish(venue: &Venue, batch: Vec<Outbound>) {
             tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
         }
     }
-    sessions.iter().for_each(|session| enter(Stage::Idle, session));
+    for session in &sessions {
+        enter(Stage::Idle, session);
+    }
 }
 
 /// Publishes one entry; its owner and id when that worked.

@@ -7,8 +7,8 @@ use super::{Worker, ask, calls, gather, keeper};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::Scope;
-use crate::jobs;
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
+use crate::jobs;
 use crate::store::{After, Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
@@ -121,9 +121,10 @@ pub(super) fn next_wait(worker: &Worker, leased: &Leased) -> Option<std::time::D
     let policy = worker.options.retry;
     let before = failures(leased);
     if let (Some(total), Some(before)) = (policy.total, &before)
-        && worker.venue.now().since(before.since) >= total {
-            return None;
-        }
+        && worker.venue.now().since(before.since) >= total
+    {
+        return None;
+    }
     let mut waits = crate::retry::Policy { total: None, ..policy }.waits();
     let skip = before.map_or(0, |failures| failures.count);
     std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
@@ -133,18 +134,11 @@ pub(super) fn next_wait(worker: &Worker, leased: &Leased) -> Option<std::time::D
 async fn wait(worker: &Worker, leased: &mut Leased, reason: &str) -> Result<Outcome, Stop> {
     let now = worker.venue.now();
     let before = failures(leased);
-    let next = Failures {
-        count: before.as_ref().map_or(1, |f| f.count + 1),
-        since: before.map_or(now, |f| f.since),
-    };
+    let next = Failures { count: before.as_ref().map_or(1, |f| f.count + 1), since: before.map_or(now, |f| f.since) };
     let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
     tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
     let note = Bytes::from(serde_json::to_vec(&next).expect("counts serialise"));
-    let write = Checkpoint {
-        turn: leased.run.version + 1,
-        calls: vec![(FAILURES, note)],
-        ..Checkpoint::default()
-    };
+    let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
     if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
         return Err(Stop::Lost);
     }

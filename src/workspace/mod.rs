@@ -106,11 +106,7 @@ impl Workspace {
     }
 
     /// Does `op` at once, for callers outside a turn.
-    pub async fn apply_now(
-        &self,
-        now: crate::domain::time::Millis,
-        op: &WriteOp,
-    ) -> Result<Value, WorkspaceError> {
+    pub async fn apply_now(&self, now: crate::domain::time::Millis, op: &WriteOp) -> Result<Value, WorkspaceError> {
         for _ in 0..IMMEDIATE_TRIES {
             let mut overlay = Overlay::default();
             let result = self.perform(&mut overlay, op).await?;
@@ -157,11 +153,7 @@ impl Workspace {
         *self.state.lock().await = State::default();
     }
 
-    fn collection<'p>(
-        &self,
-        path: &'p Path,
-        verb: &'static str,
-    ) -> Result<(Collection, &'p [String]), WorkspaceError> {
+    fn collection<'p>(&self, path: &'p Path, verb: &'static str) -> Result<(Collection, &'p [String]), WorkspaceError> {
         Collection::of(path, &self.scope).ok_or_else(|| WorkspaceError::NotHere {
             path: path.to_string(),
             verb,
@@ -183,8 +175,6 @@ impl Workspace {
 }
 
 fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], key: &str) -> Result<T, StoreError> {
-    serde_json::from_slice(bytes).map_err(|e| StoreError::Corrupt {
-        store: "documents".into(),
-        reason: format!("`{key}`: {e}"),
-    })
+    serde_json::from_slice(bytes)
+        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
 }

@@ -38,8 +38,7 @@ impl Overlay {
         limit: usize,
     ) -> Result<BTreeMap<DocKey, Bytes>, StoreError> {
         let found = tree.store.scan(&tree.owner, prefix, None, false, limit).await?;
-        let mut docs: BTreeMap<_, _> =
-            found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).collect();
+        let mut docs: BTreeMap<_, _> = found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).collect();
         for (key, pending) in self.docs.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix)) {
             match &pending.change {
                 Change::Put(bytes) => {
@@ -84,4 +83,3 @@ impl Overlay {
         self.docs.into_iter().map(write).collect()
     }
 }
-

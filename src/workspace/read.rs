@@ -46,12 +46,7 @@ impl Workspace {
     }
 
     /// A page of what lies directly under `path`; `None` when nothing is there.
-    pub async fn list(
-        &self,
-        path: &Path,
-        offset: usize,
-        limit: usize,
-    ) -> Result<Option<Listing>, WorkspaceError> {
+    pub async fn list(&self, path: &Path, offset: usize, limit: usize) -> Result<Option<Listing>, WorkspaceError> {
         let Some(found) = self.get(path).await? else { return Ok(None) };
         Ok(Some(page(found, offset, limit)))
     }

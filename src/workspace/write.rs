@@ -45,9 +45,10 @@ impl WriteOp {
     /// The path that is changed.
     pub const fn target(&self) -> &Path {
         match self {
-            Self::Write { path, .. } | Self::Delete { path } | Self::Append { path, .. } | Self::Copy { to: path, .. } => {
-                path
-            }
+            Self::Write { path, .. }
+            | Self::Delete { path }
+            | Self::Append { path, .. }
+            | Self::Copy { to: path, .. } => path,
         }
     }
 }
@@ -127,9 +128,10 @@ impl Workspace {
             return Ok(false);
         }
         if let (Shape::Array { len }, Some(index)) = (&root.shape, rest.first())
-            && index_of(index).is_none_or(|i| i as u64 >= *len) {
-                return Ok(false);
-            }
+            && index_of(index).is_none_or(|i| i as u64 >= *len)
+        {
+            return Ok(false);
+        }
         let (slot, inner) = self.slot(overlay, &collection, rest).await?;
         let Some(mut doc) = slot.value else { return Ok(false) };
         if inner.is_empty() {
@@ -147,9 +149,9 @@ impl Workspace {
         let (collection, rest) = self.collection(path, "written")?;
         if !rest.is_empty() {
             let (slot, inner) = self.slot(overlay, &collection, rest).await?;
-            let mut doc = slot.value.unwrap_or_else(|| {
-                if inner.is_empty() { Value::Array(vec![]) } else { Value::Object(Map::new()) }
-            });
+            let mut doc = slot
+                .value
+                .unwrap_or_else(|| if inner.is_empty() { Value::Array(vec![]) } else { Value::Object(Map::new()) });
             let index = value::append(&mut doc, &inner, item)?;
             overlay.put(slot.key, slot.version, encode(&doc));
             return Ok(index as u64);

@@ -194,7 +194,8 @@ async fn agents_whose_names_begin_alike_are_all_listed() {
         server.put(&format!("/api/v1/agents/{name}"), config.clone()).await.body(201);
     }
     let agents = server.get("/api/v1/agents").await.body(200);
-    let mut listed: Vec<_> = agents["agents"].as_array().unwrap().iter().map(|a| a["agentId"].as_str().unwrap()).collect();
+    let mut listed: Vec<_> =
+        agents["agents"].as_array().unwrap().iter().map(|a| a["agentId"].as_str().unwrap()).collect();
     listed.sort_unstable();
     let mut names = names;
     names.sort_unstable();

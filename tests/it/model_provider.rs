@@ -73,7 +73,8 @@ fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
             name: "get_invoice".into(),
             description: "Looks an invoice up.".into(),
             schema: json!({"type": "object", "properties": {"id": {"type": "integer"}}}),
-        }].into(),
+        }]
+        .into(),
         turn: "acme/ann/clerk/default/1".into(),
     }
 }

@@ -136,7 +136,8 @@ async fn one_submission_by_three_ways_is_one_job() {
     let invoke = json!({"operation": "v/ops/agent/request", "input": request("echo")});
     let invoked = server.post_once("k", "/api/v1/invoke", invoke).await;
     assert_eq!((invoked.status.is_success(), &invoked.body["id"]), (true, &task["job"]), "{}", invoked.body);
-    let run = server.post_once("k", "/api/v1/run", json!({"operation": "v/ops/agent/request", "input": request("echo")}));
+    let run =
+        server.post_once("k", "/api/v1/run", json!({"operation": "v/ops/agent/request", "input": request("echo")}));
     assert_eq!(run.await.body(200)["output"], "hi");
     fleet.publish_as(Some("k"), "echo", InKind::Task, json!({"input": "hi"})).await;
     fleet.deliveries().await;

@@ -180,7 +180,9 @@ async fn a_cancel_stops_its_own_task_and_not_the_next_of_the_session() {
     jobs::cancel(&venue.venue, &venue.owner, &ids[2], None).await.unwrap();
     tokio::time::sleep(Duration::from_millis(100)).await;
     jobs::cancel(&venue.venue, &venue.owner, &ids[0], None).await.unwrap();
-    for (id, expected) in ids.iter().zip([JobStatus::Cancelled, JobStatus::Complete, JobStatus::Cancelled, JobStatus::Complete]) {
+    for (id, expected) in
+        ids.iter().zip([JobStatus::Cancelled, JobStatus::Complete, JobStatus::Cancelled, JobStatus::Complete])
+    {
         assert_eq!(venue.ended(id).await.status, expected);
     }
 }

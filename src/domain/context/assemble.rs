@@ -117,7 +117,9 @@ fn tail(config: &AgentConfig, inputs: &Inputs, served: &Served) -> ChatMessage {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
             parts.push(text::task(job, caller.as_deref(), input, config.completion, served.remind));
         }
-        Some(_) | None if served.messages.is_empty() && served.results.is_empty() => parts.push(text::NOTHING.to_owned()),
+        Some(_) | None if served.messages.is_empty() && served.results.is_empty() => {
+            parts.push(text::NOTHING.to_owned());
+        }
         Some(_) | None => {}
     }
     ChatMessage::User { text: parts.join("\n\n") }

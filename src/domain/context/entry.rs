@@ -60,9 +60,7 @@ impl ContextEntry {
             Self::Full(FullEntry { reference: Some(path), .. }) => {
                 Path::parse(path).map(Source::Reference).map_err(|e| e.to_string())
             }
-            Self::Full(FullEntry { text: None, reference: None, .. }) => {
-                Err("expected one of `ref` and `text`".into())
-            }
+            Self::Full(FullEntry { text: None, reference: None, .. }) => Err("expected one of `ref` and `text`".into()),
         }
     }
 

@@ -146,7 +146,9 @@ pub fn message(event: &Event) -> String {
 /// Section 10: the task, how to end it, and what is still unresolved.
 pub fn task(job: &JobId, caller: Option<&str>, input: &Value, completion: Completion, remind: bool) -> String {
     let how = match completion {
-        Completion::Implicit => "Answer with text to complete it, or call complete_task; call fail_task if it can't be done.",
+        Completion::Implicit => {
+            "Answer with text to complete it, or call complete_task; call fail_task if it can't be done."
+        }
         Completion::Explicit => "Call complete_task to complete it; call fail_task if it can't be done.",
     };
     let remind = if remind { "\nThis task is still open: text alone does not complete it." } else { "" };
@@ -185,9 +187,9 @@ pub fn transcript(turns: &[TurnRecord], open: Option<&JobId>, budget: usize) -> 
 /// so that here only its beginning is marked.
 fn exchange(turn: &TurnRecord, open: Option<&JobId>) -> Vec<ChatMessage> {
     let heard = turn.heard.iter().map(|heard| match (&heard.job, open) {
-        (Some(job), Some(open)) if job == open => {
-            ChatMessage::User { text: format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below") }
-        }
+        (Some(job), Some(open)) if job == open => ChatMessage::User {
+            text: format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below"),
+        },
         _ => ChatMessage::User { text: heard.text.clone() },
     });
     heard.chain(turn.said.iter().cloned()).collect()

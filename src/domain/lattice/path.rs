@@ -155,10 +155,7 @@ impl Path {
                     Value::Number(number) => Some(number.to_string()),
                     Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
                 });
-                segments.collect::<Option<Vec<_>>>().map_or_else(
-                    || Err(not_a_path(value)),
-                    Self::from_segments,
-                )
+                segments.collect::<Option<Vec<_>>>().map_or_else(|| Err(not_a_path(value)), Self::from_segments)
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Err(not_a_path(value)),
         }

@@ -71,7 +71,9 @@ pub fn set(value: &mut Value, segments: &[String], new: Value) -> Result<bool, C
         *value = Value::Object(Map::new());
     }
     let Value::Object(map) = value else { return Ok(false) };
-    if let Some(slot) = map.get_mut(segment) { set(slot, rest, new) } else {
+    if let Some(slot) = map.get_mut(segment) {
+        set(slot, rest, new)
+    } else {
         let mut fresh = Value::Null;
         set(&mut fresh, rest, new)?;
         map.insert(segment.clone(), fresh);
@@ -129,9 +131,10 @@ pub fn normalise(value: Value) -> Value {
     if let Value::String(text) = &value {
         let start = text.trim_start();
         if (start.starts_with('{') || start.starts_with('['))
-            && let Ok(parsed) = serde_json::from_str(text) {
-                return parsed;
-            }
+            && let Ok(parsed) = serde_json::from_str(text)
+        {
+            return parsed;
+        }
     }
     value
 }
@@ -194,10 +197,7 @@ mod tests {
         let mut value = json!({"s": "x"});
         assert_eq!(append(&mut value, &segments("l"), json!(1)), Ok(0));
         assert_eq!(append(&mut value, &segments("l"), json!(2)), Ok(1));
-        assert_eq!(
-            append(&mut value, &segments("s"), json!(1)),
-            Err(ChangeError::NotAnArray { found: "string" })
-        );
+        assert_eq!(append(&mut value, &segments("s"), json!(1)), Err(ChangeError::NotAnArray { found: "string" }));
         assert_eq!(value, json!({"s": "x", "l": [1, 2]}));
     }
 

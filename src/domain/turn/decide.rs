@@ -64,13 +64,8 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
     }
     let verdict = verdict(setting, &state, recorded, outcomes);
     let record = record(setting, Some(recorded), outcomes, now);
-    let mut decision = Decision {
-        record,
-        state,
-        consume: consumed(setting, &recorded.consume),
-        ended: None,
-        cancelled: false,
-    };
+    let mut decision =
+        Decision { record, state, consume: consumed(setting, &recorded.consume), ended: None, cancelled: false };
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
         Verdict::GoOn => {}
@@ -123,17 +118,16 @@ pub fn cancelled(setting: &Setting, recorded: Option<&Recorded>, now: Millis) ->
     let outcomes: Vec<_> = recorded
         .into_iter()
         .flat_map(|recorded| &recorded.calls)
-        .map(|_| CallOutcome { outcome: Outcome::Cancelled, text: "cancelled: the task was cancelled".into(), started: None })
+        .map(|_| CallOutcome {
+            outcome: Outcome::Cancelled,
+            text: "cancelled: the task was cancelled".into(),
+            started: None,
+        })
         .collect();
     let consume = consumed(setting, recorded.map_or(&[], |recorded| &recorded.consume));
     let state = SessionState { shown: Vec::new(), ..setting.state.clone() };
-    let decision = Decision {
-        record: record(setting, recorded, &outcomes, now),
-        state,
-        consume,
-        ended: None,
-        cancelled: true,
-    };
+    let decision =
+        Decision { record: record(setting, recorded, &outcomes, now), state, consume, ended: None, cancelled: true };
     decision.cancel(setting)
 }
 
@@ -170,7 +164,9 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
         return match (open, waiting, setting.config.completion, reminded) {
             (false, _, _, _) => Verdict::Idle,
             (true, true, _, _) => Verdict::Park,
-            (true, false, Completion::Implicit, _) => Verdict::Ended(JobResult::complete(recorded.reply.text.clone().into())),
+            (true, false, Completion::Implicit, _) => {
+                Verdict::Ended(JobResult::complete(recorded.reply.text.clone().into()))
+            }
             (true, false, Completion::Explicit, false) if used < limit => Verdict::Remind,
             (true, false, Completion::Explicit, _) => {
                 let text = "the agent ended without calling `complete_task` or `fail_task`";
@@ -180,7 +176,11 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
     }
     if used >= limit {
         let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
-        return if open { Verdict::Ended(JobResult::failed(ErrorCode::LimitReached, text)) } else { Verdict::Exhausted };
+        return if open {
+            Verdict::Ended(JobResult::failed(ErrorCode::LimitReached, text))
+        } else {
+            Verdict::Exhausted
+        };
     }
     match (outcomes.iter().all(|outcome| outcome.started.is_some()), open) {
         (true, _) => Verdict::Park,
@@ -211,9 +211,10 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     let mut state = setting.state.clone();
     for result in &setting.plan.results {
         if recorded.consume.contains(&result.key)
-            && let Some(job) = result.event.job() {
-                state.pending.remove(job);
-            }
+            && let Some(job) = result.event.job()
+        {
+            state.pending.remove(job);
+        }
     }
     state.parked = false;
     state.shown.clear();
@@ -262,9 +263,10 @@ impl Decision {
         self.state.pending.clear();
         self.state.parked = false;
         if let Some(task) = &setting.plan.task
-            && !self.consume.contains(&task.key) {
-                self.consume.push(task.key.clone());
-            }
+            && !self.consume.contains(&task.key)
+        {
+            self.consume.push(task.key.clone());
+        }
         self
     }
 }

@@ -1,12 +1,12 @@
 //! What a lease holder knows between turns, and what is to be done next.
 
+use super::Recorded;
 use crate::domain::agent::AgentConfig;
 use crate::domain::context::assemble::Served;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::session::SessionState;
-use super::Recorded;
 
 /// A pending event with what the mailbox says of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -132,7 +132,8 @@ impl Run {
     /// What a recorded reply serves: what it was shown, whatever has arrived since. Its task is
     /// missing when it has ended meanwhile.
     pub fn plan_of(&self, recorded: &Recorded) -> Plan {
-        let mut plan = Plan { task: recorded.job.as_ref().and_then(|job| self.open_task(job)).cloned(), ..Plan::default() };
+        let mut plan =
+            Plan { task: recorded.job.as_ref().and_then(|job| self.open_task(job)).cloned(), ..Plan::default() };
         for pending in self.inbox.iter().filter(|pending| recorded.consume.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } => {}
@@ -254,7 +255,14 @@ mod tests {
 
     #[test]
     fn the_oldest_open_task_is_served_with_all_messages_and_awaited_results() {
-        let inbox = vec![task(1, JobStatus::Cancelled), task(2, JobStatus::Started), task(3, JobStatus::Pending), message(4), result(5), result(6)];
+        let inbox = vec![
+            task(1, JobStatus::Cancelled),
+            task(2, JobStatus::Started),
+            task(3, JobStatus::Pending),
+            message(4),
+            result(5),
+            result(6),
+        ];
         let run = Run { version: 1, state: state(Some(2), false, &[5]), inbox };
         let plan = run.plan();
         assert_eq!(plan.task.as_ref().unwrap().key, "k2");
@@ -276,14 +284,20 @@ mod tests {
 
     #[test]
     fn what_needs_no_model_is_settled_without_one() {
-        let run = Run { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
+        let run =
+            Run { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
         let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
         assert_eq!(keys(&settled), ["k2", "k1"]);
     }
 
     #[test]
     fn a_begun_task_stays_the_open_one_when_an_older_one_arrives_late() {
-        let run = Run::new(1, state(Some(2), false, &[]), vec![task(1, JobStatus::Pending), task(2, JobStatus::Started)], false);
+        let run = Run::new(
+            1,
+            state(Some(2), false, &[]),
+            vec![task(1, JobStatus::Pending), task(2, JobStatus::Started)],
+            false,
+        );
         assert_eq!(run.plan().task.unwrap().key, "k2");
     }
 
@@ -315,7 +329,8 @@ mod tests {
     #[test]
     fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
         let killer = Pending { crashes: 5, ..message(4) };
-        let run = Run::new(1, SessionState::default(), vec![killer.clone(), message(5), task(1, JobStatus::Pending)], false);
+        let run =
+            Run::new(1, SessionState::default(), vec![killer.clone(), message(5), task(1, JobStatus::Pending)], false);
         let Next::GiveUp(plan) = run.next(5) else { panic!("expected to give up") };
         assert_eq!((keys(&plan.messages), plan.task), (vec!["k4"], None));
         assert!(matches!(run.next(6), Next::Turn(_)));

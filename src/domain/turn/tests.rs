@@ -150,7 +150,14 @@ fn a_task_ends_or_goes_on_as_its_reply_says() {
         ("text with a child open parks", "implicit", awaiting(begun(1, 1, false), 2), text("so far"), vec![], None),
         ("text is reminded once", "explicit", begun(1, 1, false), text("hm"), vec![], None),
         ("and fails then", "explicit", begun(1, 2, true), text("hm"), vec![], failed(ErrorCode::NoCompletion)),
-        ("no reminder at the limit", "explicit", begun(1, 2, false), text("hm"), vec![], failed(ErrorCode::NoCompletion)),
+        (
+            "no reminder at the limit",
+            "explicit",
+            begun(1, 2, false),
+            text("hm"),
+            vec![],
+            failed(ErrorCode::NoCompletion),
+        ),
         ("a call goes on", "implicit", begun(1, 1, false), read(), vec![ok()], None),
         ("not past the limit", "implicit", begun(1, 2, false), read(), vec![ok()], failed(ErrorCode::LimitReached)),
         (
@@ -246,11 +253,9 @@ fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
 #[test]
 fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
     let transient = |exhausted| ModelFailure::Transient { reason: "503".into(), exhausted };
-    for (failure, waits) in [
-        (transient(false), true),
-        (transient(true), false),
-        (ModelFailure::Permanent { reason: "401".into() }, false),
-    ] {
+    for (failure, waits) in
+        [(transient(false), true), (transient(true), false), (ModelFailure::Permanent { reason: "401".into() }, false)]
+    {
         let setting = setting("implicit", SessionState::default(), vec![message(4), task(1)]);
         let config = Arc::clone(&setting.config);
         let (mut turn, _) = Turn::begin(setting);
@@ -310,7 +315,11 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
 fn resume(state: SessionState, inbox: Vec<Pending>, recorded: Recorded) -> (Turn, Action) {
     let run = Run::new(4, state, inbox, false);
     let plan = run.plan_of(&recorded);
-    Turn::resume(Setting { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) }, recorded, NOW)
+    Turn::resume(
+        Setting { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) },
+        recorded,
+        NOW,
+    )
 }
 
 #[test]
@@ -379,7 +388,8 @@ fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
 #[test]
 fn a_task_takes_over_from_a_loose_run() {
     let state = SessionState { shown: vec!["k4".into()], loose_turns: 1, ..SessionState::default() };
-    let decision = drive(setting("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
+    let decision =
+        drive(setting("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
     assert_eq!((decision.consume, decision.state.shown.len()), (vec!["k4".to_owned()], 0));
 }
 

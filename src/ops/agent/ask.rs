@@ -6,12 +6,12 @@
 use super::{agent_id, no_agent};
 use crate::agents;
 use crate::bus::{Address, InKind, Message};
+use crate::domain::chat::ChatMessage;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, SESSION_CHILDREN, SUBMISSION_BYTES};
 use crate::domain::session::TurnRecord;
-use crate::domain::chat::ChatMessage;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
 use crate::ops::{Invocation, OpError, Output, Site, TurnSite};
@@ -128,7 +128,9 @@ fn check_limits(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
         )));
     }
     if site.parent.depth > JOB_DEPTH {
-        return Err(OpError::Conflict(format!("a chain of requests may be {JOB_DEPTH} deep, this one would be deeper")));
+        return Err(OpError::Conflict(format!(
+            "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
+        )));
     }
     if site.children >= SESSION_CHILDREN {
         return Err(OpError::Conflict(format!(
@@ -149,7 +151,9 @@ async fn send(
 ) -> Result<(), OpError> {
     let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {
-        return Err(OpError::Invalid(ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.to_string()));
+        return Err(OpError::Invalid(
+            ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.to_string(),
+        ));
     }
     let message = Message {
         to: Address::In { owner: arrival.owner.clone(), agent: arrival.agent.clone(), kind },

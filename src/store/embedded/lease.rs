@@ -12,7 +12,9 @@ use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
-use crate::store::{After, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next, OutboxEntry};
+use crate::store::{
+    After, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next, OutboxEntry,
+};
 use bytes::Bytes;
 use std::{ops::ControlFlow, time::Duration};
 
@@ -188,13 +190,7 @@ pub(super) fn serve(
     Ok(mail.into_iter().map(|m| m.entry).collect())
 }
 
-fn start(
-    tx: &mut Tx<'_>,
-    now: Millis,
-    slot: &Slot,
-    task: &mut Mail,
-    crash_limit: Option<u32>,
-) -> Result<(), Fault> {
+fn start(tx: &mut Tx<'_>, now: Millis, slot: &Slot, task: &mut Mail, crash_limit: Option<u32>) -> Result<(), Fault> {
     let Some(job) = task.entry.job.clone() else { return Ok(()) };
     let ended = task.entry.job_status.is_some_and(JobStatus::is_terminal);
     let crashes = task.entry.crashes;

@@ -104,11 +104,7 @@ impl Slot {
     }
 
     /// Visits the mailbox in order, by place in storage form.
-    pub(super) fn walk(
-        &self,
-        view: &impl View,
-        visit: VisitMail<'_>,
-    ) -> Result<(), Fault> {
+    pub(super) fn walk(&self, view: &impl View, visit: VisitMail<'_>) -> Result<(), Fault> {
         if self.now.pending() == 0 {
             return Ok(());
         }

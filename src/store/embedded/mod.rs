@@ -95,10 +95,8 @@ impl EmbeddedStore {
     ) -> Result<T, StoreError> {
         let state = self.durable.read().unwrap_or_else(PoisonError::into_inner).clone();
         let outcome = tokio::task::spawn_blocking(move || read(&state)).await;
-        let stopped = |e: tokio::task::JoinError| StoreError::Unavailable {
-            store: self.name.to_string(),
-            reason: e.to_string(),
-        };
+        let stopped =
+            |e: tokio::task::JoinError| StoreError::Unavailable { store: self.name.to_string(), reason: e.to_string() };
         outcome.map_err(stopped)?.map_err(|e| e.at(&self.name))
     }
 }

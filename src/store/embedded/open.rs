@@ -37,7 +37,8 @@ pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
         Err(TryLockError::WouldBlock) => {
             let mut pid = String::new();
             let _ = file.read_to_string(&mut pid);
-            let holder = if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
+            let holder =
+                if pid.trim().is_empty() { "another process".to_owned() } else { format!("process {}", pid.trim()) };
             return Err(unavailable(store, format!("{holder} holds the folder; stop it or use another folder")));
         }
         Err(TryLockError::Error(e)) => return Err(cannot("lock its folder", &e)),

@@ -157,7 +157,8 @@ mod tests {
 
     #[test]
     fn a_restart_makes_leases_lapse_and_work_due() {
-        let lease = LeaseRecord { until: 9, token: "t".into(), worker: "w".into(), limit: 1, serving: Serving::default() };
+        let lease =
+            LeaseRecord { until: 9, token: "t".into(), worker: "w".into(), limit: 1, serving: Serving::default() };
         let mut held = Session { lease: Some(lease), epoch: 1, ..Session::default() };
         held.void();
         assert_eq!((held.live_until(Millis(1)), held.held_by(1), held.due), (None, true, Some(0)));

@@ -14,13 +14,7 @@ use std::time::Duration;
 const GRAVE: Duration = Duration::from_hours(24);
 
 /// [`crate::store::Store::sweep`].
-pub(super) fn sweep(
-    tx: &mut Tx<'_>,
-    now: Millis,
-    owner: &Owner,
-    grace: Duration,
-    limit: u32,
-) -> Result<Swept, Fault> {
+pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, Fault> {
     let token = owner.token();
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let mut swept = Swept::default();

@@ -98,7 +98,8 @@ impl Requests {
                 let _ = answer.send(durable.and(outcome));
             })
         });
-        let gone = || StoreError::Unavailable { store: self.store.to_string(), reason: "its writer has stopped".into() };
+        let gone =
+            || StoreError::Unavailable { store: self.store.to_string(), reason: "its writer has stopped".into() };
         self.jobs.send(job).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }

@@ -90,7 +90,10 @@ pub async fn no_more_than_asked_for(f: impl Fixture) {
 
 pub async fn a_waiting_receiver_gets_a_message_at_once(f: impl Fixture) {
     let bus = f.bus();
-    let waiting = { let bus = bus.clone(); tokio::spawn(async move { receive(&*bus, 1).await }) };
+    let waiting = {
+        let bus = bus.clone();
+        tokio::spawn(async move { receive(&*bus, 1).await })
+    };
     tokio::time::sleep(Duration::from_millis(50)).await;
     let start = Instant::now();
     bus.publish(&task("e1")).await.unwrap();

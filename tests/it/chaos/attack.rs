@@ -91,7 +91,10 @@ pub async fn run(site: &mut Site, plan: &Plan) -> Log {
     attack.catch_up(0, left).await;
     let (open, unsent) = (attack.open.len(), attack.sending.len());
     if open + unsent > 0 {
-        attack.log.faults.push(format!("{open} tasks have no result after {:?}, {unsent} are not accepted", plan.limit));
+        attack
+            .log
+            .faults
+            .push(format!("{open} tasks have no result after {:?}, {unsent} are not accepted", plan.limit));
     }
     attack.log
 }

@@ -121,15 +121,31 @@ fn results(evidence: &Evidence<'_>, jobs: &[Job], by_event: &HashMap<&str, &Job>
         let output = job.result.as_ref().and_then(|result| result.output.as_ref()).and_then(Value::as_str);
         let right = output.is_some_and(|output| output.starts_with(&task.output()));
         if job.status != JobStatus::Complete || !right || Some(&job.head.id) != task.job.as_ref() {
-            wrong.push(format!("{} is {:?} with {:?}, expected `{}…`", task.name, job.status, job.result, task.output()));
+            wrong.push(format!(
+                "{} is {:?} with {:?}, expected `{}…`",
+                task.name,
+                job.status,
+                job.result,
+                task.output()
+            ));
         }
     }
     let children: Vec<_> = jobs.iter().filter(|job| job.head.parent.is_some()).collect();
     let asked = evidence.tasks.iter().filter(|task| task.asks).count();
     if children.len() != asked || jobs.len() != asked + evidence.tasks.len() || by_event.len() != jobs.len() {
-        wrong.push(format!("{} jobs with {} children, expected {} and {asked}", jobs.len(), children.len(), evidence.tasks.len() + asked));
+        wrong.push(format!(
+            "{} jobs with {} children, expected {} and {asked}",
+            jobs.len(),
+            children.len(),
+            evidence.tasks.len() + asked
+        ));
     }
-    wrong.extend(children.iter().filter(|job| job.status != JobStatus::Complete).map(|job| format!("child {} is {:?}", job.head.id, job.status)));
+    wrong.extend(
+        children
+            .iter()
+            .filter(|job| job.status != JobStatus::Complete)
+            .map(|job| format!("child {} is {:?}", job.head.id, job.status)),
+    );
     found.jobs = (evidence.tasks.len(), children.len());
     found.fault("results", &wrong);
 }
@@ -192,7 +208,12 @@ async fn records(evidence: &Evidence<'_>) -> Vec<(SessionKey, TurnRecord)> {
 }
 
 /// Every task took at least three turns and ended in exactly one of them.
-fn turns(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], by_event: &HashMap<&str, &Job>, found: &mut Findings) {
+fn turns(
+    evidence: &Evidence<'_>,
+    records: &[(SessionKey, TurnRecord)],
+    by_event: &HashMap<&str, &Job>,
+    found: &mut Findings,
+) {
     let mut wrong = Vec::new();
     for task in evidence.tasks {
         let Some(job) = by_event.get(task.name.as_str()) else { continue };
@@ -200,7 +221,11 @@ fn turns(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], by_event
         let ended = of_task.iter().filter(|(_, record)| !record.ended.is_empty()).count();
         let failed: Vec<_> = of_task.iter().flat_map(|(_, r)| &r.calls).filter(|call| call.outcome != "ok").collect();
         if of_task.len() != 3 || ended != 1 || !failed.is_empty() {
-            wrong.push(format!("{} took {} turns, ended in {ended}, calls that failed: {failed:?}", task.name, of_task.len()));
+            wrong.push(format!(
+                "{} took {} turns, ended in {ended}, calls that failed: {failed:?}",
+                task.name,
+                of_task.len()
+            ));
         }
     }
     found.turns = records.len();

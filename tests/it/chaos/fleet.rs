@@ -42,7 +42,8 @@ pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Fleet {
     /// The binary of this build, or the one that `TRELLIS_CHAOS_BINARY` names.
     pub fn new(dir: &Path, args: &[&str], env: BTreeMap<String, String>) -> Self {
-        let binary = std::env::var_os("TRELLIS_CHAOS_BINARY").map_or_else(|| env!("CARGO_BIN_EXE_trellis").into(), PathBuf::from);
+        let binary = std::env::var_os("TRELLIS_CHAOS_BINARY")
+            .map_or_else(|| env!("CARGO_BIN_EXE_trellis").into(), PathBuf::from);
         let args = args.iter().map(|arg| (*arg).to_owned()).collect();
         Self { binary, args, env, dir: dir.to_owned(), trail: Arc::default(), aim: Arc::default() }
     }
@@ -66,7 +67,8 @@ impl Fleet {
         let child = Arc::new(Mutex::new(child));
         let (places, killed) = (Arc::<Mutex<Places>>::default(), Arc::<AtomicBool>::default());
         let reader = {
-            let (fleet, child, places, killed) = (self.clone(), Arc::clone(&child), Arc::clone(&places), Arc::clone(&killed));
+            let (fleet, child, places, killed) =
+                (self.clone(), Arc::clone(&child), Arc::clone(&places), Arc::clone(&killed));
             std::thread::spawn(move || {
                 for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                     // The trigger first: what counts is how soon the process is dead.

@@ -67,7 +67,15 @@ async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
         }
     }
     let warnings: Vec<_> = trail.warnings.iter().map(|(text, n)| (text.clone(), *n)).collect();
-    let report = Report { name, plan: &plan, log: &log, found: &found, warnings: &warnings, start_times: &trail.start_times, time: start.elapsed() };
+    let report = Report {
+        name,
+        plan: &plan,
+        log: &log,
+        found: &found,
+        warnings: &warnings,
+        start_times: &trail.start_times,
+        time: start.elapsed(),
+    };
     eprintln!("{report}");
     if let Some(file) = std::env::var_os("TRELLIS_CHAOS_REPORT") {
         use std::io::Write;

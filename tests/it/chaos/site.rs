@@ -94,7 +94,8 @@ impl Site {
         let config = Config::load(None, &env, &[]).unwrap().config;
         let metrics = Arc::new(Metrics::new());
         let bus = NatsBus::open(&NatsOptions::new(&config, &nats.url(), Policy::CONNECT, metrics)).await.unwrap();
-        let (bus, store) = (Arc::new(bus), RedisStore::open(RedisOptions { connections: 2, ..redis_options }).await.unwrap());
+        let (bus, store) =
+            (Arc::new(bus), RedisStore::open(RedisOptions { connections: 2, ..redis_options }).await.unwrap());
         let venue = venue(store, Arc::clone(&bus) as Arc<dyn Bus>).await;
         let owner: Owner = "local/me".parse().unwrap();
         for (id, config) in agents(served) {
@@ -159,7 +160,8 @@ impl Site {
         for job in jobs {
             let Ok(answer) = self.http.get(format!("{url}/api/v1/jobs/{job}")).send().await else { break };
             let Ok(record) = answer.json::<serde_json::Value>().await else { break };
-            if ["COMPLETE", "FAILED", "CANCELLED", "REJECTED"].contains(&record["status"].as_str().unwrap_or_default()) {
+            if ["COMPLETE", "FAILED", "CANCELLED", "REJECTED"].contains(&record["status"].as_str().unwrap_or_default())
+            {
                 ended.push(job.clone());
             }
         }
@@ -199,9 +201,10 @@ impl Site {
                     let page = bus.outbound(after, 500).await.unwrap();
                     let Some((last, _)) = page.last() else { break };
                     after = *last;
-                    out.extend(page.into_iter().map(|(_, message)| {
-                        (message.id.unwrap(), serde_json::from_value(message.body).unwrap())
-                    }));
+                    out.extend(
+                        page.into_iter()
+                            .map(|(_, message)| (message.id.unwrap(), serde_json::from_value(message.body).unwrap())),
+                    );
                 }
                 (venue(store, Arc::new(bus)).await, out)
             }
@@ -218,7 +221,8 @@ impl Site {
         let stream = context.get_stream(format!("{}_OUT", prefix.to_uppercase())).await.unwrap();
         let (mut out, mut next) = (Vec::new(), 1);
         let filter = subject::all_outbound(prefix);
-        while let Ok(message) = stream.raw_message_builder().sequence(next).next_by_subject(filter.clone()).send().await {
+        while let Ok(message) = stream.raw_message_builder().sequence(next).next_by_subject(filter.clone()).send().await
+        {
             next = message.sequence + 1;
             let id = message.headers.get("Nats-Msg-Id").unwrap().to_string();
             out.push((id, serde_json::from_slice(&message.payload).unwrap()));

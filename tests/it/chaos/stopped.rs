@@ -28,7 +28,8 @@ fn in_context(site: &Site) -> Vec<String> {
 /// Whether another process has recorded a reply in each of these sessions.
 fn overtaken(site: &Site, sessions: &[String], first: u32) -> bool {
     let trail = lock(&site.fleet.trail);
-    let recorded = |session: &String| trail.steps.iter().any(|s| s.pid != first && s.whose == *session && s.stage == "tools");
+    let recorded =
+        |session: &String| trail.steps.iter().any(|s| s.pid != first && s.whose == *session && s.stage == "tools");
     sessions.iter().all(recorded)
 }
 

@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// The stages of the path of one event, in order.
-pub const STAGES: [&str; 9] =
-    ["arrive", "admit", "lease", "context", "model", "record", "tools", "commit", "outbox"];
+pub const STAGES: [&str; 9] = ["arrive", "admit", "lease", "context", "model", "record", "tools", "commit", "outbox"];
 
 /// Kills by stage, in the order of [`STAGES`].
 pub type Hits = [u64; STAGES.len()];

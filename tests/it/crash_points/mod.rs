@@ -104,12 +104,12 @@ impl Run {
             Some(store) => store.clone(),
             None => Arc::clone(&self.store),
         };
-        let line = Line { inner: Arc::clone(&self.bus), life: life.clone(), log: Arc::clone(&self.log) };
+        let bus = Line { inner: Arc::clone(&self.bus), life: life.clone(), log: Arc::clone(&self.log) };
         Arc::new(Venue {
             // Not random: ids of jobs are the same in every run.
             key: b"crash points".to_vec(),
             store,
-            bus: Arc::new(line),
+            bus: Arc::new(bus),
             clock: self.clock.clone(),
             name: "test".into(),
             catalog: Catalog::new(true),
@@ -345,7 +345,13 @@ fn enumerate(scenario: &'static Scenario, backend: Backend) {
     });
     let failures = failures.into_inner().unwrap();
     let (name, calls) = (scenario.name, &expected.calls);
-    assert!(failures.is_empty(), "{name}: {} of {}:\n{}\ncalls: {calls:?}", failures.len(), plans.len(), failures.join("\n"));
+    assert!(
+        failures.is_empty(),
+        "{name}: {} of {}:\n{}\ncalls: {calls:?}",
+        failures.len(),
+        plans.len(),
+        failures.join("\n")
+    );
     let hits = hits.into_inner();
     // Wakes by the clock shift the last calls a little from run to run.
     assert!(hits * 2 >= plans.len(), "{name}: {hits} of {} faults happened", plans.len());

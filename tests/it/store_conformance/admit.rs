@@ -126,7 +126,11 @@ pub async fn the_first_result_of_a_job_wins(w: World) {
     let grant = w.run(T0, message("e0")).await;
     let open = Commit { writes: vec![], ..last_turn(&grant) };
     w.store
-        .checkpoint(T0, &grant.lease, &trellis::store::Checkpoint { turn: 1, open: vec![new_job("j")], ..Default::default() })
+        .checkpoint(
+            T0,
+            &grant.lease,
+            &trellis::store::Checkpoint { turn: 1, open: vec![new_job("j")], ..Default::default() },
+        )
         .await
         .unwrap();
     w.commit(T0, &grant, &open).await;

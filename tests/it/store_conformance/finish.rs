@@ -117,7 +117,11 @@ pub async fn its_messages_are_written_with_it(w: World) {
 /// A result may end a job that has no head here.
 pub async fn an_ended_job_gets_no_head(w: World) {
     w.agent().await;
-    let result = NewEvent { job: Some(job("c")), finish: Some(ends("c", JobStatus::Complete)), ..event(EventKind::Result, "e1") };
+    let result = NewEvent {
+        job: Some(job("c")),
+        finish: Some(ends("c", JobStatus::Complete)),
+        ..event(EventKind::Result, "e1")
+    };
     w.append(T0, "main", result).await;
     let finish = ends("c", JobStatus::Cancelled);
     let ended = w.store.finish(at(1), &w.owner, &session("main"), &finish, Some(&new_job("c")), &[]).await.unwrap();

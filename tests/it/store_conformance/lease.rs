@@ -184,11 +184,8 @@ pub async fn a_checkpoint_reaches_the_successor(w: World) {
 pub async fn a_checkpoint_twice_is_once(w: World) {
     w.agent().await;
     let grant = w.run(T0, message("e1")).await;
-    let write = Checkpoint {
-        open: vec![new_job("child")],
-        outbox: vec![entry("m1")],
-        ..checkpoint("reply", &[(0, "intent")])
-    };
+    let write =
+        Checkpoint { open: vec![new_job("child")], outbox: vec![entry("m1")], ..checkpoint("reply", &[(0, "intent")]) };
     for _ in 0..2 {
         assert_eq!(w.store.checkpoint(at(1), &grant.lease, &write).await.unwrap(), YES);
     }

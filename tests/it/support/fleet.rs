@@ -47,7 +47,8 @@ impl Fleet {
     /// Writes the definition `name.toml` of an agent that answers after `delay_ms`.
     pub fn slow_agent(&self, name: &str, delay_ms: u32) {
         let rules = self.path().join(format!("{name}.rules"));
-        let rule = format!("[[rule]]\nwhen = {{ agent = \"{name}\" }}\nthen = {{ text = \"done\", delay_ms = {delay_ms} }}\n");
+        let rule =
+            format!("[[rule]]\nwhen = {{ agent = \"{name}\" }}\nthen = {{ text = \"done\", delay_ms = {delay_ms} }}\n");
         std::fs::write(&rules, rule).unwrap();
         let agent = format!("model = {{ provider = \"scripted\", name = \"{}\" }}", rules.display());
         std::fs::write(self.path().join(format!("{name}.toml")), agent).unwrap();
