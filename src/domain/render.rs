@@ -3,7 +3,7 @@
 //! What doesn't fit is left out and the place says so in a comment: `{a: 1, /* +3 more, 4.2KB */}`,
 //! `"begi" /* String, 1.0MB */`, `[/* Vec, 9 items, 80B */]`. The work follows the budget and not
 //! the value: nothing is serialised to be thrown away, and sizes are exact only while counting is
-//! cheap (see [`size`]).
+//! cheap (see `size`).
 //!
 //! The budget is kept but for one unit that can't be shown smaller, a number or a comment of some
 //! 30 bytes. `NaN` and infinities can't occur: a [`Value`] doesn't hold them.

@@ -7,7 +7,7 @@ use crate::domain::time::Millis;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Key of a document inside its owner, e.g. `w/vendors/3/acme`; see [`keys`].
+/// Key of a document inside its owner, e.g. `w/vendors/3/acme`; see [`crate::store::keys`].
 pub type DocKey = String;
 
 /// A stored document. A deleted one keeps its version for a while, so that a writer with an old
@@ -128,7 +128,7 @@ pub struct LeaseRequest {
     pub crash_limit: u32,
 }
 
-/// One call of [`Store::admit`].
+/// One call of [`crate::store::Store::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admit {
     /// Whose.
@@ -195,7 +195,7 @@ pub enum LeaseOutcome {
     Backoff(Millis),
 }
 
-/// Answer of [`Store::admit`].
+/// Answer of [`crate::store::Store::admit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
     /// Of the event.
@@ -268,7 +268,7 @@ pub struct Checkpoint {
     pub outbox: Vec<OutboxEntry>,
 }
 
-/// Answer of [`Store::renew`] and [`Store::checkpoint`].
+/// Answer of [`crate::store::Store::renew`] and [`crate::store::Store::checkpoint`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// Still the holder.
@@ -317,7 +317,7 @@ pub enum After {
     },
 }
 
-/// Answer of [`Store::commit`].
+/// Answer of [`crate::store::Store::commit`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Committed {
     /// Done now, or done before by this very turn of this holder.
@@ -359,7 +359,7 @@ impl Next {
     }
 }
 
-/// Answer of [`Store::release`].
+/// Answer of [`crate::store::Store::release`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Released {
     /// As the request said.
@@ -377,7 +377,7 @@ pub enum Written {
     Conflict(Vec<DocConflict>),
 }
 
-/// Answer of [`Store::finish`].
+/// Answer of [`crate::store::Store::finish`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Finished {
     /// The job has this status now.

@@ -9,7 +9,7 @@
 //! read, scan, …    ─▶ snapshot of the last durable group
 //! ```
 //!
-//! [`layout`] has every key and record.
+//! `layout` has every key and record.
 
 mod admit;
 mod docs;
