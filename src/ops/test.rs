@@ -12,13 +12,14 @@ enum Verb {
     Delay,
     Error,
     Never,
+    Once,
 }
 
 struct Test(Verb);
 
 /// The operations of this group.
 pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Echo, Verb::Delay, Verb::Error, Verb::Never];
+    let verbs = [Verb::Echo, Verb::Delay, Verb::Error, Verb::Never, Verb::Once];
     verbs.into_iter().map(|verb| Arc::new(Test(verb)) as Arc<dyn Operation>).collect()
 }
 
@@ -30,8 +31,13 @@ impl Operation for Test {
             Verb::Delay => ("v/ops/test/delay", "Returns its arguments after `delay` ms."),
             Verb::Error => ("v/ops/test/error", "Fails with `message`."),
             Verb::Never => ("v/ops/test/never", "Never returns."),
+            Verb::Once => ("v/ops/test/once", "As delay, but must not be repeated, like a payment."),
         };
-        Spec { path, description, input: json!({"type": "object"}), effect: Effect::Read }
+        let effect = match self.0 {
+            Verb::Once => Effect::Once,
+            Verb::Echo | Verb::Delay | Verb::Error | Verb::Never => Effect::Read,
+        };
+        Spec { path, description, input: json!({"type": "object"}), effect }
     }
 
     fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
@@ -41,7 +47,7 @@ impl Operation for Test {
     async fn invoke(&self, _call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         match self.0 {
             Verb::Echo => Ok(arguments.into()),
-            Verb::Delay => {
+            Verb::Delay | Verb::Once => {
                 tokio::time::sleep(Duration::from_millis(arguments["delay"].as_u64().unwrap_or(0))).await;
                 Ok(arguments.into())
             }

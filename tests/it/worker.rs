@@ -51,6 +51,14 @@ when = { agent = "slow" }
 then = { text = "worked", delay_ms = 300 }
 
 [[rule]]
+when = { agent = "payer", turn = 1 }
+then = { calls = [{ tool = "test_once", arguments = { delay = 60000 } }] }
+
+[[rule]]
+when = { agent = "payer", tool_result = "outcome unknown" }
+then = { text = "I look before I pay again" }
+
+[[rule]]
 when = { agent = "hanging" }
 then = { text = "never", fault = "hang" }
 
@@ -279,6 +287,29 @@ async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
         assert_eq!(job.result.unwrap().output, Some(json!(n.to_string())));
     }
     eprintln!("60 tasks in {:?}", started.elapsed());
+}
+
+#[tokio::test]
+async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
+    let (first, dir) = idle_laptop().await;
+    first.worker().await;
+    first.agent("payer", json!({"tools": ["v/ops/test/once"]})).await;
+    let job = first.submit("payer", "t1", json!({})).await.job.unwrap();
+    while !first.model_calls().iter().any(|call| call["event"] == "replied") {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // The intent is recorded by then; were it not, the successor would pay for a minute.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    first.shutdown.trigger();
+    first.shutdown.cancelling().cancel();
+    let second = TestVenue::new(Arc::clone(&first.venue.store), Arc::clone(&first.venue.bus), dir.path(), RULES).await;
+    second.worker().await;
+    let job = second.ended(&job).await;
+    assert_eq!(job.result.unwrap().output, Some(json!("I look before I pay again")));
+    let turns = turns(&second, "payer", job.head.session.as_str()).await;
+    assert_eq!(turns[0].calls[0].outcome, "outcome unknown");
+    let replies = second.model_calls().iter().filter(|call| call["event"] == "replied").count();
+    assert_eq!(replies, 2, "the recorded reply is not asked for again");
 }
 
 #[tokio::test]
