@@ -7,7 +7,11 @@ use crate::domain::job::{JobHead, JobResult};
 use crate::store::{OutboxEntry, Store};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
+
+/// Publishes that wait for their acknowledgement at the same time.
+const WINDOW: usize = 64;
 
 /// A message as it lies in an outbox.
 pub fn entry(id: String, message: &Message) -> OutboxEntry {
@@ -84,7 +88,8 @@ pub fn refusal(
     messages
 }
 
-/// Publishes entries and removes them from the store. What fails stays for the sweep.
+/// Publishes entries, several at a time, and removes them from the store. What fails stays for
+/// the sweep and holds up nothing behind it.
 pub async fn relay(
     store: &dyn Store,
     bus: &dyn Bus,
@@ -92,24 +97,14 @@ pub async fn relay(
     owner: &Owner,
     entries: &[OutboxEntry],
 ) -> Result<(), BusError> {
-    let mut done = Vec::with_capacity(entries.len());
+    let publishing: Vec<_> = entries.iter().map(|entry| publish(bus, owner, entry)).collect();
+    let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
+    let mut done = Vec::with_capacity(results.len());
     let mut outcome = Ok(());
-    for entry in entries {
-        let message: Message = match serde_json::from_slice(&entry.message) {
-            Ok(message) => message,
-            Err(error) => {
-                tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
-                continue;
-            }
-        };
-        match bus.publish(&message).await {
-            Ok(()) => done.push(entry.id.clone()),
-            // Surely not published, and perhaps never: those behind it need not wait for it.
-            Err(error @ BusError::Refused { .. }) => outcome = Err(error),
-            Err(error @ BusError::Unavailable { .. }) => {
-                outcome = Err(error);
-                break;
-            }
+    for result in results {
+        match result {
+            Ok(id) => done.extend(id),
+            Err(error) => outcome = Err(error),
         }
     }
     metrics.outbox_published.inc_by(done.len() as u64);
@@ -119,4 +114,15 @@ pub async fn relay(
         tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
     }
     outcome
+}
+
+/// Publishes one entry; its id, unless it is no message.
+async fn publish(bus: &dyn Bus, owner: &Owner, entry: &OutboxEntry) -> Result<Option<String>, BusError> {
+    match serde_json::from_slice::<Message>(&entry.message) {
+        Ok(message) => bus.publish(&message).await.map(|()| Some(entry.id.clone())),
+        Err(error) => {
+            tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
+            Ok(None)
+        }
+    }
 }

@@ -3,11 +3,10 @@
 
 use super::Worker;
 use super::stage::{self, Stage};
-use crate::bus::Message;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::store::OutboxEntry;
 use crate::venue::Venue;
-use futures::{StreamExt, stream};
+use futures::future::join_all;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -16,8 +15,6 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 const QUEUE: usize = 1024;
 /// Commits taken together.
 const BATCH: usize = 128;
-/// Publishes that wait for their acknowledgement at the same time.
-const WINDOW: usize = 64;
 
 /// The messages of one commit.
 struct Outbound {
@@ -72,44 +69,15 @@ async fn publish(venue: &Venue, batch: Vec<Outbound>) {
     let enter = |stage: Stage, session: &SessionKey| {
         tracing::debug!(target: stage::TARGET, session = %format_args!("{session}#outbox"), stage = stage.as_str());
     };
-    let sessions: Vec<SessionKey> = batch.iter().map(|outbound| outbound.session.clone()).collect();
-    for session in &sessions {
-        enter(Stage::Outbox, session);
+    let mut sessions = Vec::with_capacity(batch.len());
+    let mut by_owner: BTreeMap<Owner, Vec<OutboxEntry>> = BTreeMap::new();
+    for Outbound { owner, session, entries } in batch {
+        enter(Stage::Outbox, &session);
+        sessions.push(session);
+        by_owner.entry(owner).or_default().extend(entries);
     }
-    let mut publishing = Vec::new();
-    for Outbound { owner, entries, .. } in batch {
-        publishing.extend(entries.into_iter().map(|entry| one(venue, owner.clone(), entry)));
-    }
-    let published: Vec<Option<(Owner, String)>> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
-    let mut by_owner: BTreeMap<Owner, Vec<String>> = BTreeMap::new();
-    for (owner, id) in published.into_iter().flatten() {
-        venue.metrics.outbox_published.inc();
-        by_owner.entry(owner).or_default().push(id);
-    }
-    for (owner, ids) in by_owner {
-        if let Err(error) = venue.store.published(&owner, &ids).await {
-            tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
-        }
-    }
+    join_all(by_owner.iter().map(|(owner, entries)| venue.relay(owner, entries))).await;
     for session in &sessions {
         enter(Stage::Idle, session);
-    }
-}
-
-/// Publishes one entry; its owner and id when that worked.
-async fn one(venue: &Venue, owner: Owner, entry: OutboxEntry) -> Option<(Owner, String)> {
-    let message: Message = match serde_json::from_slice(&entry.message) {
-        Ok(message) => message,
-        Err(error) => {
-            tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
-            return None;
-        }
-    };
-    match venue.bus.publish(&message).await {
-        Ok(()) => Some((owner, entry.id)),
-        Err(error) => {
-            tracing::warn!(%owner, id = %entry.id, %error, "outbox not published yet; the sweep will do it");
-            None
-        }
     }
 }

@@ -232,11 +232,19 @@ fn turns(
     found.fault("turns", &wrong);
 }
 
+/// An entry of the log of model calls. A kill may cut a write short where a page of the file ends;
+/// the entry of the next process then follows on the same line, and the cut one was never finished.
+fn entry(line: &str) -> Option<Value> {
+    serde_json::from_str(line).ok().or_else(|| {
+        let (at, _) = line.rmatch_indices("{\"turn\":").next().filter(|(at, _)| *at > 0)?;
+        serde_json::from_str(&line[at..]).ok()
+    })
+}
+
 /// The reply of a committed turn is the last that was given; after a recorded one nobody asked.
 fn calls(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], found: &mut Findings) {
     let mut of_turn: HashMap<String, Vec<Call>> = HashMap::new();
-    for line in evidence.calls_log.lines() {
-        let value: Value = serde_json::from_str(line).unwrap();
+    for value in evidence.calls_log.lines().filter_map(entry) {
         let call = Call {
             turn: value["turn"].as_str().unwrap().to_owned(),
             number: value["call"].as_u64().unwrap(),
@@ -246,7 +254,7 @@ fn calls(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], found: &
     }
     let begun = of_turn.values().flatten().filter(|call| !call.replied).count();
     found.calls = (begun, of_turn.values().flatten().filter(|call| call.replied).count());
-    found.repeated = begun - of_turn.len();
+    found.repeated = begun.saturating_sub(of_turn.len());
     let mut wrong = Vec::new();
     for (session, record) in records {
         let turn = format!("{}/{session}/{}", evidence.owner, record.turn);
@@ -263,4 +271,13 @@ fn calls(evidence: &Evidence<'_>, records: &[(SessionKey, TurnRecord)], found: &
     let asked = evidence.trail.asked_after_record();
     found.asked_again = asked.len();
     found.fault("asked again after the reply was recorded", &asked);
+}
+
+#[test]
+fn an_entry_behind_a_cut_one_is_found_and_a_cut_one_is_none() {
+    let whole = r#"{"turn":"a","call":2,"event":"started"}"#;
+    let cut = r#"{"turn":"a","call":1,"ev"#;
+    assert_eq!(entry(whole).unwrap()["call"], 2);
+    assert_eq!(entry(&format!("{cut}{whole}")).unwrap()["call"], 2);
+    assert_eq!(entry(cut), None);
 }
