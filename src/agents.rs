@@ -3,7 +3,7 @@
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Written, keys};
+use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Written, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -27,16 +27,12 @@ pub enum Applied {
 
 /// One agent with the version of its document.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(AgentRecord, u64)>, StoreError> {
-    let doc = venue.store.read(owner, &[keys::agent(id)]).await?.pop().unwrap_or_default();
+    let key = keys::agent(id);
+    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
     match doc.value {
         None => Ok(None),
-        Some(bytes) => Ok(Some((decode(&bytes, id)?, doc.version))),
+        Some(bytes) => Ok(Some((decode(&key, &bytes)?, doc.version))),
     }
-}
-
-fn decode(bytes: &[u8], id: &AgentId) -> Result<AgentRecord, StoreError> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("agent `{id}`: {e}") })
 }
 
 /// Every agent of an owner, by name.
@@ -49,11 +45,8 @@ pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, Stor
         let Some((key, doc)) = page.into_iter().next() else { return Ok(agents) };
         let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let is_record = key.matches('/').count() == 1;
-        if is_record
-            && let (Some(bytes), Some(id)) = (doc.value, decode_token(name))
-            && let Ok(id) = AgentId::new(id)
-        {
-            agents.push(decode(&bytes, &id)?);
+        if is_record && let Some(bytes) = doc.value {
+            agents.push(decode(&key, &bytes)?);
         }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
@@ -150,8 +143,7 @@ pub async fn timeline(
     let mut shown = Vec::with_capacity(docs.len());
     for ((session, key), doc) in turns.iter().zip(docs) {
         let Some(bytes) = doc.value else { continue };
-        let mut record: Value = serde_json::from_slice(&bytes)
-            .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })?;
+        let mut record: Value = decode(key, &bytes)?;
         record["session"] = decode_token(session).into();
         shown.push(record);
     }

@@ -4,7 +4,7 @@ use crate::bus::Live;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::outbox;
-use crate::store::{Finished, JobFinish, StoreError, keys};
+use crate::store::{Finished, JobFinish, StoreError, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use std::time::Duration;
@@ -36,21 +36,16 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
     for (id, docs) in ids.iter().zip(docs.chunks(3)) {
         let [head, status, result] = docs else { continue };
         let Some(head) = &head.value else { continue };
-        let head: JobHead = decode(head, &keys::job_head(id))?;
+        let head: JobHead = decode(&keys::job_head(id), head)?;
         let (status, updated) = status
             .value
             .as_ref()
             .and_then(|bytes| keys::decode_status(bytes))
             .unwrap_or((JobStatus::Pending, head.created));
-        let result = result.value.as_ref().map(|bytes| decode(bytes, &keys::job_result(id))).transpose()?;
+        let result = result.value.as_ref().map(|bytes| decode(&keys::job_result(id), bytes)).transpose()?;
         jobs.push(Job { head, status, updated, result });
     }
     Ok(jobs)
-}
-
-fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], key: &str) -> Result<T, StoreError> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
 }
 
 /// A page of jobs, newest first, and how many there are.
@@ -115,9 +110,7 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
                 tracing::debug!(%error, "cancel not signalled; the worker sees it at its next renewal");
             }
             venue.relay(owner, &entries).await;
-            if let Err(error) = venue.bus.publish(&outbox::wake(owner, &session)).await {
-                tracing::debug!(%error, "wake not published; the sweep will find the session");
-            }
+            venue.wake(owner, &session).await;
             Ok(Cancelled::Done(after))
         }
     }

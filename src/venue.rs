@@ -2,7 +2,7 @@
 
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::domain::ids::Owner;
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
 use crate::store::{Change, DocWrite, Expect, OutboxEntry, Store, StoreError};
@@ -47,6 +47,14 @@ impl Venue {
         let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, owner, entries).await;
         if let Err(error) = relayed {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
+        }
+    }
+
+    /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a
+    /// log line.
+    pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
+        if let Err(error) = self.bus.publish(&crate::outbox::wake(owner, session)).await {
+            tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
     }
 }

@@ -212,8 +212,8 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
         }
     };
     venue.metrics.admitted(kind, if duplicate { "duplicate" } else { "new" });
-    if !duplicate && let Err(error) = venue.bus.publish(&crate::outbox::wake(&arrival.owner, &admit.session)).await {
-        tracing::debug!(%error, "wake not published; the sweep will find the session");
+    if !duplicate {
+        venue.wake(&arrival.owner, &admit.session).await;
     }
     Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate })
 }

@@ -60,6 +60,12 @@ impl StoreError {
     }
 }
 
+/// The value of the document at `key`; [`StoreError::Corrupt`] names the key.
+pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
+    serde_json::from_slice(bytes)
+        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
+}
+
 /// Every durable step. All methods may be called again with the same arguments after an error.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {

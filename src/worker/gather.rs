@@ -13,7 +13,7 @@ use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Described, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
 use crate::ops::{Caller, Invocation, OpError, Site, lattice};
-use crate::store::{StoreError, keys};
+use crate::store::{StoreError, decode, keys};
 use std::sync::Arc;
 
 /// Tool tables kept; past it all are built again.
@@ -91,10 +91,7 @@ async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l V
         let prefix = keys::turns(&leased.lease.session);
         let mut found = worker.venue.store.scan(&leased.lease.owner, &prefix, None, true, TRANSCRIPT).await?;
         found.reverse();
-        let records = found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).map(|(key, bytes)| {
-            serde_json::from_slice(&bytes)
-                .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
-        });
+        let records = found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?)));
         leased.transcript = Some(records.collect::<Result<_, _>>()?);
     }
     Ok(leased.transcript.get_or_insert_default())

@@ -12,7 +12,7 @@ use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::{Collection, Root, Scope};
 use crate::domain::lattice::value::ChangeError;
 use crate::domain::lattice::{Path, PathError};
-use crate::store::{DocWrite, Store, StoreError, Written};
+use crate::store::{DocWrite, Store, StoreError, Written, decode};
 use overlay::Overlay;
 use serde_json::Value;
 use std::sync::Arc;
@@ -169,12 +169,7 @@ impl Workspace {
 
     async fn root(&self, overlay: &Overlay, collection: &Collection) -> Result<(u64, Option<Root>), WorkspaceError> {
         let (version, bytes) = overlay.fetch(self, &collection.root()).await?;
-        let root = bytes.map(|b| decode::<Root>(&b, &collection.root())).transpose()?;
+        let root = bytes.map(|b| decode::<Root>(&collection.root(), &b)).transpose()?;
         Ok((version, root))
     }
-}
-
-fn decode<T: serde::de::DeserializeOwned>(bytes: &[u8], key: &str) -> Result<T, StoreError> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
 }

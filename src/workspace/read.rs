@@ -1,12 +1,13 @@
 //! Reads: one value, a page of keys, a page of values.
 
 use super::overlay::Overlay;
-use super::{Workspace, WorkspaceError, decode};
+use super::{Workspace, WorkspaceError};
 use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
 use crate::domain::lattice::value::{self, index_of};
 use crate::domain::limits::READ_DOCUMENTS;
+use crate::store::decode;
 use serde_json::{Map, Value};
 
 /// A page of what lies directly under a path.
@@ -45,12 +46,6 @@ impl Workspace {
         Ok(if bytes.is_some() { version } else { 0 })
     }
 
-    /// A page of what lies directly under `path`; `None` when nothing is there.
-    pub async fn list(&self, path: &Path, offset: usize, limit: usize) -> Result<Option<Listing>, WorkspaceError> {
-        let Some(found) = self.get(path).await? else { return Ok(None) };
-        Ok(Some(page(found, offset, limit)))
-    }
-
     pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<Value>, WorkspaceError> {
         if path.segments().is_empty() {
             return self.whole_namespace(overlay, path).await;
@@ -67,14 +62,14 @@ impl Workspace {
                 let key = collection.entry(root.generation, first);
                 let (_, bytes) = overlay.fetch(self, &key).await?;
                 let Some(bytes) = bytes else { return Ok(None) };
-                Ok(value::get(&decode::<Value>(&bytes, &key)?, inner).cloned())
+                Ok(value::get(&decode::<Value>(&key, &bytes)?, inner).cloned())
             }
             Shape::Array { len } => {
                 let Some(index) = index_of(first).map(|i| i as u64).filter(|i| *i < len) else { return Ok(None) };
                 let key = collection.chunk(root.generation, index);
                 let (_, bytes) = overlay.fetch(self, &key).await?;
                 let Some(bytes) = bytes else { return Ok(None) };
-                let mut chunk: Vec<Value> = decode(&bytes, &key)?;
+                let mut chunk: Vec<Value> = decode(&key, &bytes)?;
                 let at = usize::try_from(index % CHUNK).unwrap_or(0);
                 if at >= chunk.len() {
                     return Ok(None);
@@ -92,14 +87,14 @@ impl Workspace {
                 let mut map = Map::new();
                 for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-                    map.insert(name, decode(&bytes, &key)?);
+                    map.insert(name, decode(&key, &bytes)?);
                 }
                 Ok(Value::Object(map))
             }
             Shape::Array { .. } => {
                 let mut items = Vec::new();
                 for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
-                    items.append(&mut decode(&bytes, &key)?);
+                    items.append(&mut decode(&key, &bytes)?);
                 }
                 Ok(Value::Array(items))
             }
@@ -112,7 +107,7 @@ impl Workspace {
         let mut map = Map::new();
         for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
             let Some(name) = decode_token(&key[prefix.len()..]) else { continue };
-            let root: Root = decode(&bytes, &key)?;
+            let root: Root = decode(&key, &bytes)?;
             let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()])?;
             if let Some((collection, _)) = Collection::of(&inner, &self.scope) {
                 map.insert(name, self.whole(overlay, &collection, root).await?);

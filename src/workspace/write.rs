@@ -1,10 +1,11 @@
 //! Changes: write, delete, append, copy.
 
 use super::overlay::Overlay;
-use super::{Workspace, WorkspaceError, decode};
+use super::{Workspace, WorkspaceError};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape};
 use crate::domain::lattice::value::{self, ChangeError, index_of, type_name};
+use crate::store::{decode, keys};
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
@@ -167,7 +168,7 @@ impl Workspace {
         };
         let key = collection.chunk(generation, len);
         let (chunk_version, bytes) = overlay.fetch(self, &key).await?;
-        let mut chunk: Vec<Value> = bytes.map(|b| decode(&b, &key)).transpose()?.unwrap_or_default();
+        let mut chunk: Vec<Value> = bytes.map(|b| decode(&key, &b)).transpose()?.unwrap_or_default();
         chunk.push(item);
         overlay.put(key, chunk_version, encode(&chunk));
         overlay.put(collection.root(), version, encode(&Root { generation, shape: Shape::Array { len: len + 1 } }));
@@ -206,7 +207,7 @@ impl Workspace {
             }
         };
         let (version, bytes) = overlay.fetch(self, &key).await?;
-        let value = bytes.map(|b| decode(&b, &key)).transpose()?;
+        let value = bytes.map(|b| decode(&key, &b)).transpose()?;
         Ok((Slot { key, version, value }, inner))
     }
 }
@@ -224,7 +225,7 @@ fn check_expect(path: &Path, expect: Option<u64>, version: u64, exists: bool) ->
 fn mark_garbage(overlay: &mut Overlay, collection: &Collection, root: &Root) {
     match root.shape {
         Shape::Map | Shape::Array { .. } => {
-            let key = crate::store::keys::garbage(&collection.entries(root.generation));
+            let key = keys::garbage(&collection.entries(root.generation));
             overlay.put(key, 0, Bytes::new());
         }
         Shape::Leaf { .. } => {}
