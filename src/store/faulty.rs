@@ -2,7 +2,7 @@
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Released, SessionFacts, Setting, Store, StoreError, Swept, Written,
+    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -170,6 +170,10 @@ impl Store for FaultyStore {
         limit: usize,
     ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
         self.inner.scan(owner, prefix, after, reverse, limit).await
+    }
+
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        self.inner.page(owner, prefix, window).await
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {

@@ -119,6 +119,10 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(DocKey, Doc)>, StoreError>;
 
+    /// A page of the present documents whose key starts with `prefix`, and how many there are. One
+    /// consistent state. The bytes of no document outside the page are read.
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError>;
+
     /// Writes documents outside a turn, all or none; the first that puts something registers
     /// the owner.
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;

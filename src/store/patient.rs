@@ -3,7 +3,7 @@
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Released, SessionFacts, Setting, Store, StoreError, Swept, Written,
+    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -80,6 +80,10 @@ impl Store for PatientStore {
         limit: usize,
     ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
         self.again(|| self.inner.scan(owner, prefix, after, reverse, limit)).await
+    }
+
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        self.again(|| self.inner.page(owner, prefix, window)).await
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {

@@ -20,6 +20,28 @@ pub struct Doc {
     pub value: Option<Bytes>,
 }
 
+/// Which part of the documents under a prefix is wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Window {
+    /// The last key first.
+    pub reverse: bool,
+    /// Documents passed over.
+    pub skip: usize,
+    /// Documents per page; 0 = only their number.
+    pub limit: usize,
+    /// Without it the documents come as [`Doc::default`], and their bytes aren't read.
+    pub values: bool,
+}
+
+/// A part of the documents under a prefix.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Page {
+    /// Present documents under the prefix in all.
+    pub total: usize,
+    /// Those of the window, in its order.
+    pub docs: Vec<(DocKey, Doc)>,
+}
+
 /// One document write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DocWrite {

@@ -157,6 +157,11 @@ impl DocRecord {
         out
     }
 
+    /// Whether an encoded record is of a document that isn't deleted.
+    pub(super) fn is_present(bytes: &[u8]) -> bool {
+        number(bytes).is_some_and(|(_, rest)| rest.first() == Some(&b'1'))
+    }
+
     /// The inverse of [`DocRecord::encode`].
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
         let (version, rest) = number(bytes)?;

@@ -29,7 +29,7 @@ mod writer;
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Released, SessionFacts, Setting, Store, StoreError, Swept, Written,
+    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -159,6 +159,11 @@ impl Store for EmbeddedStore {
         let owner = owner.clone();
         let scan = reads::Scan { prefix: prefix.to_owned(), after: after.map(str::to_owned), reverse, limit };
         self.query(move |state| reads::scan(state, &owner, &scan)).await
+    }
+
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        let (owner, prefix) = (owner.clone(), prefix.to_owned());
+        self.query(move |state| reads::page(state, &owner, &prefix, window)).await
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {

@@ -2,12 +2,12 @@
 
 use super::docs;
 use super::index::{parse_session, split};
-use super::layout::{self, Space};
+use super::layout::{self, DocRecord, Space};
 use super::mailbox::Slot;
 use super::tx::{Durable, Fault, View};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
-use crate::store::{Doc, DocKey, SessionFacts};
+use crate::store::{Doc, DocKey, Page, SessionFacts, Window};
 use std::ops::ControlFlow;
 
 fn until<T>(found: &[T], limit: usize) -> ControlFlow<()> {
@@ -67,6 +67,34 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
         state.walk(Space::Docs, &from, &to, &mut visit)?;
     }
     Ok(found)
+}
+
+/// [`crate::store::Store::page`]: walks over the keys of the whole prefix.
+pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window) -> Result<Page, Fault> {
+    let owner = owner.token();
+    let begin = owner.len() + 1;
+    let from = layout::doc(&owner, prefix);
+    let to = layout::end_of(&from);
+    let mut page = Page::default();
+    let wanted = window.skip..window.skip.saturating_add(window.limit);
+    let mut visit = |key: &[u8], value: &[u8]| {
+        if !DocRecord::is_present(value) {
+            return Ok(ControlFlow::Continue(()));
+        }
+        if wanted.contains(&page.total) {
+            let key = String::from_utf8_lossy(&key[begin..]).into_owned();
+            let doc = if window.values { docs::present(&key, value)?.unwrap_or_default() } else { Doc::default() };
+            page.docs.push((key, doc));
+        }
+        page.total += 1;
+        Ok(ControlFlow::Continue(()))
+    };
+    if window.reverse {
+        state.walk_back(Space::Docs, &from, &to, &mut visit)?;
+    } else {
+        state.walk(Space::Docs, &from, &to, &mut visit)?;
+    }
+    Ok(page)
 }
 
 /// [`crate::store::Store::owners`], sorted by token.

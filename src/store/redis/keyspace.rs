@@ -14,6 +14,7 @@ const SOURCES: &[&str] = &[
     include_str!("functions/published.lua"),
     include_str!("functions/read.lua"),
     include_str!("functions/scan.lua"),
+    include_str!("functions/page.lua"),
     include_str!("functions/write.lua"),
     include_str!("functions/finish.lua"),
     include_str!("functions/sweep.lua"),

@@ -45,8 +45,8 @@ use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Grant, Held,
-    Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Refusal, Released, SessionFacts,
-    Setting, Store, StoreError, Swept, Written,
+    Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released, SessionFacts,
+    Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -312,6 +312,19 @@ impl Store for RedisStore {
         let mut args = self.args("scan", owner);
         args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
         self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))
+    }
+
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        let (from, to) = lex_range(prefix, None, window.reverse);
+        let mut args = self.args("page", owner);
+        args.bytes(from).bytes(to).flag(window.reverse).flag(window.values);
+        args.number(window.skip as u64).number(window.limit as u64);
+        let mut answer = self.call(&args).await?;
+        let total = usize::try_from(answer.number()?).unwrap_or(usize::MAX);
+        let docs = answer
+            .nested()?
+            .each(|part| Ok((part.text()?, if window.values { part.doc()? } else { Doc::default() })))?;
+        Ok(Page { total, docs })
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {

@@ -15,7 +15,7 @@ use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Released, SessionFacts, Setting, Store, StoreError, Swept, Written,
+    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 
 /// What happened in a run, in order, whoever did it.
@@ -65,6 +65,7 @@ watched! {
     published(owner: &Owner, ids: &[String]) -> ();
     read(owner: &Owner, keys: &[DocKey]) -> Vec<Doc>;
     scan(owner: &Owner, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<(DocKey, Doc)>;
+    page(owner: &Owner, prefix: &str, window: Window) -> Page;
     write(now: Millis, owner: &Owner, writes: &[DocWrite]) -> Written;
     finish(now: Millis, owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>,
         outbox: &[OutboxEntry]) -> Finished;

@@ -26,7 +26,7 @@ use trellis::domain::job::{ErrorCode, JobResult, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Change, Commit, Committed, Doc, DocWrite, EventKind, Expect, Grant, JobFinish,
-    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Next, OutboxEntry, SessionFacts, Store, Swept, Written, keys,
+    LeaseOutcome, LeaseRequest, NewEvent, NewJob, Next, OutboxEntry, SessionFacts, Store, Swept, Window, Written, keys,
 };
 
 /// A backend under test.
@@ -98,6 +98,7 @@ macro_rules! conformance {
                     a_backoff_takes_events_but_gives_no_lease;
                 reads:
                     a_scan_pages_in_order a_scan_runs_backwards a_scan_stays_under_its_prefix
+                    a_page_is_a_window_and_the_number_of_all
                     owners_are_registered_by_their_first_write sessions_page_by_agent
                     arrivals_minus_consumed_is_the_mailbox settings_say_something;
                 sweep:

@@ -43,6 +43,34 @@ pub async fn a_scan_stays_under_its_prefix(mut w: World) {
     assert!(scan(&w, "w/", None, false, 10).await.is_empty());
 }
 
+pub async fn a_page_is_a_window_and_the_number_of_all(mut w: World) {
+    five(&w).await;
+    let check = async |prefix: &str, reverse, skip, limit, total: usize, keys: &[&str]| {
+        for values in [true, false] {
+            let page = w.store.page(&w.owner, prefix, Window { reverse, skip, limit, values }).await.unwrap();
+            let found: Vec<_> = page.docs.iter().map(|(key, _)| &**key).collect();
+            assert_eq!((page.total, &*found), (total, keys), "{prefix} {reverse} {skip} {limit}");
+            for (key, doc) in &page.docs {
+                let expected = if values { w.doc(key).await } else { Doc::default() };
+                assert_eq!(doc, &expected, "{key}");
+            }
+        }
+    };
+    check("w/", false, 0, 10, 4, &["w/a", "w/a/1", "w/ab", "w/c"]).await;
+    check("w/", false, 1, 2, 4, &["w/a/1", "w/ab"]).await;
+    check("w/", false, 3, usize::MAX, 4, &["w/c"]).await;
+    check("w/", false, 4, 10, 4, &[]).await;
+    check("w/", false, usize::MAX, usize::MAX, 4, &[]).await;
+    check("w/", false, 0, 0, 4, &[]).await;
+    check("w/", true, 0, 2, 4, &["w/c", "w/ab"]).await;
+    check("w/", true, 2, 2, 4, &["w/a/1", "w/a"]).await;
+    check("w/a", false, 0, 10, 3, &["w/a", "w/a/1", "w/ab"]).await;
+    check("w/b", false, 0, 10, 0, &[]).await;
+    w.owner = "acme/ann2".parse().unwrap();
+    let none = w.store.page(&w.owner, "", Window { reverse: false, skip: 0, limit: 9, values: true }).await.unwrap();
+    assert_eq!((none.total, none.docs.len()), (0, 0));
+}
+
 pub async fn owners_are_registered_by_their_first_write(w: World) {
     assert!(w.store.owners(None, 10).await.unwrap().is_empty());
     for owner in ["b/x", "a/y", "a/x", "c.d/ü"] {
