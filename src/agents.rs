@@ -3,7 +3,7 @@
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Written, decode, keys};
+use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -135,9 +135,9 @@ pub async fn timeline(
     skip: usize,
     limit: usize,
 ) -> Result<Vec<Value>, StoreError> {
-    let upto = skip.saturating_add(limit);
-    let entries = venue.store.scan(owner, &keys::timeline(id), None, false, upto).await?;
-    let turns: Vec<_> = entries.iter().skip(skip).filter_map(|(key, _)| keys::timeline_turn(id, key)).collect();
+    let window = Window { reverse: false, skip, limit, values: false };
+    let page = venue.store.page(owner, &keys::timeline(id), window).await?;
+    let turns: Vec<_> = page.docs.iter().filter_map(|(key, _)| keys::timeline_turn(id, key)).collect();
     let records: Vec<_> = turns.iter().map(|(_, key)| key.clone()).collect();
     let docs = venue.store.read(owner, &records).await?;
     let mut shown = Vec::with_capacity(docs.len());

@@ -4,7 +4,7 @@ use crate::bus::Live;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::outbox;
-use crate::store::{Finished, JobFinish, StoreError, decode, keys};
+use crate::store::{Finished, JobFinish, StoreError, Window, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use std::time::Duration;
@@ -12,9 +12,6 @@ use tokio::time::Instant;
 
 /// First and longest pause between two looks at a job.
 const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
-
-/// Most jobs that a list counts.
-const LIST_COUNT: usize = 100_000;
 
 /// One job.
 pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
@@ -50,15 +47,10 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
 
 /// A page of jobs, newest first, and how many there are.
 pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<(Vec<Job>, usize), StoreError> {
-    let entries = venue.store.scan(owner, keys::JOB_LIST, None, true, LIST_COUNT).await?;
-    let total = entries.len();
-    let ids: Vec<JobId> = entries
-        .iter()
-        .skip(offset)
-        .take(limit)
-        .filter_map(|(key, _)| JobId::new(key.rsplit('-').next()?).ok())
-        .collect();
-    Ok((get_many(venue, owner, &ids).await?, total))
+    let window = Window { reverse: true, skip: offset, limit, values: false };
+    let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
+    let ids: Vec<JobId> = page.docs.iter().filter_map(|(key, _)| JobId::new(key.rsplit('-').next()?).ok()).collect();
+    Ok((get_many(venue, owner, &ids).await?, page.total))
 }
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.

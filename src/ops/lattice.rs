@@ -4,7 +4,7 @@ use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, vi
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::domain::render::{RenderOptions, render};
-use crate::workspace::{WriteOp, page};
+use crate::workspace::{Listing, WriteOp, page};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -205,6 +205,20 @@ pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value
     if path.namespace().is_writable() { Ok(call.workspace.get(path).await?) } else { virtuals::get(call, path).await }
 }
 
+/// A page of what lies under `path`; from the tree no more than that is read.
+async fn page_at(
+    call: &Invocation<'_>,
+    path: &Path,
+    offset: usize,
+    limit: usize,
+    values: bool,
+) -> Result<Option<Listing>, OpError> {
+    if path.namespace().is_writable() {
+        return Ok(call.workspace.page(path, offset, limit, values).await?);
+    }
+    Ok(virtuals::get(call, path).await?.map(|value| page(value, offset, limit)))
+}
+
 async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     let path = op.target();
     if !path.namespace().is_writable() {
@@ -237,10 +251,9 @@ async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
     }
     let path = path_of(arguments, "path")?;
     let offset = number(arguments, "offset", 0);
-    let Some(value) = value_at(call, &path).await? else {
+    let Some(page) = page_at(call, &path, offset, number(arguments, "limit", 1000), false).await? else {
         return Ok(json!({"exists": false, "type": "null"}));
     };
-    let page = page(value, offset, number(arguments, "limit", 1000));
     let mut answer = json!({"exists": true, "type": page.kind});
     if let Some(count) = page.count {
         answer["count"] = count.into();
@@ -255,8 +268,8 @@ async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
 async fn slice(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let path = path_of(arguments, "path")?;
     let offset = number(arguments, "offset", 0);
-    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
-    let page = page(value, offset, number(arguments, "limit", 100));
+    let limit = number(arguments, "limit", 100);
+    let Some(page) = page_at(call, &path, offset, limit, true).await? else { return Ok(json!({"exists": false})) };
     let Some(count) = page.count else {
         return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
     };
@@ -299,8 +312,8 @@ async fn inspect(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpEr
 
 async fn count(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let path = path_of(arguments, "path")?;
-    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
-    Ok(json!({"exists": true, "count": page(value, 0, 0).count.unwrap_or(1)}))
+    let Some(page) = page_at(call, &path, 0, 0, false).await? else { return Ok(json!({"exists": false})) };
+    Ok(json!({"exists": true, "count": page.count.unwrap_or(1)}))
 }
 
 async fn aggregate(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {

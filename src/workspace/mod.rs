@@ -5,7 +5,9 @@
 //! applies them again to the newer versions; no model is called again and no update is lost.
 
 mod overlay;
+mod page;
 mod read;
+mod window;
 mod write;
 
 use crate::domain::ids::Owner;
@@ -18,7 +20,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
-pub use read::{Listing, page};
+pub use page::{Listing, page};
 pub use write::WriteOp;
 
 /// Tries of a write outside a turn before it gives up on a contended document.

@@ -1,7 +1,8 @@
 //! Pending document changes on top of the committed documents.
 
 use super::Workspace;
-use crate::store::{Change, DocKey, DocWrite, Expect, StoreError};
+use super::window::Changed;
+use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -51,6 +52,66 @@ impl Overlay {
             }
         }
         Ok(docs)
+    }
+
+    /// How many documents there are under a prefix, and `limit` of them after the first `skip`, in
+    /// key order; their bytes only with `values`. Costs what the page holds, not what lies there.
+    pub(super) async fn page(
+        &self,
+        tree: &Workspace,
+        prefix: &str,
+        (skip, limit): (usize, usize),
+        values: bool,
+    ) -> Result<(usize, Vec<(DocKey, Bytes)>), StoreError> {
+        let changed = self.changed(tree, prefix).await?;
+        let (passed, taken) = changed.committed(skip, limit);
+        let window = Window { reverse: false, skip: passed, limit: taken, values };
+        let page = tree.store.page(&tree.owner, prefix, window).await?;
+        Ok(changed.window(page, skip, limit))
+    }
+
+    async fn changed(&self, tree: &Workspace, prefix: &str) -> Result<Changed, StoreError> {
+        let under = self.docs.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix));
+        let (keys, changes): (Vec<_>, Vec<_>) = under
+            .filter(|(_, pending)| pending.change != Change::Check)
+            .map(|(key, pending)| (key.clone(), &pending.change))
+            .unzip();
+        let mut changed = Changed::default();
+        if keys.is_empty() {
+            return Ok(changed);
+        }
+        let committed = tree.store.read(&tree.owner, &keys).await?;
+        for ((key, change), doc) in keys.into_iter().zip(changes).zip(committed) {
+            match (change, doc.value.is_some()) {
+                (Change::Put(bytes), true) => drop(changed.replaced.insert(key, bytes.clone())),
+                (Change::Put(bytes), false) => drop(changed.made.insert(key, bytes.clone())),
+                (Change::Delete, true) => drop(changed.deleted.insert(key)),
+                (Change::Delete, false) | (Change::Check, _) => {}
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Bytes of documents as this turn sees them, those it did not change in one read.
+    pub(super) async fn fetch_all(
+        &self,
+        tree: &Workspace,
+        keys: &[DocKey],
+    ) -> Result<BTreeMap<DocKey, Bytes>, StoreError> {
+        let mut found = BTreeMap::new();
+        let mut committed = Vec::new();
+        for key in keys {
+            match self.docs.get(key).map(|pending| &pending.change) {
+                Some(Change::Put(bytes)) => drop(found.insert(key.clone(), bytes.clone())),
+                Some(Change::Delete) => {}
+                Some(Change::Check) | None => committed.push(key.clone()),
+            }
+        }
+        if !committed.is_empty() {
+            let docs = tree.store.read(&tree.owner, &committed).await?;
+            found.extend(committed.into_iter().zip(docs).filter_map(|(key, doc)| Some((key, doc.value?))));
+        }
+        Ok(found)
     }
 
     /// Changes a document that was seen at `version` (as [`Overlay::fetch`] returned it).

@@ -1,4 +1,4 @@
-//! Reads: one value, a page of keys, a page of values.
+//! Reads of one value, and of a whole collection.
 
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
@@ -9,17 +9,6 @@ use crate::domain::lattice::value::{self, index_of};
 use crate::domain::limits::READ_DOCUMENTS;
 use crate::store::decode;
 use serde_json::{Map, Value};
-
-/// A page of what lies directly under a path.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Listing {
-    /// Type of the value: `map`, `array`, `string`, …
-    pub kind: &'static str,
-    /// Entries or elements in all, when it has any.
-    pub count: Option<usize>,
-    /// The page: names or indexes, with values when they were asked for.
-    pub items: Vec<(String, Value)>,
-}
 
 impl Workspace {
     /// The value at `path`, when there is one.
@@ -79,7 +68,12 @@ impl Workspace {
         }
     }
 
-    async fn whole(&self, overlay: &Overlay, collection: &Collection, root: Root) -> Result<Value, WorkspaceError> {
+    pub(super) async fn whole(
+        &self,
+        overlay: &Overlay,
+        collection: &Collection,
+        root: Root,
+    ) -> Result<Value, WorkspaceError> {
         let prefix = collection.entries(root.generation);
         match root.shape {
             Shape::Leaf { value } => Ok(value),
@@ -114,24 +108,5 @@ impl Workspace {
             }
         }
         Ok(Some(Value::Object(map)))
-    }
-}
-
-/// A page of what lies directly in `value`.
-pub fn page(value: Value, offset: usize, limit: usize) -> Listing {
-    let kind = value::type_name(&value);
-    match value {
-        Value::Object(map) => {
-            let count = Some(map.len());
-            Listing { kind, count, items: map.into_iter().skip(offset).take(limit).collect() }
-        }
-        Value::Array(items) => {
-            let count = Some(items.len());
-            let indexed = items.into_iter().enumerate().map(|(i, v)| (i.to_string(), v));
-            Listing { kind, count, items: indexed.skip(offset).take(limit).collect() }
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            Listing { kind, count: None, items: Vec::new() }
-        }
     }
 }

@@ -27,3 +27,4 @@ mod store_conformance;
 mod store_differential;
 mod tidy;
 mod worker;
+mod workspace;

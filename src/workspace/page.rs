@@ -1,0 +1,130 @@
+//! Reads of a page: names or values of what lies directly under a path, at the cost of the page.
+
+use super::overlay::Overlay;
+use super::{Workspace, WorkspaceError};
+use crate::domain::ids::decode_token;
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
+use crate::domain::lattice::value;
+use crate::domain::limits::READ_DOCUMENTS;
+use crate::store::{StoreError, decode};
+use serde_json::Value;
+
+/// A page of what lies directly under a path.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listing {
+    /// Type of the value: `map`, `array`, `string`, …
+    pub kind: &'static str,
+    /// Entries or elements in all, when it has any.
+    pub count: Option<usize>,
+    /// The page: names or indexes, with values when they were asked for, else with nulls.
+    pub items: Vec<(String, Value)>,
+}
+
+impl Workspace {
+    /// A page of what lies directly under `path`; `None` when nothing is there.
+    pub async fn page(
+        &self,
+        path: &Path,
+        offset: usize,
+        limit: usize,
+        values: bool,
+    ) -> Result<Option<Listing>, WorkspaceError> {
+        let state = self.state.lock().await;
+        let overlay = &state.overlay;
+        if path.segments().is_empty() {
+            return self.page_of_namespace(overlay, path, offset, limit, values).await;
+        }
+        let (collection, rest) = self.collection(path, "read")?;
+        if !rest.is_empty() {
+            let found = self.get_in(overlay, path).await?;
+            return Ok(found.map(|value| page(value, offset, limit)));
+        }
+        let (_, root) = self.root(overlay, &collection).await?;
+        let Some(Root { generation, shape }) = root else { return Ok(None) };
+        let prefix = collection.entries(generation);
+        Ok(Some(match shape {
+            Shape::Leaf { value } => page(value, offset, limit),
+            Shape::Map => {
+                let limit = limit.min(READ_DOCUMENTS);
+                let (count, docs) = overlay.page(self, &prefix, (offset, limit), values).await?;
+                let items = docs.into_iter().map(|(key, bytes)| {
+                    let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
+                    Ok((name, if values { decode(&key, &bytes)? } else { Value::Null }))
+                });
+                let items = items.collect::<Result<_, StoreError>>()?;
+                Listing { kind: "map", count: Some(count), items }
+            }
+            Shape::Array { len } => {
+                let elements = (offset as u64, limit as u64, len);
+                let items =
+                    if values { self.elements(overlay, &collection, generation, elements).await? } else { Vec::new() };
+                Listing { kind: "array", count: usize::try_from(len).ok(), items }
+            }
+        }))
+    }
+
+    /// The page's chunks, and no others.
+    async fn elements(
+        &self,
+        overlay: &Overlay,
+        collection: &Collection,
+        generation: u64,
+        (offset, limit, len): (u64, u64, u64),
+    ) -> Result<Vec<(String, Value)>, StoreError> {
+        let end = offset.saturating_add(limit.min(READ_DOCUMENTS as u64 * CHUNK)).min(len);
+        let first = offset / CHUNK;
+        let keys: Vec<_> = (first..end.div_ceil(CHUNK)).map(|n| collection.chunk(generation, n * CHUNK)).collect();
+        let mut chunks = overlay.fetch_all(self, &keys).await?;
+        let mut items = Vec::new();
+        for (chunk, key) in (first..).zip(&keys) {
+            let values: Vec<Value> = chunks.remove(key).map(|b| decode(key, &b)).transpose()?.unwrap_or_default();
+            let indexed = (chunk * CHUNK..end).zip(values).filter(|(index, _)| *index >= offset);
+            items.extend(indexed.map(|(index, value)| (index.to_string(), value)));
+        }
+        Ok(items)
+    }
+
+    async fn page_of_namespace(
+        &self,
+        overlay: &Overlay,
+        path: &Path,
+        offset: usize,
+        limit: usize,
+        values: bool,
+    ) -> Result<Option<Listing>, WorkspaceError> {
+        let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
+        let prefix = format!("{base}/");
+        let (count, docs) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS)), values).await?;
+        let mut items = Vec::with_capacity(docs.len());
+        for (key, bytes) in docs {
+            let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
+            let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()])?;
+            let value = match Collection::of(&inner, &self.scope) {
+                Some((collection, _)) if values => self.whole(overlay, &collection, decode(&key, &bytes)?).await?,
+                Some(_) | None => Value::Null,
+            };
+            items.push((name, value));
+        }
+        Ok(Some(Listing { kind: "map", count: Some(count), items }))
+    }
+}
+
+/// A page of what lies directly in `value`.
+pub fn page(value: Value, offset: usize, limit: usize) -> Listing {
+    let kind = value::type_name(&value);
+    match value {
+        Value::Object(map) => {
+            let count = Some(map.len());
+            Listing { kind, count, items: map.into_iter().skip(offset).take(limit).collect() }
+        }
+        Value::Array(items) => {
+            let count = Some(items.len());
+            let indexed = items.into_iter().enumerate().map(|(i, v)| (i.to_string(), v));
+            Listing { kind, count, items: indexed.skip(offset).take(limit).collect() }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            Listing { kind, count: None, items: Vec::new() }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! A page of committed documents as a turn sees it: less what the turn deleted, with what it made.
+
+use crate::store::{DocKey, Page};
+use bytes::Bytes;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound::{Excluded, Included, Unbounded};
+
+/// What a turn has changed of the keys under a prefix.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Made: not among the committed ones.
+    pub(super) made: BTreeMap<DocKey, Bytes>,
+    /// Committed, and deleted by the turn.
+    pub(super) deleted: BTreeSet<DocKey>,
+    /// Committed, and written by the turn.
+    pub(super) replaced: BTreeMap<DocKey, Bytes>,
+}
+
+impl Changed {
+    /// The committed documents that must be known to show `limit` after the first `skip`: how
+    /// many of them to skip, and how many to take.
+    pub(super) fn committed(&self, skip: usize, limit: usize) -> (usize, usize) {
+        let take = if limit == 0 { 0 } else { limit.saturating_add(self.made.len() + self.deleted.len()) };
+        (skip.saturating_sub(self.made.len()), take)
+    }
+
+    /// How many there are, and `limit` after the first `skip`; `page` is what
+    /// [`Changed::committed`] asked for.
+    pub(super) fn window(mut self, page: Page, skip: usize, limit: usize) -> (usize, Vec<(DocKey, Bytes)>) {
+        let total = (page.total + self.made.len()).saturating_sub(self.deleted.len());
+        let (passed, _) = self.committed(skip, limit);
+        let first = page.docs.first().map(|(key, _)| key.clone());
+        let last = page.docs.last().map(|(key, _)| key.clone());
+        let (from, before) = match (passed, first) {
+            (0, _) => (Unbounded, 0),
+            // Behind the last committed one, and so behind everything that was made.
+            (_, None) => return (total, Vec::new()),
+            (_, Some(first)) => {
+                let made = self.made.range(..first.clone()).count();
+                let deleted = self.deleted.range(..first.clone()).count();
+                (Included(first), (passed + made).saturating_sub(deleted))
+            }
+        };
+        let is_end = passed + page.docs.len() >= page.total;
+        let to = last.filter(|_| !is_end).map_or(Unbounded, Excluded);
+        let mut shown: BTreeMap<DocKey, Bytes> =
+            self.made.range((from, to)).map(|(key, bytes)| (key.clone(), bytes.clone())).collect();
+        for (key, doc) in page.docs {
+            if !self.deleted.contains(&key) {
+                let bytes = self.replaced.remove(&key).or(doc.value).unwrap_or_default();
+                shown.insert(key, bytes);
+            }
+        }
+        (total, shown.into_iter().skip(skip - before.min(skip)).take(limit).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::Doc;
+
+    fn bytes(text: &str) -> Bytes {
+        Bytes::copy_from_slice(text.as_bytes())
+    }
+
+    fn key(n: usize) -> String {
+        format!("w.e/c/1/{n:03}")
+    }
+
+    /// Every window over 12 keys that are committed (`c`), made, deleted, replaced or absent.
+    fn check(keys: &str) {
+        let with =
+            |letters: &'static str| keys.char_indices().filter(move |(_, c)| letters.contains(*c)).map(|(n, _)| key(n));
+        let committed: Vec<_> = with("cdr").collect();
+        let seen: Vec<_> = with("cmr").collect();
+        for skip in 0..=keys.len() + 1 {
+            for limit in [0, 1, 2, 3, 5, 20, usize::MAX] {
+                let changed = Changed {
+                    made: with("m").map(|k| (k, bytes("mine"))).collect(),
+                    deleted: with("d").collect(),
+                    replaced: with("r").map(|k| (k, bytes("mine"))).collect(),
+                };
+                let (passed, take) = changed.committed(skip, limit);
+                let doc = Doc { version: 1, value: Some(bytes("theirs")) };
+                let docs = committed.iter().skip(passed).take(take).map(|k| (k.clone(), doc.clone())).collect();
+                let (total, found) = changed.window(Page { total: committed.len(), docs }, skip, limit);
+                let names: Vec<_> = found.iter().map(|(key, _)| key.clone()).collect();
+                let expected: Vec<_> = seen.iter().skip(skip).take(limit).cloned().collect();
+                assert_eq!((total, names), (seen.len(), expected), "{keys} {skip} {limit}");
+                for (key, value) in found {
+                    let theirs = with("c").any(|committed| committed == key);
+                    assert_eq!(value, bytes(if theirs { "theirs" } else { "mine" }), "{keys} {key}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn every_window_is_that_of_the_tree_as_the_turn_sees_it() {
+        for keys in ["", "cccccccccccc", "mmmm", "dddd", "rrrr", "mcccdrccmcdm", "mmmcccccccdd", "dddccccccmmm"] {
+            check(keys);
+        }
+        for seed in 0..500_usize {
+            let keys: String =
+                (0..12).map(|at| char::from(b"cmdr-"[(seed * 7919 + 13) / (at + 1) * (at + 3) % 5])).collect();
+            check(&keys);
+        }
+    }
+}
