@@ -1,10 +1,11 @@
 //! What is due, who holds leases, who waits and what lies in the outbox: in memory, rebuilt at open.
 
-use super::layout::{Space, number};
+use super::layout::{Space, end_of, number};
 use super::session::Session;
-use super::tx::{Db, Fault};
+use super::tx::{Fault, View};
 use crate::domain::time::Millis;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 /// The index of every owner.
@@ -71,30 +72,30 @@ fn agent_of(session: &str) -> &str {
 
 impl Index {
     /// Reads every session and outbox record.
-    pub(super) fn load(db: &Db) -> Result<Self, Fault> {
-        Self::load_with(db, |_, _| Ok(()))
+    pub(super) fn load(view: &impl View) -> Result<Self, Fault> {
+        Self::load_with(view, |_, _| Ok(()))
     }
 
     /// As [`Index::load`], with each session, by its key, as `change` leaves it.
     pub(super) fn load_with(
-        db: &Db,
+        view: &impl View,
         mut change: impl FnMut(&[u8], &mut Session) -> Result<(), Fault>,
     ) -> Result<Self, Fault> {
         let mut index = Self::default();
-        for item in db.keyspace(Space::Core).prefix(b"s") {
-            let (key, value) = item.into_inner()?;
-            let (owner, name) = split(&key)?;
-            let mut session = parse_session(&value)?;
-            change(&key, &mut session)?;
+        view.walk(Space::Core, b"s", &end_of(b"s"), &mut |key, value| {
+            let (owner, name) = split(key)?;
+            let mut session = parse_session(value)?;
+            change(key, &mut session)?;
             index.session(&owner, &name, &Session::default(), &session);
-        }
-        for item in db.keyspace(Space::Core).prefix(b"x") {
-            let (key, value) = item.into_inner()?;
-            let (owner, id) = split(&key)?;
-            let (place, _) = number(&value).ok_or_else(|| Fault::Record(format!("outbox entry `{id}`")))?;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        view.walk(Space::Core, b"x", &end_of(b"x"), &mut |key, value| {
+            let (owner, id) = split(key)?;
+            let (place, _) = number(value).ok_or_else(|| Fault::Record(format!("outbox entry `{id}`")))?;
             index.next = index.next.max(place + 1);
             index.owner(&owner).outbox.insert(place, OutboxSlot { id, at: 0 });
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(index)
     }
 

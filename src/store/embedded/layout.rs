@@ -40,6 +40,13 @@ pub(crate) enum Space {
     Queue,
 }
 
+impl Space {
+    /// How many there are.
+    pub(super) const COUNT: usize = 4;
+    /// All, in order.
+    pub(super) const ALL: [Self; Self::COUNT] = [Self::Docs, Self::Mail, Self::Core, Self::Queue];
+}
+
 /// Separates the parts of a key; no token holds it.
 pub(crate) const SEPARATOR: u8 = 0;
 

@@ -1,11 +1,12 @@
 //! Store over fjall: one writer thread, group commit, fsync.
 //!
-//! Every change is a request to the writer thread. It drains its channel, applies the requests
-//! in order (each one atomic batch, so that later ones see the earlier), makes the group durable
-//! with one fsync and then answers. Reads take the state after the last durable group.
+//! Every change is a request to the writer thread. It drains its channel and applies the requests
+//! in order (each all or nothing; later ones see the earlier) to a group in memory. The flusher
+//! thread writes the group as one atomic batch, makes it durable with one fsync and then answers;
+//! meanwhile the writer applies the next group. Reads take the state after the last durable group.
 //!
 //! ```text
-//! admit, commit, … ─▶ channel ─▶ writer: apply, apply, … ─▶ fsync ─▶ answers
+//! admit, commit, … ─▶ channel ─▶ writer: apply, apply, … ─▶ flusher: batch, fsync ─▶ answers
 //! read, scan, …    ─▶ snapshot of the last durable group
 //! ```
 //!
@@ -14,6 +15,7 @@
 mod admit;
 mod docs;
 mod finish;
+mod flusher;
 mod index;
 pub(crate) mod layout;
 mod lease;
@@ -26,6 +28,7 @@ mod sweep;
 mod turn;
 pub(crate) mod tx;
 mod writer;
+mod writes;
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
@@ -39,6 +42,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tx::{Durable, Fault, Tx};
+
+/// Documents read on the caller's thread: a change of threads costs more than the few blocks, mostly
+/// cached, that they lie in.
+const READ_AT_ONCE: usize = 8;
 
 /// The store in a folder of this machine; one process at a time.
 pub struct EmbeddedStore {
@@ -63,8 +70,9 @@ impl EmbeddedStore {
         let durable = Durable { db: db.clone(), snapshot: db.database.snapshot() };
         let durable = Arc::new(RwLock::new(Arc::new(durable)));
         let (requests, jobs) = writer::Requests::channel(name.clone());
-        let writer = writer::Writer::new(db, index, name.clone(), durable.clone());
-        let thread = std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs));
+        let writer = writer::Writer::new(db, index, durable.clone(), &requests);
+        let thread = writer
+            .and_then(|writer| std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs)));
         let thread = thread.map_err(|e| Fault::Database(e.into()).at(&name))?;
         Ok(Arc::new(Self { name, durable, requests: Some(requests), writer: Some(thread), _lock: lock }))
     }
@@ -144,6 +152,9 @@ impl Store for EmbeddedStore {
     }
 
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+        if keys.len() <= READ_AT_ONCE {
+            return self.query_now(|state| reads::read(state, owner, keys));
+        }
         let (owner, keys) = (owner.clone(), keys.to_vec());
         self.query(move |state| reads::read(state, &owner, &keys)).await
     }

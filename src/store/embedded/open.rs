@@ -2,7 +2,7 @@
 
 use super::index::Index;
 use super::layout::Space;
-use super::tx::{Db, Fault};
+use super::tx::{Db, Durable, Fault};
 use crate::store::StoreError;
 use fjall::PersistMode;
 use std::fs::{File, TryLockError};
@@ -57,7 +57,8 @@ pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
     let db = Db::open(&dir.join("db"))?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
-    let index = Index::load_with(&db, |key, session| {
+    let state = Durable { db: db.clone(), snapshot: db.database.snapshot() };
+    let index = Index::load_with(&state, |key, session| {
         let was = session.clone();
         session.void();
         if *session == was {

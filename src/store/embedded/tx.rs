@@ -2,6 +2,7 @@
 
 use super::index::Index;
 use super::layout::{self, Space};
+use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::{Database, Keyspace, KeyspaceCreateOptions, Readable, Slice, Snapshot};
 use std::{collections::BTreeMap, ops::ControlFlow, path::Path};
@@ -120,18 +121,21 @@ impl View for Durable {
     }
 }
 
-/// One request on the writer thread.
+/// One request on the writer thread: reads see its own writes, then those of the requests before
+/// it that the database doesn't hold yet, then the database.
 pub(crate) struct Tx<'a> {
     db: &'a Db,
     index: &'a mut Index,
     touched: bool,
-    writes: BTreeMap<(Space, Vec<u8>), Option<Slice>>,
+    own: Writes,
+    /// Newest first.
+    before: [Option<&'a Writes>; 2],
 }
 
 impl<'a> Tx<'a> {
-    /// An empty one.
-    pub(super) const fn new(db: &'a Db, index: &'a mut Index) -> Self {
-        Self { db, index, touched: false, writes: BTreeMap::new() }
+    /// An empty one over the writes `before` it, newest first.
+    pub(super) fn new(db: &'a Db, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
+        Self { db, index, touched: false, own: Writes::default(), before }
     }
 
     /// The index to read.
@@ -152,12 +156,12 @@ impl<'a> Tx<'a> {
 
     /// Writes `value` at `key`.
     pub(crate) fn put(&mut self, space: Space, key: Vec<u8>, value: impl Into<Slice>) {
-        self.writes.insert((space, key), Some(value.into()));
+        self.own.set(space, key, Some(value.into()));
     }
 
     /// Removes what is at `key`.
     pub(crate) fn remove(&mut self, space: Space, key: Vec<u8>) {
-        self.writes.insert((space, key), None);
+        self.own.set(space, key, None);
     }
 
     /// Puts the owner on the list, so that sweeps find what it has.
@@ -169,61 +173,54 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Applies everything, atomically; not yet durable. Whether there was anything.
-    pub(super) fn apply(self) -> Result<bool, Fault> {
-        if self.writes.is_empty() {
-            return Ok(false);
-        }
-        let mut batch = self.db.database.batch();
-        for ((space, key), value) in self.writes {
-            let keyspace = self.db.keyspace(space);
-            match value {
-                Some(value) => batch.insert(keyspace, key, value),
-                None => batch.remove(keyspace, key),
-            }
-        }
-        batch.commit()?;
-        Ok(true)
+    /// What it wrote.
+    pub(super) fn into_writes(self) -> Writes {
+        self.own
+    }
+
+    /// Newest first.
+    fn layers(&self) -> impl DoubleEndedIterator<Item = &Writes> {
+        std::iter::once(&self.own).chain(self.before.into_iter().flatten())
     }
 }
 
 impl View for Tx<'_> {
     fn get(&self, space: Space, key: &[u8]) -> Result<Option<Slice>, Fault> {
-        if !self.writes.is_empty()
-            && let Some(written) = self.writes.get(&(space, key.to_vec()))
-        {
-            return Ok(written.clone());
+        match self.layers().find_map(|layer| layer.get(space, key)) {
+            Some(written) => Ok(written.clone()),
+            None => Ok(self.db.keyspace(space).get(key)?),
         }
-        Ok(self.db.keyspace(space).get(key)?)
     }
 
     fn walk(&self, space: Space, from: &[u8], to: &[u8], visit: Visit<'_>) -> Result<(), Fault> {
         if from >= to {
             return Ok(());
         }
-        let mut own = self.writes.range((space, from.to_vec())..(space, to.to_vec())).peekable();
+        let written: BTreeMap<&[u8], Option<&Slice>> =
+            self.layers().rev().flat_map(|layer| layer.range(space, from, to)).collect();
+        let mut written = written.into_iter().peekable();
         for item in self.db.keyspace(space).range(from..to) {
             let (key, value) = item.into_inner()?;
-            while let Some(((_, mine), written)) = own.next_if(|((_, mine), _)| mine.as_slice() < &*key) {
-                if let Some(written) = written
-                    && visit(mine, written)?.is_break()
+            while let Some((mine, value)) = written.next_if(|(mine, _)| *mine < &*key) {
+                if let Some(value) = value
+                    && visit(mine, value)?.is_break()
                 {
                     return Ok(());
                 }
             }
-            let seen = match own.next_if(|((_, mine), _)| mine.as_slice() == &*key) {
-                Some((_, written)) => written.clone(),
-                None => Some(value),
+            let seen = match written.next_if(|(mine, _)| *mine == &*key) {
+                Some((_, value)) => value,
+                None => Some(&value),
             };
             if let Some(seen) = seen
-                && visit(&key, &seen)?.is_break()
+                && visit(&key, seen)?.is_break()
             {
                 return Ok(());
             }
         }
-        for ((_, mine), written) in own {
-            if let Some(written) = written
-                && visit(mine, written)?.is_break()
+        for (mine, value) in written {
+            if let Some(value) = value
+                && visit(mine, value)?.is_break()
             {
                 return Ok(());
             }

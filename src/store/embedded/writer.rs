@@ -1,9 +1,11 @@
-//! The writer thread: drains its channel, applies each request in order, one fsync, all answers.
+//! The writer thread: applies requests one after the other, and gives groups of them to the
+//! flusher, whose fsync they share.
 
+use super::flusher::{Answer, Flusher, Group};
 use super::index::Index;
 use super::tx::{Db, Durable, Fault, Tx};
+use super::writes::Writes;
 use crate::store::StoreError;
-use fjall::PersistMode;
 use std::sync::{Arc, RwLock};
 use tokio::sync::{mpsc, oneshot};
 
@@ -11,63 +13,78 @@ use tokio::sync::{mpsc, oneshot};
 pub(super) const GROUP_REQUESTS: usize = 256;
 
 /// Applies a request; its answer waits for the group to be durable.
-type Job = Box<dyn FnOnce(&mut Writer) -> Answer + Send>;
-type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type Job = Box<dyn FnOnce(&mut Writer) + Send>;
 
-/// The only one who writes.
+/// The only one who decides what is written.
 pub(super) struct Writer {
     db: Db,
     index: Index,
     store: Arc<str>,
-    durable: Arc<RwLock<Arc<Durable>>>,
-    dirty: bool,
+    /// Applied and not yet given to the flusher.
+    writes: Writes,
+    answers: Vec<Answer>,
+    flusher: Flusher,
 }
 
 impl Writer {
-    /// The writer of `db`.
-    pub(super) const fn new(db: Db, index: Index, store: Arc<str>, durable: Arc<RwLock<Arc<Durable>>>) -> Self {
-        Self { db, index, store, durable, dirty: false }
+    /// The writer of `db`, which answers what comes from `requests`.
+    pub(super) fn new(
+        db: Db,
+        index: Index,
+        durable: Arc<RwLock<Arc<Durable>>>,
+        requests: &Requests,
+    ) -> std::io::Result<Self> {
+        let store = Arc::clone(&requests.store);
+        // Weak: the writer ends when every caller is gone.
+        let jobs = requests.jobs.downgrade();
+        let nudge = move || {
+            if let Some(jobs) = jobs.upgrade() {
+                // A full channel needs no nudge: the writer is awake.
+                let _ = jobs.try_send(Box::new(|_: &mut Self| {}));
+            }
+        };
+        let flusher = Flusher::start(db.clone(), Arc::clone(&store), durable, nudge)?;
+        Ok(Self { db, index, store, writes: Writes::default(), answers: Vec::new(), flusher })
     }
 
     /// Serves until every sender is gone.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<Job>) {
-        let mut group = Vec::with_capacity(GROUP_REQUESTS);
-        while jobs.blocking_recv_many(&mut group, GROUP_REQUESTS) > 0 {
-            let answers: Vec<Answer> = group.drain(..).map(|job| job(&mut self)).collect();
-            let durable = self.persist();
-            for answer in answers {
-                answer(durable.clone());
+        let mut waiting = Vec::with_capacity(GROUP_REQUESTS);
+        while jobs.blocking_recv_many(&mut waiting, GROUP_REQUESTS) > 0 {
+            for job in waiting.drain(..) {
+                job(&mut self);
             }
+            self.hand_over(self.answers.len() >= GROUP_REQUESTS);
+        }
+        self.hand_over(true);
+    }
+
+    /// Gives the group to the flusher; when it is busy and needn't be waited for, the group grows.
+    fn hand_over(&mut self, wait: bool) {
+        if self.flusher.is_free(wait) && !self.answers.is_empty() {
+            let writes = Arc::new(std::mem::take(&mut self.writes));
+            self.flusher.take(Group { writes, answers: std::mem::take(&mut self.answers) });
         }
     }
 
     fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let mut tx = Tx::new(&self.db, &mut self.index);
-        let outcome = request(&mut tx);
-        let touched = tx.touched();
-        let outcome = match outcome {
-            Ok(value) => tx.apply().map(|wrote| {
-                self.dirty |= wrote;
-                value
-            }),
-            Err(e) => Err(e),
-        };
-        if outcome.is_err() && touched {
-            self.index = Index::load(&self.db).map_err(|e| e.at(&self.store))?;
+        let Self { db, index, writes, flusher, .. } = self;
+        let mut tx = Tx::new(db, index, [Some(writes), flusher.writing()]);
+        match request(&mut tx) {
+            Ok(value) => {
+                let own = tx.into_writes();
+                self.writes.extend(own);
+                Ok(value)
+            }
+            Err(error) => {
+                if tx.touched() {
+                    let mut scratch = Index::default();
+                    let before = Tx::new(db, &mut scratch, [Some(writes), flusher.writing()]);
+                    *index = Index::load(&before).map_err(|e| e.at(&self.store))?;
+                }
+                Err(error.at(&self.store))
+            }
         }
-        outcome.map_err(|e| e.at(&self.store))
-    }
-
-    /// Readers see a group only when it can't be lost any more.
-    fn persist(&mut self) -> Result<(), StoreError> {
-        if !self.dirty {
-            return Ok(());
-        }
-        self.db.database.persist(PersistMode::SyncAll).map_err(|e| Fault::from(e).at(&self.store))?;
-        self.dirty = false;
-        let now = Arc::new(Durable { db: self.db.clone(), snapshot: self.db.database.snapshot() });
-        *self.durable.write().unwrap_or_else(std::sync::PoisonError::into_inner) = now;
-        Ok(())
     }
 }
 
@@ -93,10 +110,10 @@ impl Requests {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |writer| {
             let outcome = writer.apply(request);
-            Box::new(move |durable| {
+            writer.answers.push(Box::new(move |durable| {
                 // A caller that went away needs no answer.
                 let _ = answer.send(durable.and(outcome));
-            })
+            }));
         });
         let gone =
             || StoreError::Unavailable { store: self.store.to_string(), reason: "its writer has stopped".into() };

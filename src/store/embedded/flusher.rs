@@ -1,0 +1,100 @@
+//! The thread that makes groups durable, while the writer applies the next one.
+
+use super::tx::{Db, Durable, Fault};
+use super::writes::Writes;
+use crate::store::StoreError;
+use fjall::PersistMode;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::thread::JoinHandle;
+
+/// Tells a caller the outcome of its request, once it is known whether its group is durable.
+pub(super) type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+
+/// Requests that become durable together.
+#[derive(Default)]
+pub(super) struct Group {
+    /// What they wrote.
+    pub(super) writes: Arc<Writes>,
+    /// Who waits for it.
+    pub(super) answers: Vec<Answer>,
+}
+
+/// The way to the flusher; it has one group at a time.
+pub(super) struct Flusher {
+    groups: Option<Sender<Group>>,
+    landed: Receiver<()>,
+    busy: Option<Arc<Writes>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Flusher {
+    /// Starts it. `landed` is called after each group.
+    pub(super) fn start(
+        db: Db,
+        store: Arc<str>,
+        durable: Arc<RwLock<Arc<Durable>>>,
+        landed: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (groups, received) = channel::<Group>();
+        let (done, done_received) = channel();
+        let run = move || {
+            while let Ok(group) = received.recv() {
+                let outcome = flush(&db, &durable, &group.writes).map_err(|e| e.at(&store));
+                // Before the answers: what callers send next finds the flusher free.
+                let _ = done.send(());
+                landed();
+                for answer in group.answers {
+                    answer(outcome.clone());
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("trellis-flush".into()).spawn(run)?;
+        Ok(Self { groups: Some(groups), landed: done_received, busy: None, thread: Some(thread) })
+    }
+
+    /// What it is writing: to be read before the database.
+    pub(super) fn writing(&self) -> Option<&Writes> {
+        self.busy.as_deref()
+    }
+
+    /// Whether it can take a group now; with `wait`, after it is done with the one that it has.
+    pub(super) fn is_free(&mut self, wait: bool) -> bool {
+        if self.busy.is_some() {
+            let landed = if wait { self.landed.recv().is_ok() } else { self.landed.try_recv() != Err(TryRecvError::Empty) };
+            if landed || wait {
+                self.busy = None;
+            }
+        }
+        self.busy.is_none()
+    }
+
+    /// Gives it a group. It must be free.
+    pub(super) fn take(&mut self, group: Group) {
+        self.busy = Some(Arc::clone(&group.writes));
+        // A flusher that is gone drops the answers: their callers learn that the writer has stopped.
+        let _ = self.groups.as_ref().expect("taken only when dropped").send(group);
+    }
+}
+
+impl Drop for Flusher {
+    /// Waits until everything is durable and answered.
+    fn drop(&mut self) {
+        self.groups = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Readers see a group only when it can't be lost any more.
+fn flush(db: &Db, durable: &RwLock<Arc<Durable>>, writes: &Writes) -> Result<(), Fault> {
+    if writes.is_empty() {
+        return Ok(());
+    }
+    writes.commit(db)?;
+    db.database.persist(PersistMode::SyncAll)?;
+    let now = Arc::new(Durable { db: db.clone(), snapshot: db.database.snapshot() });
+    *durable.write().unwrap_or_else(PoisonError::into_inner) = now;
+    Ok(())
+}

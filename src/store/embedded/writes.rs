@@ -1,0 +1,56 @@
+//! What requests have written and the database doesn't hold yet.
+
+use super::layout::Space;
+use super::tx::{Db, Fault};
+use fjall::Slice;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// The last value by key; `None` = removed.
+#[derive(Debug, Default)]
+pub(super) struct Writes([BTreeMap<Vec<u8>, Option<Slice>>; Space::COUNT]);
+
+impl Writes {
+    /// Whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.iter().all(BTreeMap::is_empty)
+    }
+
+    /// What became of `key`; `None` when nothing was written there.
+    pub(super) fn get(&self, space: Space, key: &[u8]) -> Option<&Option<Slice>> {
+        self.0[space as usize].get(key)
+    }
+
+    /// Sets what becomes of `key`.
+    pub(super) fn set(&mut self, space: Space, key: Vec<u8>, value: Option<Slice>) {
+        self.0[space as usize].insert(key, value);
+    }
+
+    /// What became of the keys of `from..to`, in order.
+    pub(super) fn range(&self, space: Space, from: &[u8], to: &[u8]) -> impl Iterator<Item = (&[u8], Option<&Slice>)> {
+        let range = (Bound::Included(from), Bound::Excluded(to));
+        self.0[space as usize].range::<[u8], _>(range).map(|(key, value)| (key.as_slice(), value.as_ref()))
+    }
+
+    /// Takes over newer ones.
+    pub(super) fn extend(&mut self, newer: Self) {
+        for (mine, newer) in self.0.iter_mut().zip(newer.0) {
+            mine.extend(newer);
+        }
+    }
+
+    /// Writes all of them to the database, atomically; not yet durable.
+    pub(super) fn commit(&self, db: &Db) -> Result<(), Fault> {
+        let mut batch = db.database.batch();
+        for (space, writes) in Space::ALL.into_iter().zip(&self.0) {
+            let keyspace = db.keyspace(space);
+            for (key, value) in writes {
+                match value {
+                    Some(value) => batch.insert(keyspace, key.as_slice(), value.clone()),
+                    None => batch.remove(keyspace, key.as_slice()),
+                }
+            }
+        }
+        Ok(batch.commit()?)
+    }
+}
