@@ -113,7 +113,7 @@ impl App {
     pub async fn open(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
         let clock = Clock::system();
         let model = models(config).await?;
-        let Backends { store, bus, nats } = backends(config, role, &metrics).await?;
+        let Backends { store, bus, nats } = backends(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = Catalog::new(config.catalog.test);
@@ -217,14 +217,14 @@ struct Backends {
     nats: Option<Arc<NatsBus>>,
 }
 
-async fn backends(config: &Config, role: Role, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
+async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metrics>) -> Result<Backends, AppError> {
     match (&config.store.url, &config.bus.url) {
         (StoreUrl::Embedded(dir), _) => {
             if matches!(role, Role::Worker | Role::Serve) {
                 return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
             }
             let store = EmbeddedStore::open(dir)?;
-            let bus = EmbeddedBus::new(Arc::clone(&store), config.worker.lease)?;
+            let bus = EmbeddedBus::new(Arc::clone(&store), config.worker.lease, clock.clone())?;
             Ok(Backends { store, bus: Arc::new(bus), nats: None })
         }
         // The configuration refuses an embedded queue beside Redis.

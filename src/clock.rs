@@ -2,16 +2,17 @@
 
 use crate::domain::time::Millis;
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    sync::{Arc, LazyLock},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
+use tokio::sync::watch;
+
+/// Where [`Clock::steady`] counts from.
+static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 /// Tells the time. Clones of a manual clock share its hands.
 #[derive(Debug, Clone, Default)]
-pub struct Clock(Option<Arc<AtomicU64>>);
+pub struct Clock(Option<Arc<watch::Sender<u64>>>);
 
 impl Clock {
     /// The machine's.
@@ -21,23 +22,44 @@ impl Clock {
 
     /// One that stands at `start` until it is moved.
     pub fn manual(start: Millis) -> Self {
-        Self(Some(Arc::new(AtomicU64::new(start.0))))
+        Self(Some(Arc::new(watch::Sender::new(start.0))))
     }
 
     /// Now.
     pub fn now(&self) -> Millis {
         if let Some(hands) = &self.0 {
-            return Millis(hands.load(Ordering::SeqCst));
+            return Millis(*hands.borrow());
         }
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// The time since some moment in the past. It never goes back, whoever sets the machine's
+    /// clock: for waits and ages inside one process.
+    pub fn steady(&self) -> Duration {
+        match &self.0 {
+            Some(hands) => Duration::from_millis(*hands.borrow()),
+            None => BEGIN.elapsed(),
+        }
+    }
+
+    /// Returns as soon as [`Clock::steady`] is at `at`; on a manual clock, when its hands are.
+    pub async fn until(&self, at: Duration) {
+        match &self.0 {
+            Some(hands) => {
+                let mut hands = hands.subscribe();
+                // An error would mean that the hands are gone; `self` holds them.
+                let _ = hands.wait_for(|now| Duration::from_millis(*now) >= at).await;
+            }
+            None => tokio::time::sleep(at.saturating_sub(self.steady())).await,
+        }
     }
 
     /// Moves a manual clock forward and returns its new time; the system's stays as it is.
     pub fn advance(&self, by: Duration) -> Millis {
         if let Some(hands) = &self.0 {
             let by = u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-            hands.fetch_add(by, Ordering::SeqCst);
+            hands.send_modify(|now| *now += by);
         }
         self.now()
     }
@@ -54,6 +76,27 @@ mod tests {
         assert_eq!(other.now(), Millis(1_000));
         assert_eq!(clock.advance(Duration::from_secs(2)), Millis(3_000));
         assert_eq!(other.now(), Millis(3_000));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_for_a_manual_clock_waits_for_its_hands() {
+        let clock = Clock::manual(Millis(1_000));
+        let (waiting, at) = (clock.clone(), clock.steady() + Duration::from_hours(1));
+        let waiter = tokio::spawn(async move { waiting.until(at).await });
+        clock.advance(Duration::from_mins(59));
+        tokio::task::yield_now().await;
+        assert!(!waiter.is_finished());
+        clock.advance(Duration::from_mins(1));
+        waiter.await.unwrap();
+        clock.until(at).await;
+    }
+
+    #[tokio::test]
+    async fn the_steady_hand_of_the_system_clock_goes_on() {
+        let clock = Clock::system();
+        let begin = clock.steady();
+        clock.until(begin + Duration::from_millis(5)).await;
+        assert!(clock.steady() >= begin + Duration::from_millis(5));
     }
 
     #[test]

@@ -8,7 +8,6 @@ use crate::store::{Finished, JobFinish, StoreError, Window, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// First and longest pause between two looks at a job.
 const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
@@ -55,11 +54,11 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
 pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
-    let deadline = Instant::now() + timeout;
+    let deadline = venue.clock.steady() + timeout;
     let mut pause = POLL.0;
     loop {
         let Some(job) = get(venue, owner, id).await? else { return Ok(None) };
-        let now = Instant::now();
+        let now = venue.clock.steady();
         if job.status.is_terminal() || now >= deadline {
             return Ok(Some(job));
         }

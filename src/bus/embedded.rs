@@ -26,7 +26,6 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, broadcast};
-use tokio::time::Instant;
 
 /// Completions that can be read back.
 pub const OUT_KEPT: u64 = 10_000;
@@ -82,8 +81,8 @@ fn key(letter: u8, sequence: u64) -> Vec<u8> {
 struct Queue {
     entries: HashMap<u64, Entry>,
     ready: BTreeSet<u64>,
-    /// Taken or put off, by when they are ready again.
-    later: BTreeSet<(Instant, u64)>,
+    /// Taken or put off, by when on the steady clock they are ready again.
+    later: BTreeSet<(Duration, u64)>,
     /// Owner, agent and body of ready wakes: one of each is enough.
     wakes: HashSet<(Owner, AgentId, Bytes)>,
     last: u64,
@@ -93,7 +92,7 @@ struct Queue {
 #[derive(Default)]
 struct Entry {
     delivered: u64,
-    again: Option<Instant>,
+    again: Option<Duration>,
     /// A wake's own content; the others are read from the store.
     wake: Option<Queued>,
 }
@@ -105,7 +104,7 @@ impl Queue {
     }
 
     /// Puts a message off, or makes it ready when `again` is `None`.
-    fn set(&mut self, sequence: u64, again: Option<Instant>) {
+    fn set(&mut self, sequence: u64, again: Option<Duration>) {
         let Some(entry) = self.entries.get_mut(&sequence) else { return };
         if let Some(before) = entry.again.take() {
             self.later.remove(&(before, sequence));
@@ -132,7 +131,7 @@ impl Queue {
     }
 
     /// Takes up to `max` ready messages in order; they are ready again after `ack_wait`.
-    fn take(&mut self, now: Instant, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
+    fn take(&mut self, now: Duration, max: usize, ack_wait: Duration) -> Vec<(u64, u64, Option<Queued>)> {
         while let Some((at, sequence)) = self.later.first().copied().filter(|(at, _)| *at <= now) {
             self.later.remove(&(at, sequence));
             self.set(sequence, None);
@@ -213,13 +212,14 @@ pub struct EmbeddedBus(Arc<Inner>);
 
 impl EmbeddedBus {
     /// The queue in `store`. A delivery that isn't settled for `ack_wait` is delivered again.
-    /// One per store: two would each deliver everything.
-    pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration) -> Result<Self, BusError> {
+    /// One per store: two would each deliver everything. `clock` stamps what is published, and
+    /// says when an ack wait is over.
+    pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration, clock: Clock) -> Result<Self, BusError> {
         let queue = store.query_now(load).map_err(unavailable)?;
         Ok(Self(Arc::new(Inner {
             store,
             ack_wait,
-            clock: Clock::system(),
+            clock,
             queue: Mutex::new(queue),
             changed: Notify::new(),
             live: Topics::new(),
@@ -333,7 +333,7 @@ impl Inner {
     }
 
     fn take(self: &Arc<Self>, max: usize) -> Result<Vec<Delivery>, StoreError> {
-        let taken = lock(&self.queue).take(Instant::now(), max, self.ack_wait);
+        let taken = lock(&self.queue).take(self.clock.steady(), max, self.ack_wait);
         let read = |state: &Durable| {
             let mut found = Vec::with_capacity(taken.len());
             for (sequence, delivered, wake) in taken {
@@ -375,7 +375,7 @@ struct Settlement {
 
 impl Settlement {
     /// Only the latest delivery may move the time of the next one.
-    fn again(&self, at: Instant) {
+    fn again(&self, at: Duration) {
         let mut queue = lock(&self.bus.queue);
         if queue.entries.get(&self.sequence).is_some_and(|e| e.delivered == self.delivered) {
             queue.set(self.sequence, Some(at));
@@ -399,31 +399,32 @@ impl Settle for Settlement {
     }
 
     async fn nak(&self, delay: Duration) {
-        self.again(Instant::now() + delay);
+        self.again(self.bus.clock.steady() + delay);
     }
 
     async fn progress(&self) {
-        self.again(Instant::now() + self.bus.ack_wait);
+        self.again(self.bus.clock.steady() + self.bus.ack_wait);
     }
 }
 
 #[async_trait]
 impl Bus for EmbeddedBus {
     async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError> {
-        let end = Instant::now() + POLL;
+        let mut end = std::pin::pin!(tokio::time::sleep(POLL));
         loop {
             let taken = self.0.take(max).map_err(unavailable)?;
-            if !taken.is_empty() || max == 0 || Instant::now() >= end {
+            if !taken.is_empty() || max == 0 || end.is_elapsed() {
                 if taken.len() == max {
                     // There may be more: another receiver should look.
                     self.0.changed.notify_one();
                 }
                 return Ok(taken);
             }
-            let next = lock(&self.0.queue).later.first().map_or(end, |(at, _)| (*at).min(end));
+            let next = lock(&self.0.queue).later.first().map_or(Duration::MAX, |(at, _)| *at);
             tokio::select! {
                 () = self.0.changed.notified() => {}
-                () = tokio::time::sleep_until(next) => {}
+                () = self.0.clock.until(next) => {}
+                () = &mut end => {}
             }
         }
     }

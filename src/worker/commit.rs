@@ -45,13 +45,14 @@ pub(super) async fn commit(
     turn: &Turn,
     mut decision: Decision,
 ) -> Result<Outcome, Stop> {
-    let started = std::time::Instant::now();
+    let clock = &worker.venue.clock;
+    let started = clock.steady();
     for _ in 0..=COMMIT_CONFLICTS {
         let (commit, mut outbox) = build(worker, leased, bench, &decision).await?;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
             Committed::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
-                worker.venue.metrics.commit_seconds.observe(started.elapsed().as_secs_f64());
+                worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
                 outbox.extend_from_slice(next.wakes());
                 let held = apply(leased, decision, next)?;
                 worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;

@@ -13,7 +13,7 @@ use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Ref
 use bytes::Bytes;
 use serde::Deserialize;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Redelivery of a message whose handling failed.
 const RETRY: Duration = Duration::from_secs(1);
@@ -133,7 +133,7 @@ fn reply_to(body: &[u8]) -> Option<String> {
 async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
     admit.lease = Some(worker.lease_request());
     Stage::Admit.enter(&admit.session);
-    let asked = Instant::now();
+    let asked = worker.venue.clock.steady();
     let answer = match worker.venue.store.admit(worker.venue.now(), &admit).await {
         Ok(answer) => answer,
         Err(error) => {

@@ -8,7 +8,7 @@ use crate::domain::ids::JobId;
 use crate::jobs;
 use crate::store::{Held, Lease};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// What stops a running turn.
@@ -18,14 +18,14 @@ pub(super) struct Stops {
     pub(super) lost: CancellationToken,
     /// The task that the running turn serves, and what stops that turn when it is cancelled.
     serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
-    /// When the store was last asked for the lease and gave it: before its answer, so that no
-    /// delay of ours makes the lease look longer than it is.
-    asked: Arc<Mutex<Instant>>,
+    /// When on the steady clock the store was last asked for the lease and gave it: before its
+    /// answer, so that no delay of ours makes the lease look longer than it is.
+    asked: Arc<Mutex<Duration>>,
 }
 
 impl Stops {
     /// Of a lease that was asked for then.
-    pub(super) fn since(asked: Instant) -> Self {
+    pub(super) fn since(asked: Duration) -> Self {
         Self { lost: CancellationToken::new(), serving: Arc::default(), asked: Arc::new(Mutex::new(asked)) }
     }
 
@@ -42,12 +42,12 @@ impl Stops {
         self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn renewed(&self, asked: Instant) {
+    fn renewed(&self, asked: Duration) {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = asked;
     }
 
-    fn age(&self) -> Duration {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(*self.asked.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -65,10 +65,10 @@ async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
 /// have stood still for longer than its lease: another may have the reply by now.
 pub(super) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
     let (ttl, stops) = (worker.options.lease, &leased.stops);
-    if stops.age() < ttl {
+    if stops.age(worker.venue.clock.steady()) < ttl {
         return Ok(());
     }
-    let asked = Instant::now();
+    let asked = worker.venue.clock.steady();
     match worker.venue.store.renew(worker.venue.now(), &leased.lease, ttl).await? {
         Held::Fenced => Err(Stop::Lost),
         Held::Yes { cancelled } => {
@@ -88,7 +88,7 @@ pub(super) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
     loop {
         tokio::time::sleep(pause).await;
         settle.progress().await;
-        let asked = Instant::now();
+        let asked = worker.venue.clock.steady();
         match worker.venue.store.renew(worker.venue.now(), lease, ttl).await {
             Ok(Held::Yes { cancelled }) => {
                 stops.renewed(asked);

@@ -14,7 +14,7 @@ use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use bytes::Bytes;
-use std::time::Instant;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Events that killed so many workers run one at a time.
@@ -52,7 +52,7 @@ pub(super) struct Leased {
 }
 
 /// Runs a granted session to its end. The grant was asked for at `asked`.
-pub(super) async fn run(worker: &Worker, grant: Grant, asked: Instant, settle: &dyn Settle) -> End {
+pub(super) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
     let mut leased = match open(grant, asked) {
         Ok(leased) => leased,
         Err(error) => return End::Failed(error),
@@ -92,7 +92,7 @@ fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
     StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") }
 }
 
-fn open(grant: Grant, asked: Instant) -> Result<Leased, StoreError> {
+fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
     let state: SessionState = match &grant.state {
         None => SessionState::default(),
         Some(bytes) => serde_json::from_slice(bytes).map_err(|e| corrupt("state", &e))?,
@@ -198,9 +198,10 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
 }
 
 async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> Result<Outcome, Stop> {
-    let started = std::time::Instant::now();
+    let clock = &worker.venue.clock;
+    let started = clock.steady();
     let outcome = turn::run(worker, leased, agent).await;
-    worker.venue.metrics.turn_seconds.observe(started.elapsed().as_secs_f64());
+    worker.venue.metrics.turn_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
     outcome
 }
 

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::{EmbeddedBus, OUT_KEPT};
-use trellis::bus::{Address, Bus, Message};
+use trellis::bus::{Address, Bus, InKind, Message};
+use trellis::clock::Clock;
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
@@ -151,7 +152,7 @@ async fn a_faulty_store_fails_before_or_after_applying() {
 async fn completions_are_kept_and_told_and_replies_only_told() {
     let dir = tempfile::tempdir().unwrap();
     let store = opened(dir.path()).await;
-    let bus = EmbeddedBus::new(store, Duration::from_secs(30)).unwrap();
+    let bus = EmbeddedBus::new(store, Duration::from_secs(30), Clock::system()).unwrap();
     let mut outbound = bus.listen_outbound();
     let mut replies = bus.listen(&trellis::bus::Live::Reply("_INBOX.a".into())).await.unwrap();
     let out = |n: u64| Message {
@@ -188,7 +189,7 @@ async fn a_completion_published_again_is_kept_and_told_once_also_after_a_restart
         id: Some(format!("o{n}")),
         body: json!({"n": n}),
     };
-    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30)).unwrap();
+    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30), Clock::system()).unwrap();
     let mut told = bus.listen_outbound();
     for n in [1, 1, 2] {
         bus.publish(&out(n)).await.unwrap();
@@ -198,7 +199,7 @@ async fn a_completion_published_again_is_kept_and_told_once_also_after_a_restart
         assert_eq!(told, out(n));
     }
     drop((told, bus));
-    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30)).unwrap();
+    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_secs(30), Clock::system()).unwrap();
     for n in [2, 1, 3] {
         bus.publish(&out(n)).await.unwrap();
     }
@@ -216,7 +217,7 @@ fn noise(size: usize) -> String {
 async fn child_that_is_killed() {
     let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
     let store = opened(Path::new(&dir)).await;
-    let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30)).unwrap();
+    let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30), Clock::system()).unwrap();
     let size = std::env::var(CHILD_BODY).map_or(0, |text| text.parse().unwrap());
     let run = std::process::id();
     let append = |writer: u64| {
@@ -268,7 +269,7 @@ fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<Stri
 async fn everything_is_there(store: &Arc<EmbeddedStore>, acks: &[String], when: &str) {
     let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
     let kept: HashSet<_> = facts.iter().flat_map(|f| &f.mailbox).map(|e| &*e.key).collect();
-    let bus = EmbeddedBus::new(Arc::clone(store), Duration::from_secs(30)).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(store), Duration::from_secs(30), Clock::system()).unwrap();
     let queued: HashSet<_> = bus.in_transit().await.unwrap().into_iter().collect();
     for id in acks {
         assert!(kept.contains(&*format!("0001|{id}")), "{when}: event {id} is lost");
@@ -301,4 +302,27 @@ async fn one_folder_survives_kill_after_kill() {
         everything_is_there(&store, &acks, &format!("kill {round}")).await;
     }
     assert!(acks.len() >= 100 * KILLS, "over 5 MB of text were written");
+}
+
+#[tokio::test]
+async fn the_queue_lives_by_the_clock_it_was_given() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(Millis(5_000));
+    let bus = EmbeddedBus::new(opened(dir.path()).await, Duration::from_hours(1), clock.clone()).unwrap();
+    let to = Address::In { owner: "acme/ann".parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
+    bus.publish(&Message { to, id: Some("e1".into()), body: json!({}) }).await.unwrap();
+    let first = bus.receive(8).await.unwrap();
+    assert_eq!((first.len(), first[0].published, first[0].delivered), (1, Millis(5_000), 1));
+    // Somebody waits for it already when the ack wait ends.
+    let waiting = bus.clone();
+    let again = tokio::spawn(async move { waiting.receive(8).await.unwrap() });
+    clock.advance(Duration::from_mins(59));
+    tokio::task::yield_now().await;
+    assert!(!again.is_finished());
+    clock.advance(Duration::from_mins(1));
+    let second = again.await.unwrap();
+    assert_eq!((second.len(), second[0].delivered), (1, 2));
+    second[0].settle.nak(Duration::from_mins(1)).await;
+    clock.advance(Duration::from_mins(1));
+    assert_eq!(bus.receive(8).await.unwrap()[0].delivered, 3);
 }

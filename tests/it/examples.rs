@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
 use trellis::domain::agent::{AgentConfig, ToolEntry};
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{Job, JobStatus};
@@ -53,7 +54,7 @@ fn tree(venue: &TestVenue) -> Workspace {
 /// The workspace of seed.json, both agents, a worker that plays by `rules`.
 async fn office(dir: &Path, rules: &str) -> TestVenue {
     let store = EmbeddedStore::open(&dir.join("data")).unwrap();
-    let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30)).unwrap();
+    let bus = EmbeddedBus::new(store.clone(), Duration::from_secs(30), Clock::system()).unwrap();
     let venue = TestVenue::new(store, std::sync::Arc::new(bus), dir, rules).await;
     for (path, value) in seed() {
         let path = lattice::Path::parse(&path).unwrap();

@@ -7,6 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/covia_client.py");
@@ -16,7 +17,7 @@ async fn the_published_client_is_satisfied() {
     let Some(python) = python::with("covia") else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(5)).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(5), Clock::system()).unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
     venue.worker().await;
     let server = Server::of(Arc::clone(&venue.venue)).await;

@@ -37,6 +37,21 @@ const BACKENDS: [(&str, &[&str]); 4] = [
     ("EmbeddedBus", &["src/bus/embedded"]),
 ];
 
+/// Where the machine may be asked for the time, and why there.
+const TIME_AT: [(&str, &str); 8] = [
+    ("src/clock.rs", "it is the clock"),
+    ("src/main.rs", "a command's own time"),
+    ("src/cli/", "a command's own time"),
+    ("src/bench/", "it measures the machine"),
+    ("src/bus/nats/", "limits of calls over the network, which nothing injected can hurry"),
+    ("src/retry.rs", "how long a connection has been tried, for the log"),
+    ("src/shutdown.rs", "the process ends in time though an injected clock stand still"),
+    ("src/http/sse.rs", "paces the looks at a job; each look decides by what the store says"),
+];
+
+/// Who may choose the machine's clock; everybody else is given one.
+const CLOCK_AT: [&str; 4] = ["src/clock.rs", "src/app.rs", "src/cli/", "src/bench/"];
+
 struct Source {
     /// Relative to the crate, with `/`.
     path: String,
@@ -146,6 +161,24 @@ fn only_the_composition_root_names_a_backend() {
             }
             let named = source.code().filter(|(_, line)| has_word(line, backend));
             violations.extend(named.map(|(number, _)| source.at(number, format!("names `{backend}`"))));
+        }
+    }
+    report(&violations);
+}
+
+#[test]
+fn time_is_asked_of_the_clock_that_was_injected() {
+    let mut violations = Vec::new();
+    for source in sources() {
+        let asks = !TIME_AT.iter().any(|(home, _why)| source.path.starts_with(home));
+        let chooses = !CLOCK_AT.iter().any(|home| source.path.starts_with(home));
+        for (number, line) in source.code() {
+            if asks && line.contains("::now()") {
+                violations.push(source.at(number, "asks the machine for the time, expected a `Clock`"));
+            }
+            if chooses && line.contains("Clock::system()") {
+                violations.push(source.at(number, "chooses a clock, expected to be given one"));
+            }
         }
     }
     report(&violations);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
+use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, JobStatus};
@@ -104,7 +105,7 @@ async fn idle_fleet() -> Option<(TestVenue, tempfile::TempDir)> {
 async fn idle_laptop() -> (TestVenue, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2)).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
     let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
     (venue, dir)
 }

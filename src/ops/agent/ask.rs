@@ -20,7 +20,6 @@ use crate::store::{Checkpoint, Held, NewJob, keys};
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::time::Instant;
 
 /// How long a caller outside turns waits when it names no `timeout`: under the 30 s after which
 /// common HTTP clients hang up.
@@ -240,13 +239,13 @@ async fn deliver(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> R
 pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
     let (event, session) = deliver(call, &agent, arguments).await?;
-    let deadline = Instant::now() + millis(arguments, "timeout", DEFAULT_TIMEOUT);
+    let deadline = call.venue.clock.steady() + millis(arguments, "timeout", DEFAULT_TIMEOUT);
     let key = crate::domain::ids::SessionKey { agent: agent.clone(), session: session.clone() };
     loop {
         if let Some(text) = reply_to(call, &key, &event).await? {
             return Ok(json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]}));
         }
-        if Instant::now() >= deadline {
+        if call.venue.clock.steady() >= deadline {
             return Ok(json!({"agentId": agent, "sessionId": session, "response": null, "answered": []}));
         }
         tokio::time::sleep(CHAT_POLL).await;

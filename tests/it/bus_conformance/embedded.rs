@@ -6,6 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 
 /// A queue in a folder of its own.
@@ -16,7 +17,7 @@ pub struct EmbeddedFixture {
 }
 
 fn open(dir: &TempDir, ack_wait: Duration) -> EmbeddedBus {
-    EmbeddedBus::new(EmbeddedStore::open(dir.path()).unwrap(), ack_wait).unwrap()
+    EmbeddedBus::new(EmbeddedStore::open(dir.path()).unwrap(), ack_wait, Clock::system()).unwrap()
 }
 
 impl Fixture for EmbeddedFixture {

@@ -195,7 +195,7 @@ impl Site {
             }
             Kind::Embedded => {
                 let store = EmbeddedStore::open(&self.fleet.dir.join("data")).unwrap();
-                let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2)).unwrap();
+                let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
                 let (mut out, mut after) = (Vec::new(), 0);
                 loop {
                     let page = bus.outbound(after, 500).await.unwrap();

@@ -75,7 +75,8 @@ struct Run {
 impl Run {
     async fn new(scenario: &'static Scenario, backend: Backend, dir: &Path) -> Self {
         let embedded = EmbeddedStore::open(&dir.join("store")).unwrap();
-        let bus = Arc::new(EmbeddedBus::new(Arc::clone(&embedded), Duration::from_millis(150)).unwrap());
+        let bus =
+            Arc::new(EmbeddedBus::new(Arc::clone(&embedded), Duration::from_millis(150), Clock::system()).unwrap());
         let inner: Arc<dyn Store> = match backend {
             Backend::Embedded => embedded,
             Backend::Redis => {

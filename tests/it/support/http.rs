@@ -74,7 +74,7 @@ impl Server {
 
     /// A server over any store; the queue lies in `queue`.
     pub async fn over(store: Arc<dyn Store>, queue: &Arc<EmbeddedStore>) -> Self {
-        let bus = EmbeddedBus::new(Arc::clone(queue), Duration::from_secs(30)).unwrap();
+        let bus = EmbeddedBus::new(Arc::clone(queue), Duration::from_secs(30), Clock::system()).unwrap();
         let clock = Clock::system();
         let key = load_or_make_key(&*store, clock.now()).await.unwrap();
         let venue = Arc::new(Venue {
