@@ -44,3 +44,12 @@ pub const READ_BYTES: usize = 1_000_000;
 
 /// Documents that one read may gather.
 pub const READ_DOCUMENTS: usize = 10_000;
+
+/// Bytes that one placeholder inserts: more than any text that belongs into the middle of another.
+pub const PLACEHOLDER_BYTES: usize = 32 * 1024;
+
+/// Bytes that all placeholders of one text insert: as much as a whole prompt.
+pub const PLACEHOLDERS_BYTES: usize = CONTEXT_BYTES;
+
+/// Bytes of a `sessionContext`: ids and short texts; what is larger belongs into `w/`.
+pub const SESSION_CONTEXT_BYTES: usize = 64 * 1024;

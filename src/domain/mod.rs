@@ -6,6 +6,8 @@ pub mod time;
 pub mod ids;
 pub mod lattice;
 
+pub mod values;
+
 pub mod capability;
 pub mod event;
 pub mod job;

@@ -1,0 +1,127 @@
+//! `_auto`: arguments that are named like a declared key.
+//!
+//! Names are compared as a whole: case, `.`, `_`, `-`, spaces and camelCase are ignored, and a few
+//! short names mean their long ones. Never by the last dotted segment: `customer.id` is not `id`.
+
+use serde_json::Value;
+
+/// Short names and what they mean.
+const ALIASES: [(&str, &str); 4] =
+    [("uid", "userid"), ("tid", "tenantid"), ("org", "organizationid"), ("aid", "accountid")];
+
+/// Names that mean something else in every tool.
+const NEVER: [&str; 5] = ["id", "name", "type", "status", "title"];
+
+/// What `_auto` makes of a tool.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Matches {
+    /// Argument and key.
+    pub matched: Vec<(String, String)>,
+    /// Arguments that more than one key would fit, in words.
+    pub reports: Vec<String>,
+}
+
+/// Matches the top-level scalar arguments of a tool's schema with `keys`.
+pub fn matches(schema: &Value, keys: &[&str]) -> Matches {
+    let mut found = Matches::default();
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else { return found };
+    for argument in properties.iter().filter(|(_, schema)| is_scalar(schema)).map(|(name, _)| name) {
+        let name = whole_name(argument);
+        if NEVER.contains(&name.as_str()) {
+            continue;
+        }
+        let candidates: Vec<&str> = keys.iter().copied().filter(|key| whole_name(key) == name).collect();
+        match candidates.as_slice() {
+            [] => {}
+            [key] => found.matched.push((argument.clone(), (*key).to_owned())),
+            several => {
+                let several: Vec<_> = several.iter().map(|key| format!("`{key}`")).collect();
+                found.reports.push(format!(
+                    "`_auto` leaves argument `{argument}` to the model: {} would fit it, bind one of them",
+                    several.join(" and ")
+                ));
+            }
+        }
+    }
+    found
+}
+
+/// A name without what doesn't count.
+fn whole_name(name: &str) -> String {
+    let plain: String = name.chars().filter(|c| !"._- ".contains(*c)).flat_map(char::to_lowercase).collect();
+    ALIASES.iter().find(|(short, _)| *short == plain).map_or(plain, |(_, long)| (*long).to_owned())
+}
+
+fn is_scalar(schema: &Value) -> bool {
+    let scalar = |name: &Value| matches!(name.as_str(), Some("string" | "number" | "integer" | "boolean"));
+    match &schema["type"] {
+        Value::Array(types) => types.iter().any(scalar) && types.iter().all(|name| scalar(name) || name == "null"),
+        name => scalar(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(argument: &str, keys: &[&str], expected: Option<&str>) {
+        let schema = json!({"type": "object", "properties": {argument: {"type": "string"}}});
+        let found = matches(&schema, keys);
+        assert_eq!(found.matched.first().map(|(_, key)| key.as_str()), expected, "{argument} {keys:?}");
+    }
+
+    #[test]
+    fn whole_names_match_whatever_their_spelling() {
+        for argument in ["user_id", "userId", "UserID", "user-id", "user.id", "USER ID", "uid"] {
+            check(argument, &["user_id"], Some("user_id"));
+        }
+        check("userId", &["uid"], Some("uid"));
+        check("tid", &["tenant_id"], Some("tenant_id"));
+        check("org", &["organizationId"], Some("organizationId"));
+        check("accountId", &["aid"], Some("aid"));
+        check("organization", &["organization_id"], None);
+        check("user", &["user_id"], None);
+    }
+
+    #[test]
+    fn never_by_the_last_segment_and_never_for_names_that_mean_something_else() {
+        check("id", &["customer.id"], None);
+        check("name", &["user.name"], None);
+        check("userName", &["user.name"], Some("user.name"));
+        for name in ["id", "name", "type", "status", "title", "Status"] {
+            check(name, &[name], None);
+        }
+    }
+
+    #[test]
+    fn two_candidates_are_no_match_and_a_report() {
+        let schema = json!({"properties": {"userId": {"type": "string"}}});
+        let found = matches(&schema, &["user_id", "uid"]);
+        assert_eq!(found.matched, []);
+        assert_eq!(
+            found.reports,
+            ["`_auto` leaves argument `userId` to the model: `user_id` and `uid` would fit it, bind one of them"]
+        );
+    }
+
+    #[test]
+    fn only_top_level_scalars_are_matched() {
+        for (schema, matched) in [
+            (json!({"type": "string"}), true),
+            (json!({"type": "integer"}), true),
+            (json!({"type": ["string", "null"]}), true),
+            (json!({"type": ["string", "object"]}), false),
+            (json!({"type": "object"}), false),
+            (json!({"type": "array"}), false),
+            (json!({}), false),
+            (json!(true), false),
+        ] {
+            let tool = json!({"properties": {"user_id": schema}});
+            assert_eq!(!matches(&tool, &["user_id"]).matched.is_empty(), matched, "{tool}");
+        }
+        let nested = json!({"properties": {"user": {"type": "object", "properties": {"user_id": {"type": "string"}}}}});
+        assert_eq!(matches(&nested, &["user_id"]), Matches::default());
+        assert_eq!(matches(&json!("no schema"), &["user_id"]), Matches::default());
+    }
+}

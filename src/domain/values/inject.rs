@@ -1,0 +1,276 @@
+//! `toolArgInjection`: arguments that the runtime fills in and the model never sees.
+
+use crate::domain::lattice::value::type_name;
+use crate::domain::nearest::nearest;
+use crate::domain::values::auto;
+use crate::domain::values::mapping::{MappingError, Source, check_key};
+use crate::domain::values::{Resolver, Tier};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+#[cfg(test)]
+mod tests;
+
+/// Bindings of one configuration: each is looked at in every turn.
+const BINDINGS: usize = 256;
+
+/// `{tool: {argument: key}}`. A tool is named as the model sees it or by its operation's path; in
+/// place of a key any source of a mapping row may stand.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Bindings {
+    tools: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+/// What a call of one tool gets, resolved for one turn.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Injection {
+    /// Arguments and their values, whatever the model sends.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub values: Map<String, Value>,
+    /// Arguments whose key has no value and no fallback: the tool can't be called.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<Unresolved>,
+    /// Values of arguments that are left to the model, for when it sends none.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub defaults: Map<String, Value>,
+}
+
+/// A bound argument without a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("INJECT_UNRESOLVED: argument `{argument}` is bound to `{key}`, which has no value and no fallback")]
+pub struct Unresolved {
+    /// The argument.
+    pub argument: String,
+    /// The key.
+    pub key: String,
+}
+
+/// What the bindings make of one tool.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Planned {
+    /// For its calls.
+    pub injection: Injection,
+    /// What `_auto` could not decide, and what looks like a mistake.
+    pub reports: Vec<String>,
+}
+
+impl Bindings {
+    /// Reads `{tool: {argument: key}}`.
+    pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
+        let wrong = |place: String, reason: String| MappingError { place, reason };
+        let map = |place: &str, value: &Value| match value {
+            Value::Object(map) => Ok(map.clone()),
+            other => Err(wrong(place.to_owned(), format!("expected a map, got {}", type_name(other)))),
+        };
+        let mut tools: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (tool, arguments) in map(place, value)? {
+            let place = format!("{place}.{tool}");
+            for (argument, key) in map(&place, &arguments)? {
+                let place = format!("{place}.{argument}");
+                let Value::String(key) = key else {
+                    return Err(wrong(place, format!("expected a key, got {}", type_name(&key))));
+                };
+                Source::parse(&key).map_err(|reason| wrong(place.clone(), reason))?;
+                check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
+                tools.entry(tool.clone()).or_default().insert(argument, key);
+            }
+        }
+        let count: usize = tools.values().map(BTreeMap::len).sum();
+        if count > BINDINGS {
+            return Err(wrong(place.to_owned(), format!("expected at most {BINDINGS} arguments, got {count}")));
+        }
+        Ok(Self { tools })
+    }
+
+    /// The bindings of two places together; an argument that both bind is an error.
+    pub fn merge(mut self, other: Self) -> Result<Self, MappingError> {
+        for (tool, arguments) in other.tools {
+            for (argument, key) in arguments {
+                let place = format!("toolArgInjection.{tool}.{argument}");
+                if self.tools.entry(tool.clone()).or_default().insert(argument, key).is_some() {
+                    return Err(MappingError { place, reason: "bound twice".into() });
+                }
+            }
+        }
+        Ok(self)
+    }
+
+    /// No bindings.
+    pub fn is_empty(&self) -> bool {
+        self.tools.is_empty()
+    }
+
+    /// Tools that are bound but not among `known`, with a proposal.
+    pub fn strangers(&self, known: &[&str]) -> Vec<(String, String)> {
+        let strange = self.tools.keys().filter(|tool| !known.contains(&tool.as_str()));
+        let report = |tool: &String| {
+            let hint = nearest(tool, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+            (format!("toolArgInjection.{tool}"), format!("no tool `{tool}` is offered{hint}"))
+        };
+        strange.map(report).collect()
+    }
+
+    /// The bindings of one argument, under any of a tool's names.
+    fn of(&self, names: &[&str]) -> BTreeMap<&str, Vec<&str>> {
+        let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for arguments in names.iter().filter_map(|name| self.tools.get(*name)) {
+            for (argument, key) in arguments {
+                let keys = found.entry(argument).or_default();
+                if !keys.contains(&key.as_str()) {
+                    keys.push(key);
+                }
+            }
+        }
+        found
+    }
+
+    /// What is injected into a tool that is known by `names`. Refused when a bound argument is not
+    /// one of the tool's: a binding that does nothing would be a promise that isn't kept.
+    pub fn plan(&self, names: &[&str], schema: &Value, values: &Resolver) -> Result<Planned, String> {
+        let mut planned = Planned::default();
+        let found = auto::matches(schema, &values.auto_keys());
+        let bound = self.of(names);
+        for (argument, keys) in &bound {
+            planned.reports.extend(accepts(schema, argument)?);
+            let auto = found.matched.iter().find(|(name, _)| name == argument).map(|(_, key)| key.as_str());
+            planned.injection.bind(values, argument, keys, auto);
+        }
+        for (argument, key) in found.matched.iter().filter(|(name, _)| !bound.contains_key(name.as_str())) {
+            planned.injection.bind(values, argument, &[], Some(key));
+        }
+        planned.reports.extend(found.reports);
+        Ok(planned)
+    }
+}
+
+/// Whether a tool takes an argument of this name; a report when its schema only doesn't forbid it.
+fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    if properties.is_some_and(|known| known.contains_key(argument)) {
+        return Ok(None);
+    }
+    let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
+    let hint = nearest(argument, &known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+    let text = format!("`toolArgInjection` binds argument `{argument}`, which the operation doesn't name{hint}");
+    if schema.get("additionalProperties") == Some(&Value::Bool(false)) { Err(text) } else { Ok(Some(text)) }
+}
+
+/// Where a binding leads: its precedence, its value, and whether it is left to the model.
+struct Candidate<'k> {
+    rank: u8,
+    key: &'k str,
+    value: Option<(Value, Tier)>,
+}
+
+fn candidate<'k>(values: &Resolver, argument: &str, key: &'k str) -> Candidate<'k> {
+    if let Some(row) = values.rows(key).next() {
+        return Candidate { rank: row.source.rank(), key, value: values.lookup(key) };
+    }
+    match Source::parse(key) {
+        Ok(Source::Walk(_)) | Err(_) => Candidate { rank: 1, key, value: values.lookup(key) },
+        Ok(source) => Candidate { rank: source.rank(), key, value: values.value(argument, &source) },
+    }
+}
+
+/// The rank of what is left to the model.
+const MODEL: u8 = Source::Llm.rank();
+
+impl Injection {
+    /// Binds one argument: the bindings in the order of precedence, and what `_auto` found last; a
+    /// value goes before a fallback.
+    fn bind(&mut self, values: &Resolver, argument: &str, keys: &[&str], auto: Option<&str>) {
+        let mut candidates: Vec<_> = keys.iter().map(|key| candidate(values, argument, key)).collect();
+        candidates.extend(auto.map(|key| Candidate { rank: Source::Auto.rank(), ..candidate(values, argument, key) }));
+        candidates.sort_by_key(|candidate| candidate.rank);
+        if let Some(left) = candidates.iter().find(|candidate| candidate.rank == MODEL) {
+            if let Some((value, _)) = &left.value {
+                self.defaults.insert(argument.to_owned(), value.clone());
+            }
+            return;
+        }
+        let is_value =
+            |candidate: &&Candidate<'_>| candidate.value.as_ref().is_some_and(|(_, tier)| *tier != Tier::Fallback);
+        let winner = candidates.iter().find(is_value).or_else(|| candidates.iter().find(|c| c.value.is_some()));
+        match winner.and_then(|candidate| candidate.value.clone()) {
+            Some((value, _)) => {
+                self.values.insert(argument.to_owned(), value);
+            }
+            None => {
+                let key = candidates.first().map_or(argument, |candidate| candidate.key).to_owned();
+                self.unresolved.push(Unresolved { argument: argument.to_owned(), key });
+            }
+        }
+    }
+
+    /// It changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.values.is_empty() && self.unresolved.is_empty() && self.defaults.is_empty()
+    }
+
+    /// Arguments that the model doesn't see.
+    pub fn hidden(&self) -> impl Iterator<Item = &str> + '_ {
+        let unresolved = self.unresolved.iter().map(|unresolved| unresolved.argument.as_str());
+        self.values.keys().map(String::as_str).chain(unresolved)
+    }
+
+    /// Takes out what the model may not say: its word never counts for a bound argument.
+    pub fn strip(&self, arguments: &mut Value) {
+        if let Value::Object(map) = arguments {
+            for name in self.hidden() {
+                map.shift_remove(name);
+            }
+        }
+    }
+
+    /// The final arguments of a call.
+    pub fn apply(&self, mut arguments: Value) -> Result<Value, Unresolved> {
+        if let Some(unresolved) = self.unresolved.first() {
+            return Err(unresolved.clone());
+        }
+        if let Value::Object(map) = &mut arguments {
+            for (name, value) in &self.defaults {
+                map.entry(name.clone()).or_insert_with(|| value.clone());
+            }
+            for (name, value) in &self.values {
+                map.insert(name.clone(), value.clone());
+            }
+        }
+        Ok(arguments)
+    }
+
+    /// The schema as the model sees it: without the bound arguments, in `properties`, `required`,
+    /// `default` and `examples`, also inside `allOf`, `anyOf` and `oneOf`. What has a default is not
+    /// required.
+    pub fn reduce(&self, schema: &Value) -> Value {
+        let mut schema = schema.clone();
+        let hidden: Vec<&str> = self.hidden().collect();
+        let optional: Vec<&str> = hidden.iter().copied().chain(self.defaults.keys().map(String::as_str)).collect();
+        reduce(&mut schema, &hidden, &optional);
+        schema
+    }
+}
+
+fn reduce(schema: &mut Value, hidden: &[&str], optional: &[&str]) {
+    let Value::Object(map) = schema else { return };
+    let remove = |value: &mut Value| {
+        if let Value::Object(map) = value {
+            map.retain(|name, _| !hidden.contains(&name.as_str()));
+        }
+    };
+    for (key, value) in map.iter_mut() {
+        match (key.as_str(), value) {
+            ("properties" | "default", value) => remove(value),
+            ("required", Value::Array(names)) => {
+                names.retain(|name| !name.as_str().is_some_and(|name| optional.contains(&name)));
+            }
+            ("examples", Value::Array(examples)) => examples.iter_mut().for_each(remove),
+            ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
+                parts.iter_mut().for_each(|part| reduce(part, hidden, optional));
+            }
+            _ => {}
+        }
+    }
+}

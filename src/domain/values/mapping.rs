@@ -1,0 +1,399 @@
+//! `contextMapping`: rows `{key, source, fallback?}`, parsed once.
+
+use crate::domain::lattice::value::type_name;
+use crate::domain::nearest::nearest;
+use crate::domain::values::{Tier, Values};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::fmt;
+
+/// Rows of one configuration: each is looked at in every turn.
+const ROWS: usize = 256;
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 128;
+
+/// How a source may begin, for proposals.
+const FORMS: [&str; 8] = ["session.", "user.", "agent.", "project.", "_global", "_auto", "CONSTANT:", "LLM"];
+
+/// Where a row's value comes from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Source {
+    /// `session.k`, `user.k`, `agent.k`, `project.k`: starts at that tier and goes down.
+    From(Tier, String),
+    /// `k`: a walk over all tiers.
+    Walk(String),
+    /// `_global`: the project tier only, at the row's own key.
+    Global,
+    /// `CONSTANT:x`: x as JSON, or as text where it isn't JSON.
+    Constant(Value),
+    /// `_auto`: all tiers at the row's own key, and injected into arguments that are named like it.
+    Auto,
+    /// `LLM`: the model fills it in.
+    Llm,
+}
+
+impl Source {
+    /// Place in the precedence: a constant beats a session binding beats `_global` beats `_auto`.
+    pub const fn rank(&self) -> u8 {
+        match self {
+            Self::Constant(_) => 0,
+            Self::From(..) | Self::Walk(_) => 1,
+            Self::Global => 2,
+            Self::Auto => 3,
+            Self::Llm => 4,
+        }
+    }
+
+    /// Parses a source.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if let Some(constant) = text.strip_prefix("CONSTANT:") {
+            let value = serde_json::from_str(constant).unwrap_or_else(|_| Value::String(constant.to_owned()));
+            return Ok(Self::Constant(value));
+        }
+        match text {
+            "_global" => return Ok(Self::Global),
+            "_auto" => return Ok(Self::Auto),
+            "LLM" => return Ok(Self::Llm),
+            _ => {}
+        }
+        if text.starts_with('_') || text.contains(':') || text.eq_ignore_ascii_case("llm") {
+            return Err(unknown(text));
+        }
+        for (prefix, tier) in
+            [("session", Tier::Session), ("user", Tier::User), ("agent", Tier::Agent), ("project", Tier::Project)]
+        {
+            if let Some(key) = text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.')) {
+                check_key(key).map_err(|error| format!("`{text}`: {error}"))?;
+                return Ok(Self::From(tier, key.to_owned()));
+            }
+            let (first, rest) = text.split_once('.').unwrap_or((text, ""));
+            if !rest.is_empty() && first.eq_ignore_ascii_case(prefix) {
+                return Err(unknown(text));
+            }
+        }
+        check_key(text)?;
+        Ok(Self::Walk(text.to_owned()))
+    }
+}
+
+fn unknown(text: &str) -> String {
+    let begin = text.find(['.', ':']).map_or(text, |at| &text[..=at]);
+    let hint = nearest(begin, &FORMS).map(|form| format!(", did you mean `{form}`")).unwrap_or_default();
+    let shown: String = text.chars().take(80).collect();
+    format!(
+        "unknown source `{shown}`, expected `session.k`, `user.k`, `agent.k`, `project.k`, `_global`, `_auto`, \
+         `CONSTANT:x`, `LLM` or a key{hint}"
+    )
+}
+
+impl TryFrom<String> for Source {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
+    }
+}
+
+impl From<Source> for String {
+    fn from(source: Source) -> Self {
+        source.to_string()
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::From(tier, key) => write!(f, "{}.{key}", tier.as_str()),
+            Self::Walk(key) => f.write_str(key),
+            Self::Global => f.write_str("_global"),
+            Self::Constant(value) => write!(f, "CONSTANT:{value}"),
+            Self::Auto => f.write_str("_auto"),
+            Self::Llm => f.write_str("LLM"),
+        }
+    }
+}
+
+/// One row of the mapping.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// The key that it defines.
+    pub key: String,
+    /// Where its value comes from.
+    pub source: Source,
+    /// Used on a miss.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fallback: Option<Value>,
+}
+
+/// The rows of a configuration. Several rows of one key are tried in the order of precedence.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Mapping {
+    rows: Vec<Row>,
+}
+
+/// What is wrong with a mapping, with its place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{place}`: {reason}")]
+pub struct MappingError {
+    /// E.g. `contextMapping[2].source`.
+    pub place: String,
+    /// The rule that it breaks.
+    pub reason: String,
+}
+
+fn wrong(place: impl Into<String>, reason: impl Into<String>) -> MappingError {
+    MappingError { place: place.into(), reason: reason.into() }
+}
+
+impl Mapping {
+    /// Reads both forms: a list of rows, and a map from key to source, row or constant. In a map, a
+    /// text is a source, a map is a row without its key, and any other value is a constant.
+    pub fn parse(place: &str, value: &Value) -> Result<Self, MappingError> {
+        let rows = match value {
+            Value::Array(rows) => {
+                let numbered = rows.iter().enumerate();
+                numbered.map(|(n, row)| listed(&format!("{place}[{n}]"), row)).collect::<Result<Vec<_>, _>>()?
+            }
+            Value::Object(map) => {
+                let keyed = map.iter();
+                keyed.map(|(key, value)| keyed_row(&format!("{place}.{key}"), key, value)).collect::<Result<_, _>>()?
+            }
+            other => return Err(wrong(place, format!("expected a list of rows or a map, got {}", type_name(other)))),
+        };
+        if rows.len() > ROWS {
+            return Err(wrong(place, format!("expected at most {ROWS} rows, got {}", rows.len())));
+        }
+        let mut mapping = Self { rows };
+        mapping.unambiguous(place)?;
+        mapping.rows.sort_by_key(|row| row.source.rank());
+        Ok(mapping)
+    }
+
+    /// Two rows of one key and one rank: nothing says which of them wins.
+    fn unambiguous(&self, place: &str) -> Result<(), MappingError> {
+        for (n, row) in self.rows.iter().enumerate() {
+            let rank = row.source.rank();
+            if self.rows[..n].iter().any(|other| other.key == row.key && other.source.rank() == rank) {
+                return Err(wrong(
+                    format!("{place}[{n}]"),
+                    format!("key `{}` has another row of the same precedence", row.key),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// All rows, those of higher precedence first.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows of a key, those of higher precedence first.
+    pub fn of<'m>(&'m self, key: &'m str) -> impl Iterator<Item = &'m Row> + 'm {
+        self.rows.iter().filter(move |row| row.key == key)
+    }
+
+    /// Keys that may be injected by the name of an argument.
+    pub fn auto_keys(&self) -> impl Iterator<Item = &str> + '_ {
+        self.rows.iter().filter(|row| row.source == Source::Auto).map(|row| row.key.as_str())
+    }
+
+    /// The constants: the agent tier.
+    pub fn constants(&self) -> Values {
+        let constant = |row: &Row| match &row.source {
+            Source::Constant(value) => Some((row.key.clone(), value.clone())),
+            Source::From(..) | Source::Walk(_) | Source::Global | Source::Auto | Source::Llm => None,
+        };
+        self.rows.iter().filter_map(constant).collect()
+    }
+
+    /// No rows.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// A key that a row or a binding may have.
+pub(super) fn check_key(key: &str) -> Result<(), String> {
+    if key.is_empty() {
+        Err("expected a key, got an empty text".into())
+    } else if key.len() > KEY_BYTES {
+        Err(format!("a key has {} bytes, expected at most {KEY_BYTES}", key.len()))
+    } else if key.chars().any(|c| c.is_control() || c.is_whitespace() || "{}$".contains(c)) {
+        Err(format!("illegal key `{}`: spaces, control characters and `{{}}$` are not allowed", key.escape_debug()))
+    } else {
+        Ok(())
+    }
+}
+
+fn listed(place: &str, row: &Value) -> Result<Row, MappingError> {
+    let Value::Object(map) = row else {
+        return Err(wrong(place, format!("expected a row `{{key, source, fallback?}}`, got {}", type_name(row))));
+    };
+    known_keys(place, map, &["key", "source", "fallback"])?;
+    let at = || format!("{place}.key");
+    let key = match map.get("key") {
+        None => return Err(wrong(place, "expected `key`")),
+        Some(Value::String(key)) => key,
+        Some(other) => return Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
+    };
+    check_key(key).map_err(|reason| wrong(at(), reason))?;
+    Ok(Row { key: key.clone(), source: source(place, map)?, fallback: fallback(map) })
+}
+
+fn keyed_row(place: &str, key: &str, value: &Value) -> Result<Row, MappingError> {
+    check_key(key).map_err(|reason| wrong(place, reason))?;
+    let key = key.to_owned();
+    match value {
+        Value::String(text) => {
+            let source = Source::parse(text).map_err(|reason| wrong(place, reason))?;
+            Ok(Row { key, source, fallback: None })
+        }
+        Value::Object(map) => {
+            known_keys(place, map, &["source", "fallback"])?;
+            Ok(Row { key, source: source(place, map)?, fallback: fallback(map) })
+        }
+        constant @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_)) => {
+            Ok(Row { key, source: Source::Constant(constant.clone()), fallback: None })
+        }
+    }
+}
+
+fn source(place: &str, map: &Map<String, Value>) -> Result<Source, MappingError> {
+    let at = || format!("{place}.source");
+    match map.get("source") {
+        None => Err(wrong(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
+        Some(Value::String(text)) => Source::parse(text).map_err(|reason| wrong(at(), reason)),
+        Some(other) => Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
+    }
+}
+
+fn fallback(map: &Map<String, Value>) -> Option<Value> {
+    map.get("fallback").filter(|value| !value.is_null()).cloned()
+}
+
+fn known_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
+    for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
+        let hint = nearest(key, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+        return Err(wrong(place, format!("unknown key `{key}`{hint}")));
+    }
+    Ok(())
+}
+
+/// The list form, which is also how a mapping is kept.
+impl From<&Mapping> for Value {
+    fn from(mapping: &Mapping) -> Self {
+        json!(mapping)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(value: &Value) -> Result<Mapping, String> {
+        Mapping::parse("contextMapping", value).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn every_source_form_is_parsed_and_written_again() {
+        for (text, expected) in [
+            ("session.k", Source::From(Tier::Session, "k".into())),
+            ("session.a.0.b", Source::From(Tier::Session, "a.0.b".into())),
+            ("user.name", Source::From(Tier::User, "name".into())),
+            ("agent.k", Source::From(Tier::Agent, "k".into())),
+            ("project.k", Source::From(Tier::Project, "k".into())),
+            ("_global", Source::Global),
+            ("_auto", Source::Auto),
+            ("LLM", Source::Llm),
+            ("k", Source::Walk("k".into())),
+            ("customer.id", Source::Walk("customer.id".into())),
+            ("session_id", Source::Walk("session_id".into())),
+            ("CONSTANT:hello", Source::Constant(json!("hello"))),
+            ("CONSTANT:", Source::Constant(json!(""))),
+            ("CONSTANT:42", Source::Constant(json!(42))),
+            ("CONSTANT:{\"a\":[1]}", Source::Constant(json!({"a": [1]}))),
+            ("CONSTANT:{a", Source::Constant(json!("{a"))),
+        ] {
+            let parsed = Source::parse(text).unwrap();
+            assert_eq!(parsed, expected, "{text}");
+            assert_eq!(Source::parse(&parsed.to_string()), Ok(parsed), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_source_is_refused_with_the_nearest_form() {
+        for (text, hint) in [
+            ("_globl", "did you mean `_global`"),
+            ("_automatic", "did you mean `_auto`"),
+            ("constant:x", "did you mean `CONSTANT:`"),
+            ("CONST:x", "did you mean `CONSTANT:`"),
+            ("llm", "did you mean `LLM`"),
+            ("Session.k", "did you mean `session.`"),
+            ("session.", "expected a key"),
+            ("", "expected a key"),
+            ("a b", "illegal key `a b`"),
+            ("${k}", "illegal key"),
+        ] {
+            let error = Source::parse(text).unwrap_err();
+            assert!(error.contains(hint), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_list_of_rows_and_a_map_mean_the_same() {
+        let list = json!([
+            {"key": "from", "source": "session.user_email", "fallback": "nobody"},
+            {"key": "greeting", "source": "CONSTANT:hello"},
+            {"key": "limits", "source": "CONSTANT:[1,2]"},
+        ]);
+        let map = json!({
+            "from": {"source": "session.user_email", "fallback": "nobody"},
+            "greeting": "CONSTANT:hello",
+            "limits": [1, 2],
+        });
+        let (list, map) = (parse(&list).unwrap(), parse(&map).unwrap());
+        assert_eq!(list, map);
+        assert_eq!(Value::Object(list.constants()), json!({"greeting": "hello", "limits": [1, 2]}));
+        assert_eq!(parse(&Value::from(&list)), Ok(list));
+    }
+
+    #[test]
+    fn rows_of_one_key_stand_in_the_order_of_precedence() {
+        let rows = json!([
+            {"key": "k", "source": "LLM"}, {"key": "k", "source": "_auto"}, {"key": "k", "source": "_global"},
+            {"key": "k", "source": "session.k"}, {"key": "k", "source": "CONSTANT:1"},
+        ]);
+        let mapping = parse(&rows).unwrap();
+        let sources: Vec<_> = mapping.of("k").map(|row| row.source.to_string()).collect();
+        assert_eq!(sources, ["CONSTANT:1", "session.k", "_global", "_auto", "LLM"]);
+    }
+
+    #[test]
+    fn bad_rows_are_refused_with_their_place() {
+        let ok = json!({"key": "a", "source": "b"});
+        for (value, expected) in [
+            (json!("x"), "`contextMapping`: expected a list of rows or a map, got string"),
+            (json!([1]), "`contextMapping[0]`: expected a row `{key, source, fallback?}`, got number"),
+            (json!([ok, {"source": "b"}]), "`contextMapping[1]`: expected `key`"),
+            (json!([ok, ok]), "`contextMapping[1]`: key `a` has another row of the same precedence"),
+            (json!([{"key": 1, "source": "b"}]), "`contextMapping[0].key`: expected a text, got number"),
+            (json!([{"key": "", "source": "b"}]), "`contextMapping[0].key`: expected a key, got an empty text"),
+            (json!([ok, {"key": "b", "source": 1}]), "`contextMapping[1].source`: expected a text, got number"),
+            (json!([{"key": "a", "sorce": "b"}]), "`contextMapping[0]`: unknown key `sorce`, did you mean `source`"),
+            (
+                json!({"a": {"fallback": 1}}),
+                "`contextMapping.a`: expected `source`; a constant map is written `CONSTANT:{…}`",
+            ),
+        ] {
+            assert_eq!(parse(&value).unwrap_err(), expected);
+        }
+        let error = parse(&json!([ok, ok, {"key": "c", "source": "_glob"}])).unwrap_err();
+        assert!(error.starts_with("`contextMapping[2].source`: unknown source `_glob`"), "{error}");
+        let many: Vec<_> = (0..=ROWS).map(|n| json!({"key": format!("k{n}"), "source": "x"})).collect();
+        assert_eq!(parse(&json!(many)).unwrap_err(), "`contextMapping`: expected at most 256 rows, got 257");
+    }
+}

@@ -1,0 +1,180 @@
+//! Values that the runtime knows and the model need not name: four tiers, and who may set what.
+//!
+//! | tier | set where |
+//! |---|---|
+//! | session | `sessionContext` of the request |
+//! | user | verified claims, then `v/context/users/<user>` |
+//! | agent | constants of the agent's `contextMapping` |
+//! | project | `v/context/project` |
+
+pub mod mapping;
+pub mod resolver;
+
+pub mod placeholder;
+
+pub mod auto;
+pub mod inject;
+
+pub mod entities;
+pub mod protected;
+
+use crate::domain::lattice::value::get as walk;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+pub use mapping::{Mapping, Row, Source};
+pub use resolver::Resolver;
+
+/// The values of one tier, by key.
+pub type Values = Map<String, Value>;
+
+/// Where a value came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Tier {
+    /// The request.
+    Session,
+    /// The user: claims and operators.
+    User,
+    /// The agent's configuration.
+    Agent,
+    /// The project.
+    Project,
+    /// No tier had it: the `fallback` of a mapping row.
+    Fallback,
+}
+
+impl Tier {
+    /// As it stands in reports.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Session => "session",
+            Self::User => "user",
+            Self::Agent => "agent",
+            Self::Project => "project",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
+/// The four tiers. They stay apart, so that a report can say which one won.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Tiers {
+    /// Of the request.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub session: Values,
+    /// Of the user.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub user: Values,
+    /// Of the agent's configuration.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub agent: Values,
+    /// Of the project.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub project: Values,
+}
+
+impl Tiers {
+    /// The value of a key and the tier that has it: session, user, agent, project.
+    pub fn resolve(&self, key: &str) -> Option<(&Value, Tier)> {
+        self.resolve_from(Tier::Session, key)
+    }
+
+    /// The same, starting at `first` and going down.
+    pub fn resolve_from(&self, first: Tier, key: &str) -> Option<(&Value, Tier)> {
+        let order: &[Tier] = match first {
+            Tier::Session => &[Tier::Session, Tier::User, Tier::Agent, Tier::Project],
+            Tier::User => &[Tier::User, Tier::Agent, Tier::Project],
+            Tier::Agent => &[Tier::Agent, Tier::Project],
+            Tier::Project => &[Tier::Project],
+            Tier::Fallback => &[],
+        };
+        order.iter().find_map(|tier| Some((self.own(*tier, key)?, *tier)))
+    }
+
+    /// The value that one tier has.
+    fn own(&self, tier: Tier, key: &str) -> Option<&Value> {
+        match tier {
+            Tier::Session => get(&self.session, key),
+            Tier::User => get(&self.user, key),
+            Tier::Agent => get(&self.agent, key),
+            Tier::Project => get(&self.project, key),
+            Tier::Fallback => None,
+        }
+    }
+}
+
+/// A key in one map: literally first (`"user.name"`), then as a dotted walk in which a number
+/// indexes an array. A miss is a miss, never an error; `null` is a miss too.
+pub fn get<'v>(values: &'v Values, key: &str) -> Option<&'v Value> {
+    let found = values.get(key).or_else(|| {
+        let (first, rest) = key.split_once('.')?;
+        let rest: Vec<String> = rest.split('.').map(str::to_owned).collect();
+        walk(values.get(first)?, &rest)
+    });
+    found.filter(|value| !value.is_null())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn values(value: Value) -> Values {
+        let Value::Object(map) = value else { panic!("expected a map") };
+        map
+    }
+
+    fn tiers() -> Tiers {
+        Tiers {
+            session: values(json!({"a": "session", "n": null, "list": [{"x": 1}, {"x": 2}], "user.name": "literal"})),
+            user: values(json!({"a": "user", "b": "user", "n": "user", "user": {"name": "walked"}})),
+            agent: values(json!({"a": "agent", "b": "agent", "c": "agent"})),
+            project: values(json!({"a": "project", "b": "project", "c": "project", "d": "project"})),
+        }
+    }
+
+    #[test]
+    fn resolve_walks_session_user_agent_project_and_says_which_won() {
+        let tiers = tiers();
+        for (key, expected) in [
+            ("a", Some(("session", Tier::Session))),
+            ("b", Some(("user", Tier::User))),
+            ("c", Some(("agent", Tier::Agent))),
+            ("d", Some(("project", Tier::Project))),
+            ("e", None),
+            ("n", Some(("user", Tier::User))),
+        ] {
+            let expected = expected.map(|(text, tier)| (json!(text), tier));
+            assert_eq!(tiers.resolve(key).map(|(v, t)| (v.clone(), t)), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_literal_first_then_a_dotted_walk_where_numbers_index_arrays() {
+        let tiers = tiers();
+        for (key, expected) in [
+            ("user.name", Some(json!("literal"))),
+            ("list.1.x", Some(json!(2))),
+            ("list.01.x", None),
+            ("list.2.x", None),
+            ("list.x", None),
+            ("a.b.c", None),
+            ("", None),
+            (".", None),
+            ("a.", None),
+        ] {
+            assert_eq!(tiers.resolve(key).map(|(v, _)| v.clone()), expected, "{key}");
+        }
+        let user = tiers.resolve_from(Tier::User, "user.name");
+        assert_eq!(user, Some((&json!("walked"), Tier::User)));
+    }
+
+    #[test]
+    fn tiers_are_kept_as_json_and_empty_ones_are_left_out() {
+        assert_eq!(serde_json::to_value(Tiers::default()).unwrap(), json!({}));
+        let again: Tiers = serde_json::from_value(serde_json::to_value(tiers()).unwrap()).unwrap();
+        assert_eq!(again, tiers());
+    }
+}

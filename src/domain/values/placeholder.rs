@@ -1,0 +1,316 @@
+//! `${key}` and `{{key}}` in texts: one pass, and what is inserted is not expanded again.
+//!
+//! `\${` and `\{{` stand for the characters themselves. What doesn't hold a key (`${}`, `{{#each}}`,
+//! `${a b}`) is no placeholder and stays as it is.
+
+use crate::domain::limits::{PLACEHOLDER_BYTES, PLACEHOLDERS_BYTES};
+use crate::domain::render::{RenderOptions, render};
+use crate::domain::values::Tier;
+use crate::domain::values::mapping::KEY_BYTES;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::HashMap;
+
+/// A text with its placeholders replaced.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Expanded {
+    /// The text.
+    pub text: String,
+    /// Keys that had a value, each once, in the order of the text.
+    pub used: Vec<Used>,
+    /// Keys that had none, each once: nothing stands in their places.
+    pub missed: Vec<String>,
+    /// Keys whose values were cut to the limit.
+    pub cut: Vec<Cut>,
+}
+
+/// A key that had a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    /// As written.
+    pub key: String,
+    /// Where its value came from.
+    pub tier: Tier,
+}
+
+/// A key whose value was longer than what may be inserted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// As written.
+    pub key: String,
+    /// Bytes of its value.
+    pub bytes: usize,
+    /// Bytes inserted.
+    pub given: usize,
+}
+
+/// Placeholders without a value where the configuration says `strictPlaceholders`.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no value for the placeholders {}", .keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", "))]
+pub struct Unresolved {
+    /// The keys.
+    pub keys: Vec<String>,
+}
+
+impl Expanded {
+    /// Itself, or an error when `strict` and a key had no value.
+    pub fn check(self, strict: bool) -> Result<Self, Unresolved> {
+        if strict && !self.missed.is_empty() {
+            return Err(Unresolved { keys: self.missed });
+        }
+        Ok(self)
+    }
+}
+
+/// A piece of a text.
+#[derive(Debug, PartialEq, Eq)]
+enum Piece<'t> {
+    Text(&'t str),
+    Key(&'t str),
+}
+
+/// Whether a text has placeholders, or characters that stand for the beginning of one.
+pub fn has_any(text: &str) -> bool {
+    text.contains("${") || text.contains("{{")
+}
+
+/// The keys of a text's placeholders, in order.
+pub fn keys(text: &str) -> Vec<&str> {
+    let pieces = pieces(text).into_iter();
+    pieces.filter_map(|piece| if let Piece::Key(key) = piece { Some(key) } else { None }).collect()
+}
+
+/// Replaces the placeholders of a text; each key is looked up once. A value inserts at most
+/// [`PLACEHOLDER_BYTES`], all of them together at most [`PLACEHOLDERS_BYTES`].
+pub fn expand(text: &str, lookup: &impl Fn(&str) -> Option<(Value, Tier)>) -> Expanded {
+    let mut out = Expanded { text: String::with_capacity(text.len()), ..Expanded::default() };
+    let mut known: HashMap<&str, Option<Given>> = HashMap::new();
+    let mut left = PLACEHOLDERS_BYTES;
+    for piece in pieces(text) {
+        let key = match piece {
+            Piece::Text(text) => {
+                out.text.push_str(text);
+                continue;
+            }
+            Piece::Key(key) => key,
+        };
+        let given = known.entry(key).or_insert_with(|| match lookup(key) {
+            Some((value, tier)) => {
+                out.used.push(Used { key: key.to_owned(), tier });
+                Some(Given::new(&value))
+            }
+            None => {
+                out.missed.push(key.to_owned());
+                None
+            }
+        });
+        let Some(given) = given else { continue };
+        let inserted = head(&given.text, left);
+        out.text.push_str(inserted);
+        left -= inserted.len();
+        if inserted.len() < given.bytes && !given.reported {
+            given.reported = true;
+            out.cut.push(Cut { key: key.to_owned(), bytes: given.bytes, given: inserted.len() });
+        }
+    }
+    out
+}
+
+/// What a value inserts.
+struct Given {
+    text: String,
+    /// Bytes of the whole value.
+    bytes: usize,
+    /// It is among those that were cut.
+    reported: bool,
+}
+
+impl Given {
+    fn new(value: &Value) -> Self {
+        let mut text = match value {
+            Value::String(text) => text.clone(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
+        };
+        let bytes = text.len();
+        if bytes > PLACEHOLDER_BYTES {
+            // A beginning of JSON is not JSON: a summary of the whole is.
+            if value.is_object() || value.is_array() {
+                text = render(value, RenderOptions { budget: PLACEHOLDER_BYTES, pretty: false });
+            }
+            text.truncate(head(&text, PLACEHOLDER_BYTES).len());
+        }
+        Self { text, bytes, reported: false }
+    }
+}
+
+/// The longest beginning of `text` within `limit` bytes that splits no character.
+fn head(text: &str, limit: usize) -> &str {
+    let end = (0..=limit.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    &text[..end]
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut pieces = Vec::new();
+    let (mut from, mut at) = (0, 0);
+    while let Some(found) = text[at..].find(['$', '{', '\\']) {
+        at += found;
+        let rest = &text[at..];
+        if let Some(escaped) = rest.strip_prefix('\\')
+            && (escaped.starts_with("${") || placeholder(escaped).is_some())
+        {
+            // Without the backslash, and on behind both characters of the opening.
+            pieces.push(Piece::Text(&text[from..at]));
+            from = at + 1;
+            at += 3;
+        } else if let Some((key, length)) = placeholder(rest) {
+            pieces.push(Piece::Text(&text[from..at]));
+            pieces.push(Piece::Key(key));
+            at += length;
+            from = at;
+        } else {
+            at += 1;
+        }
+    }
+    pieces.push(Piece::Text(&text[from..]));
+    pieces.retain(|piece| *piece != Piece::Text(""));
+    pieces
+}
+
+/// The key of the placeholder that `text` begins with, and the placeholder's length.
+fn placeholder(text: &str) -> Option<(&str, usize)> {
+    let (open, close) = if text.starts_with("${") {
+        ("${", "}")
+    } else if text.starts_with("{{") {
+        ("{{", "}}")
+    } else {
+        return None;
+    };
+    // No further than a key can reach: a text of many openings is still read once.
+    let inner = head(&text[open.len()..], KEY_BYTES + 8);
+    let end = inner.find(close)?;
+    let key = inner[..end].trim_matches(' ');
+    is_key(key).then(|| (key, open.len() + end + close.len()))
+}
+
+fn is_key(key: &str) -> bool {
+    key.len() <= KEY_BYTES
+        && key.starts_with(|c: char| c.is_alphanumeric() || c == '_')
+        && key.chars().all(|c| c.is_alphanumeric() || "_.-".contains(c))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn lookup(key: &str) -> Option<(Value, Tier)> {
+        match key {
+            "name" => Some((json!("Ada"), Tier::User)),
+            "user.name" => Some((json!("Ada L."), Tier::User)),
+            "sly" => Some((json!("${name} {{name}}"), Tier::Session)),
+            "object" => Some((json!({"a": [1, "x"]}), Tier::Project)),
+            "n" => Some((json!(1.5), Tier::Agent)),
+            "empty" => Some((json!(""), Tier::Fallback)),
+            "long" => Some((json!("ä".repeat(PLACEHOLDER_BYTES)), Tier::Session)),
+            "large" => {
+                Some((json!({"items": (0..50_000).map(|n| json!({"n": n})).collect::<Vec<_>>()}), Tier::Project))
+            }
+            _ => None,
+        }
+    }
+
+    fn check(text: &str, expected: &str) {
+        assert_eq!(expand(text, &lookup).text, expected, "{text}");
+    }
+
+    #[test]
+    fn both_forms_are_replaced() {
+        check("Hi ${name}, {{name}}!", "Hi Ada, Ada!");
+        check("${ name }{{ user.name }}", "AdaAda L.");
+        check("${n} ${empty}|", "1.5 |");
+    }
+
+    #[test]
+    fn objects_are_inserted_as_json() {
+        check("${object}", r#"{"a":[1,"x"]}"#);
+    }
+
+    #[test]
+    fn one_pass_what_is_inserted_is_not_expanded_again() {
+        check("${sly}", "${name} {{name}}");
+        check("$${name}", "$Ada");
+        check("{{{name}}}", "{Ada}");
+    }
+
+    #[test]
+    fn escaped_openings_are_literal() {
+        check(r"\${name}", "${name}");
+        check(r"\{{name}} \x \\", r"{{name}} \x \\");
+        check(r"\${", "${");
+        check(r"\${name} ${name}", "${name} Ada");
+    }
+
+    #[test]
+    fn what_holds_no_key_stays_as_it_is() {
+        for text in [
+            "${}",
+            "${ }",
+            "{{}}",
+            "{{#each x}}",
+            "${a b}",
+            "${name",
+            "{{name}",
+            "$name",
+            "{name}",
+            "$",
+            "{",
+            "\\",
+            "${\n}",
+        ] {
+            check(text, text);
+        }
+        assert!(expand("${}", &lookup).missed.is_empty());
+        let long = format!("${{{}}}", "k".repeat(KEY_BYTES + 1));
+        check(&long, &long);
+    }
+
+    #[test]
+    fn a_miss_is_empty_and_reported_once() {
+        let expanded = expand("a${no}b{{no}}c${none}${name}${name}", &lookup);
+        assert_eq!(expanded.text, "abcAdaAda");
+        assert_eq!(expanded.missed, ["no", "none"]);
+        assert_eq!(expanded.used, [Used { key: "name".into(), tier: Tier::User }]);
+    }
+
+    #[test]
+    fn strict_placeholders_turn_a_miss_into_an_error() {
+        let expanded = || expand("${no} ${none}", &lookup);
+        assert!(expanded().check(false).is_ok());
+        assert_eq!(expanded().check(true).unwrap_err().to_string(), "no value for the placeholders `no`, `none`");
+        assert!(expand("${name}", &lookup).check(true).is_ok());
+    }
+
+    #[test]
+    fn a_huge_value_is_cut_and_reported() {
+        let expanded = expand("<${long}>", &lookup);
+        assert_eq!(expanded.text.len(), PLACEHOLDER_BYTES + 2);
+        let cut = Cut { key: "long".into(), bytes: 2 * PLACEHOLDER_BYTES, given: PLACEHOLDER_BYTES };
+        assert_eq!(expanded.cut, [cut]);
+        let expanded = expand("${large}", &lookup);
+        assert!(expanded.text.len() <= PLACEHOLDER_BYTES && expanded.text.ends_with('}'), "{}", expanded.text.len());
+        assert_eq!(expanded.cut.len(), 1);
+    }
+
+    #[test]
+    fn many_placeholders_together_stay_within_the_limit() {
+        let expanded = expand(&"${long}".repeat(1_000), &lookup);
+        assert!(expanded.text.len() <= PLACEHOLDERS_BYTES, "{}", expanded.text.len());
+        assert_eq!((expanded.used.len(), expanded.cut.len()), (1, 1));
+    }
+
+    #[test]
+    fn the_keys_of_a_text_can_be_listed() {
+        assert_eq!(keys(r"${a} {{b.c}} \${d} ${}"), ["a", "b.c"]);
+        assert!(has_any("x ${a}") && has_any("{{b}}") && !has_any("$5 {a}"));
+    }
+}
