@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// Header with the producer's event id; `Nats-Msg-Id` is taken when it is absent.
+/// Header with the producer's event id; `Nats-Msg-Id` is taken when it is absent. A producer
+/// that sends the latter shares its ids with all owners for as long as the stream compares them.
 pub const ID_HEADER: &str = "Trellis-Id";
 
 /// What an inbound message is, the last token of its subject.
@@ -65,7 +66,7 @@ pub enum Address {
 pub struct Message {
     /// Where to.
     pub to: Address,
-    /// Deduplication id ([`ID_HEADER`] and `Nats-Msg-Id`); wakes have none.
+    /// Deduplication id: [`ID_HEADER`], and `Nats-Msg-Id` of what goes out; wakes have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The JSON body.
@@ -168,7 +169,11 @@ pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
     let mut headers = BTreeMap::new();
     if let Some(id) = &message.id {
         headers.insert(ID_HEADER, id.clone());
-        headers.insert("Nats-Msg-Id", id.clone());
+        match message.to {
+            // The stream would drop the same id of another owner. Admission knows whose it is.
+            Address::In { .. } => None,
+            Address::Out { .. } | Address::Reply(_) => headers.insert("Nats-Msg-Id", id.clone()),
+        };
     }
     headers
 }

@@ -220,13 +220,17 @@ async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
     }
 }
 
-/// An event that the agent or its mailbox doesn't take. Where an agent exists, the refusal is a
-/// job that can be read; an unknown owner gets no keys of its own.
+/// An event that the agent or its mailbox doesn't take. Of a terminated agent the refusal is a
+/// job that can be read; an unknown owner gets no keys of its own. Whoever was refused because
+/// too much was going on may try again under the same id, so that no job may stand there.
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
     let result =
         JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
     let event = admit.event.as_ref();
-    let make = !matches!(refusal, Refusal::UnknownAgent);
+    let make = match refusal {
+        Refusal::Terminated => true,
+        Refusal::UnknownAgent | Refusal::MailboxFull { .. } | Refusal::Busy => false,
+    };
     if let Some(open) = event.and_then(|event| event.open.as_ref())
         && let Err(error) = reject(worker, admit, open, &result, make).await
     {

@@ -61,7 +61,8 @@ impl Flusher {
     /// Whether it can take a group now; with `wait`, after it is done with the one that it has.
     pub(super) fn is_free(&mut self, wait: bool) -> bool {
         if self.busy.is_some() {
-            let landed = if wait { self.landed.recv().is_ok() } else { self.landed.try_recv() != Err(TryRecvError::Empty) };
+            let landed =
+                if wait { self.landed.recv().is_ok() } else { self.landed.try_recv() != Err(TryRecvError::Empty) };
             if landed || wait {
                 self.busy = None;
             }

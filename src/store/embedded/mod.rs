@@ -71,8 +71,9 @@ impl EmbeddedStore {
         let durable = Arc::new(RwLock::new(Arc::new(durable)));
         let (requests, jobs) = writer::Requests::channel(name.clone());
         let writer = writer::Writer::new(db, index, durable.clone(), &requests);
-        let thread = writer
-            .and_then(|writer| std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs)));
+        let thread = writer.and_then(|writer| {
+            std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
+        });
         let thread = thread.map_err(|e| Fault::Database(e.into()).at(&name))?;
         Ok(Arc::new(Self { name, durable, requests: Some(requests), writer: Some(thread), _lock: lock }))
     }

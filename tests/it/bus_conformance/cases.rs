@@ -88,6 +88,17 @@ pub async fn no_more_than_asked_for(f: impl Fixture) {
     }
 }
 
+pub async fn one_id_of_two_owners_is_two_messages(f: impl Fixture) {
+    let bus = f.bus();
+    for owner in ["acme/jo", "acme/ann"] {
+        let to = Address::In { owner: owner.parse().unwrap(), agent: "a".parse().unwrap(), kind: InKind::Task };
+        bus.publish(&Message { to, ..task("same") }).await.unwrap();
+    }
+    let got = receive(&*bus, 2).await;
+    let owners: Vec<_> = got.iter().map(|delivery| delivery.owner.to_string()).collect();
+    assert_eq!((owners, ids(&got)), (vec!["acme/jo".to_owned(), "acme/ann".to_owned()], vec!["same", "same"]));
+}
+
 pub async fn a_waiting_receiver_gets_a_message_at_once(f: impl Fixture) {
     let bus = f.bus();
     let waiting = {
