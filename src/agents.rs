@@ -1,6 +1,6 @@
 //! Agents as callers see them: create, read, list.
 
-use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys};
@@ -96,6 +96,7 @@ fn fresh(id: &AgentId, config: &AgentConfig, now: Millis) -> AgentRecord {
         status: AgentStatus::Active,
         config: config.clone(),
         config_version: 1,
+        state: AgentState::default(),
         error: None,
         created: now,
         updated: now,

@@ -2,7 +2,8 @@
 
 use crate::domain::capability::{Authority, Capability};
 use crate::domain::chat::ModelSettings;
-use crate::domain::context::entry::ContextEntry;
+use crate::domain::context::budget::ContextBudget;
+use crate::domain::context::entry::{ContextEntry, Load, check_entries};
 use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use crate::domain::ids::AgentId;
 use crate::domain::limits;
@@ -23,6 +24,9 @@ pub struct AgentRecord {
     pub config: AgentConfig,
     /// Grows with every change of `config`.
     pub config_version: u64,
+    /// What it keeps from turn to turn, in all of its sessions.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub state: AgentState,
     /// Why it is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -30,6 +34,22 @@ pub struct AgentRecord {
     pub created: Millis,
     /// When it was last changed.
     pub updated: Millis,
+}
+
+/// What an agent keeps from turn to turn, in all of its sessions.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentState {
+    /// What it sees besides its configuration.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context: Vec<ContextEntry>,
+    /// Paths that it loaded for all of its sessions.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Whether an agent takes and runs work. `SLEEPING` and `RUNNING` are `Active` as seen through
@@ -66,6 +86,9 @@ pub struct AgentConfig {
     /// What it sees in every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub context: Vec<ContextEntry>,
+    /// How much of it fits.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub context_budget: ContextBudget,
     /// What it may do; absent = no limit of its own, empty = nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<Vec<Capability>>,
@@ -164,13 +187,14 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "description",
     "systemPrompt",
     "model",
     "tools",
     "defaultTools",
     "context",
+    "contextBudget",
     "caps",
     "concurrency",
     "mailbox",
@@ -181,9 +205,8 @@ const KEYS: [&str; 12] = [
 
 /// Keys of the specification that this version doesn't act on: refused rather than ignored,
 /// because an ignored limit is a promise that isn't kept.
-const LATER: [&str; 12] = [
+const LATER: [&str; 11] = [
     "llmOperation",
-    "contextBudget",
     "delegable",
     "resources",
     "contextMapping",
@@ -252,12 +275,18 @@ impl AgentConfig {
         if self.limits.turns == 0 {
             return bad("`limits.turns`: expected at least 1, got 0".into());
         }
-        for (index, entry) in self.context.iter().enumerate() {
-            if let Err(error) = entry.check() {
-                return bad(format!("`context[{index}]`: {error}"));
-            }
-        }
+        self.context_budget.check().or_else(bad)?;
+        check_entries(&self.context).or_else(bad)?;
         Ok(())
+    }
+
+    /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
+    pub fn uses_aliases(&self) -> bool {
+        let path = |tool: &ToolEntry| match tool {
+            ToolEntry::Path(path) => path.contains("covia"),
+            ToolEntry::Named(tool) => tool.operation.contains("covia"),
+        };
+        self.tools.iter().any(path)
     }
 
     /// What the agent's own list permits.

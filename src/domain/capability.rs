@@ -95,6 +95,20 @@ impl Authority {
         Err(Denied { ability: ability.to_owned(), resource: resource.to_owned(), held: caps.clone() })
     }
 
+    /// Whether anything at all under `resource` may be reached.
+    pub fn reaches(&self, resource: &str) -> bool {
+        let Some(caps) = &self.caps else { return true };
+        let own = ["c", "t", "v"].iter().any(|always| covers(always, resource));
+        own || caps.iter().any(|cap| covers(&cap.with, resource) || covers(resource, &cap.with))
+    }
+
+    /// The capability by which [`Authority::permits`] says yes; `None` when nothing limits.
+    pub fn grounds(&self, ability: &str, resource: &str) -> Option<String> {
+        let caps = self.caps.as_ref()?;
+        let held = caps.iter().find(|cap| covers(&cap.with, resource) && ability_covers(&cap.can, ability));
+        Some(held.map_or_else(|| format!("{ability} on {resource} (always held)"), ToString::to_string))
+    }
+
     /// [`Authority::permits`] for a path.
     pub fn permits_path(&self, ability: &str, path: &Path) -> Result<(), Denied> {
         self.permits(ability, &path.to_string())

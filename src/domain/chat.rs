@@ -21,6 +21,16 @@ pub struct ModelSettings {
     /// Longest reply in tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u32>,
+    /// Tokens that it takes, prompt and reply together: an upper bound of the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context_window: Option<u32>,
+}
+
+impl ModelSettings {
+    /// `provider/name`.
+    pub fn id(&self) -> String {
+        format!("{}/{}", self.provider, self.name)
+    }
 }
 
 /// One model call.

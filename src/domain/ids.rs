@@ -210,6 +210,50 @@ impl fmt::Display for SessionKey {
     }
 }
 
+/// Name of an asset: the SHA-256 of its content as 64 lower-case hex digits.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct AssetId(String);
+
+impl AssetId {
+    /// The name of `content`.
+    pub fn of(content: &[u8]) -> Self {
+        Self(sha256_hex(content))
+    }
+
+    /// Validates `text`: 64 hex digits.
+    pub fn new(text: &str) -> Result<Self, IdError> {
+        if text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Ok(Self(text.to_ascii_lowercase()));
+        }
+        Err(IdError { what: "asset", given: text.chars().take(80).collect(), rule: "expected 64 hexadecimal digits" })
+    }
+
+    /// The 64 hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for AssetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl TryFrom<String> for AssetId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::new(&text)
+    }
+}
+
+impl From<AssetId> for String {
+    fn from(id: AssetId) -> Self {
+        id.0
+    }
+}
+
 /// 128-bit job id as 32 lower-case hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

@@ -1,6 +1,7 @@
 //! Every limit, with its unit and the reason for its number. What operators may change is in
 //! `config/default.toml`; these are the bounds of the design itself.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Sessions of one agent that run at once.
@@ -24,8 +25,42 @@ pub const COMMIT_CONFLICTS: u32 = 8;
 /// Bytes of a tool result in a prompt.
 pub const TOOL_RESULT_BYTES: usize = 32 * 1024;
 
-/// Bytes of a prompt, about 45,000 tokens.
+/// Bytes of a prompt when nothing else is said, about 45,000 tokens.
 pub const CONTEXT_BYTES: usize = 180_000;
+
+/// Bytes that a prompt may be given: a million tokens. The least still shows the fixed texts.
+pub const CONTEXT_BYTES_RANGE: RangeInclusive<usize> = 4_096..=4_000_000;
+
+/// Tokens that a prompt may be given.
+pub const CONTEXT_TOKENS_RANGE: RangeInclusive<usize> = 1_024..=1_000_000;
+
+/// Bytes that one context entry may ask for: a whole prompt.
+pub const ENTRY_BYTES: usize = *CONTEXT_BYTES_RANGE.end();
+
+/// Fewest bytes that a shrunk entry gets: less says nothing.
+pub const ENTRY_FLOOR: usize = 256;
+
+/// Context entries of one configuration.
+pub const CONTEXT_ENTRIES: usize = 200;
+
+/// Bytes of a label.
+pub const CONTEXT_LABEL_BYTES: usize = 200;
+
+/// Bytes of a fetched value that are kept whole for a prompt; of a larger one only what its budget
+/// shows, so that a turn's record doesn't grow with what nobody saw.
+pub const INPUT_BYTES: usize = 1_000_000;
+
+/// Bytes of a loaded path, and what it gets when nothing is said.
+pub const LOAD_BYTES: RangeInclusive<usize> = 256..=10_000;
+
+/// See [`LOAD_BYTES`].
+pub const LOAD_BYTES_DEFAULT: usize = 500;
+
+/// Loaded paths of one level: each is a line in the context map, which is never cut.
+pub const LOADS: usize = 100;
+
+/// How long one operation of a context entry may run.
+pub const CONTEXT_OPERATION_TIME: Duration = Duration::from_secs(10);
 
 /// Depth of a chain of jobs.
 pub const JOB_DEPTH: u32 = 5;

@@ -38,10 +38,20 @@ pub struct RenderOptions {
 /// Renders `value`: in full when that fits into the budget (and is at most 120 containers deep),
 /// else its beginning.
 pub fn render(value: &Value, options: RenderOptions) -> String {
+    render_within(value, options).0
+}
+
+/// [`render`], and whether nothing was left out.
+pub fn render_within(value: &Value, options: RenderOptions) -> (String, bool) {
     let RenderOptions { budget, pretty } = options;
     let mut renderer = Renderer { out: String::new(), pretty, gauge: Gauge::new(budget) };
-    renderer.value(value, budget, 0);
-    renderer.out
+    let whole = renderer.value(value, budget, 0);
+    (renderer.out, whole)
+}
+
+/// About how many bytes `value` has in full, without looking at all of a large one.
+pub fn size_about(value: &Value) -> usize {
+    size::about(value)
 }
 
 struct Renderer {
@@ -51,11 +61,11 @@ struct Renderer {
 }
 
 impl Renderer {
-    /// `value` in about `budget` bytes, inside `depth` containers.
-    fn value(&mut self, value: &Value, budget: usize, depth: usize) {
+    /// `value` in about `budget` bytes, inside `depth` containers. Returns whether it is all there.
+    fn value(&mut self, value: &Value, budget: usize, depth: usize) -> bool {
         let start = self.out.len();
         if self.whole(value, start.saturating_add(budget), depth) {
-            return;
+            return true;
         }
         self.out.truncate(start);
         match value {
@@ -66,6 +76,8 @@ impl Renderer {
             Value::Array(items) => self.cut_array(value, items, budget, depth),
             Value::Object(map) => self.cut_map(value, map, budget, depth),
         }
+        // What has no parts is never cut, whatever it costs.
+        matches!(value, Value::Null | Value::Bool(_) | Value::Number(_))
     }
 
     /// Writes `value` in full and returns whether it ends by `limit`; gives up as soon as it

@@ -1,6 +1,7 @@
 //! Session state between turns, and the record that every turn leaves.
 
 use crate::domain::chat::{ChatMessage, Usage};
+use crate::domain::context::entry::Load;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
@@ -17,6 +18,12 @@ pub struct SessionState {
     /// The task being served.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskProgress>,
+    /// Paths that it asked to see, the newest last.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+    /// Catalog paths of operations that it found with `more_tools`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<String>,
     /// The turn before left nothing to do until a result or a message arrives.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parked: bool,

@@ -234,6 +234,7 @@ mod tests {
             base_url: base_url.map(Into::into),
             temperature: None,
             max_tokens: None,
+            context_window: None,
         };
         let target = resolve(&settings, &options(), |_| "https://api.openai.com/v1/".into());
         target.map(|target| (target.kind, target.base_url, target.key)).map_err(|error| error.to_string())
@@ -303,6 +304,7 @@ mod tests {
                     base_url: None,
                     temperature: None,
                     max_tokens: None,
+                    context_window: None,
                 },
                 &options(),
                 |_| String::new()

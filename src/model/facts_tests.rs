@@ -12,6 +12,7 @@ fn request(messages: Vec<ChatMessage>) -> ModelRequest {
             base_url: None,
             temperature: None,
             max_tokens: None,
+            context_window: None,
         },
         system: String::new(),
         messages,

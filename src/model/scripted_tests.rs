@@ -12,6 +12,7 @@ fn request(name: &str, text: &str) -> ModelRequest {
             base_url: None,
             temperature: None,
             max_tokens: None,
+            context_window: None,
         },
         system: String::new(),
         messages: vec![ChatMessage::User { text: text.into() }],

@@ -1,18 +1,17 @@
 //! Stage 4, the shell's part: fetch what the prompt is made of, with authority checked per read.
 
+use super::fetch::Reader;
 use super::session::{Leased, Stop};
 use super::turn::Bench;
 use super::{ToolKey, Worker};
 use crate::domain::agent::AgentRecord;
-use crate::domain::capability::Authority;
-use crate::domain::context::assemble::{Entry, Inputs};
-use crate::domain::context::entry::{ContextEntry, Source};
-use crate::domain::context::text;
-use crate::domain::lattice::Path;
+use crate::domain::context::budget::Budget;
+use crate::domain::context::entry;
+use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Described, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
-use crate::ops::{Caller, Invocation, OpError, Site, lattice};
+use crate::ops::Caller;
 use crate::store::{StoreError, decode, keys};
 use std::sync::Arc;
 
@@ -21,9 +20,6 @@ const TOOL_TABLES: usize = 1024;
 
 /// Turns of a transcript that are read: more than fit into any prompt.
 const TRANSCRIPT: usize = 500;
-
-/// Bytes of a context entry that isn't text, when nothing else is said.
-const ENTRY_BYTES: usize = 10_000;
 
 /// Fetches the inputs of a turn's prompt.
 pub(super) async fn inputs(
@@ -34,20 +30,37 @@ pub(super) async fn inputs(
     turn: &Turn,
 ) -> Result<Inputs, Stop> {
     let setting = turn.setting();
-    let authority = setting.config.authority();
-    let mut entries = Vec::with_capacity(setting.config.context.len());
-    for entry in &setting.config.context {
-        entries.push(fetch(worker, leased, bench, &authority, entry).await?);
-    }
+    let config = &setting.config;
+    let caller = Caller {
+        owner: setting.owner.clone(),
+        name: format!("agent:{}", setting.session.agent),
+        authority: config.authority(),
+    };
+    let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace };
+    let entries = config.context.iter().chain(&agent.state.context);
+    let reads = entry::plan(entries, &[&agent.state.loads, &setting.state.loads]);
+    let items = reader.items(reads).await?;
     let transcript = transcript(worker, leased).await?.clone();
-    let tools = tools(worker, setting, agent);
+    let window = config.model.context_window;
     Ok(Inputs {
-        date: worker.venue.now().date(),
-        venue: worker.venue.name.clone(),
-        authority,
-        entries,
+        frame: Frame {
+            agent: setting.session.agent.clone(),
+            venue: worker.venue.name.clone(),
+            model: config.model.clone(),
+            authority: caller.authority,
+            completion: config.completion,
+            aliases: config.uses_aliases(),
+        },
+        moment: Moment {
+            turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
+            date: worker.venue.now().date(),
+            budget: Budget::of(config.context_budget, window, config.model.max_tokens, worker.ratio(&config.model)),
+        },
+        system: config.system_prompt.clone(),
+        items,
+        tools: tools(worker, setting, agent),
         transcript,
-        tools,
+        served: setting.plan.served(&setting.state, config),
     })
 }
 
@@ -95,52 +108,4 @@ async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l V
         leased.transcript = Some(records.collect::<Result<_, _>>()?);
     }
     Ok(leased.transcript.get_or_insert_default())
-}
-
-async fn fetch(
-    worker: &Worker,
-    leased: &Leased,
-    bench: &Bench,
-    authority: &Authority,
-    entry: &ContextEntry,
-) -> Result<Entry, StoreError> {
-    let content = match entry.source() {
-        Err(reason) => Err(reason),
-        Ok(Source::Text(text)) => Ok(text),
-        Ok(Source::Reference(path)) => match authority.permits_path("crud/read", &path) {
-            Err(_) => Err("denied".to_owned()),
-            Ok(()) => value(worker, leased, bench, authority, &path).await?,
-        },
-    };
-    Ok(Entry { label: entry.label(), required: entry.required(), content })
-}
-
-/// The text of a value, or why there is none.
-async fn value(
-    worker: &Worker,
-    leased: &Leased,
-    bench: &Bench,
-    authority: &Authority,
-    path: &Path,
-) -> Result<Result<String, String>, StoreError> {
-    let caller = Caller {
-        owner: leased.lease.owner.clone(),
-        name: format!("agent:{}", leased.lease.session.agent),
-        authority: authority.clone(),
-    };
-    let call = Invocation {
-        venue: &worker.venue,
-        caller: &caller,
-        workspace: &bench.workspace,
-        site: Site::Api { key: None },
-    };
-    match lattice::value_at(&call, path).await {
-        Ok(Some(value)) => {
-            let budget = if value.is_string() { usize::MAX } else { ENTRY_BYTES };
-            Ok(Ok(text::value(&value, budget)))
-        }
-        Ok(None) => Ok(Err("missing".into())),
-        Err(OpError::Store(error)) => Err(error),
-        Err(error) => Ok(Err(error.to_string())),
-    }
 }

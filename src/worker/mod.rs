@@ -8,6 +8,7 @@
 mod ask;
 mod calls;
 mod commit;
+pub(crate) mod fetch;
 mod gather;
 mod intake;
 mod keeper;
@@ -18,6 +19,8 @@ mod sweep;
 mod turn;
 
 use crate::bus::Live;
+use crate::domain::chat::ModelSettings;
+use crate::domain::context::budget;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
@@ -73,6 +76,8 @@ pub(crate) struct Worker {
     serving: Mutex<HashMap<JobId, CancellationToken>>,
     /// Tools of agents, by what they depend on.
     tools: Mutex<HashMap<ToolKey, Arc<ToolTable>>>,
+    /// Bytes per token by model, as their usage says.
+    ratios: Mutex<HashMap<String, u32>>,
     /// Where commits leave what is to be published.
     relay: relay::Relay,
     /// One place for events that may have killed workers.
@@ -82,6 +87,19 @@ pub(crate) struct Worker {
 impl Worker {
     pub(crate) fn tools(&self) -> std::sync::MutexGuard<'_, HashMap<ToolKey, Arc<ToolTable>>> {
         self.tools.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Bytes per token of a model, in thousandths, as its usage has shown so far.
+    pub(crate) fn ratio(&self, model: &ModelSettings) -> u32 {
+        let ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
+        ratios.get(&model.id()).copied().unwrap_or(budget::RATIO_DEFAULT)
+    }
+
+    /// A model has said how many tokens a prompt of so many bytes was.
+    pub(crate) fn counted(&self, model: &ModelSettings, bytes: usize, tokens: u64) {
+        let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
+        let ratio = ratios.entry(model.id()).or_insert(budget::RATIO_DEFAULT);
+        *ratio = budget::corrected(*ratio, bytes, tokens);
     }
 
     /// For one delivery: the store's own repetitions of it find the same grant.
@@ -130,6 +148,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         shutdown: shutdown.clone(),
         serving: Mutex::default(),
         tools: Mutex::default(),
+        ratios: Mutex::default(),
         relay,
         quarantine: Semaphore::new(1),
     });

@@ -72,7 +72,13 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         }
         let observed = match action {
             Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, agent, &turn).await?)),
-            Action::Ask(request) => ask::model(worker, leased, job.as_ref(), &request).await?,
+            Action::Ask(request) => {
+                let observed = ask::model(worker, leased, job.as_ref(), &request).await?;
+                if let Observed::Answered(Ok(reply)) = &observed {
+                    worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
+                }
+                observed
+            }
             Action::Record(recorded) => record(worker, leased, &recorded).await?,
             Action::Call(planned) => calls::make(worker, leased, &bench, &turn, &planned).await?,
             Action::Wait { reason } => return wait(worker, leased, &reason).await,

@@ -66,6 +66,7 @@ fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
             base_url: None,
             temperature: Some(0.5),
             max_tokens: Some(100),
+            context_window: None,
         },
         system: "You are a clerk.".into(),
         messages,

@@ -1,64 +1,47 @@
-//! `assemble`: the inputs of a turn become its prompt. Pure: the same inputs give the same bytes.
+//! `assemble`: the inputs of a turn become its prompt and its ledger.
+//!
+//! Required sections are laid down first; then every other part, by priority, is given what it asks
+//! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
+//! order in which bytes were given.
 
-use super::text;
-use crate::domain::agent::AgentConfig;
-use crate::domain::capability::Authority;
+use super::inputs::{Inputs, ShownEvent};
+use super::item::{Absence, Content, Item, Section};
+use super::ledger::{Ledger, Row, Status};
+use super::{map, text, transcript};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::event::{Event, Payload};
-use crate::domain::ids::{AgentId, JobId, sha256_hex};
-use crate::domain::limits::CONTEXT_BYTES;
-use crate::domain::session::{PendingJob, TurnRecord};
+use crate::domain::ids::sha256_hex;
+use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
 use crate::domain::tools::ToolTable;
 use std::sync::Arc;
 
-/// Everything that a prompt is made of, as fetched for one turn.
+/// Bytes between two parts of a message.
+const GAP: usize = 2;
+/// From so many percent of the budget on, loads are unpinned.
+const UNPIN_AT: usize = 90;
+/// They are unpinned until less than so many percent are used.
+const UNPIN_TO: usize = 70;
+
+/// A prompt, and what is to be known of it.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Inputs {
-    /// `YYYY-MM-DD`.
-    pub date: String,
-    /// Name of the venue.
-    pub venue: String,
-    /// What the turn may do.
-    pub authority: Authority,
-    /// Context entries in the order of the configuration.
-    pub entries: Vec<Entry>,
-    /// Turns of the session, oldest first.
-    pub transcript: Vec<TurnRecord>,
-    /// Tools of this turn.
-    pub tools: Arc<ToolTable>,
-}
-
-/// A fetched context entry.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Heading; literal text may have none.
-    pub label: Option<String>,
-    /// The turn fails without it.
-    pub required: bool,
-    /// What is shown, or why nothing can be.
-    pub content: Result<String, String>,
-}
-
-/// What the turn serves.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Served {
-    /// The open task.
-    pub task: Option<Event>,
-    /// Completions of child jobs.
-    pub results: Vec<Event>,
-    /// Notifications.
-    pub messages: Vec<Event>,
-    /// Children that are still running.
-    pub pending: Vec<(JobId, PendingJob)>,
-    /// The agent has said something without completing its task, in `explicit` mode.
-    pub remind: bool,
+pub struct Assembled {
+    /// What goes to the model.
+    pub request: ModelRequest,
+    /// What every part of it is.
+    pub ledger: Ledger,
+    /// Results and messages that are in it; others stay in the mailbox.
+    pub shown: Vec<ShownEvent>,
+    /// Loads that must go, for the context is nearly full.
+    pub unpinned: Vec<String>,
 }
 
 /// Why there is no prompt.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ContextError {
     /// What must be in the prompt doesn't fit.
-    #[error("the required context has {required} bytes, expected at most {budget} ({sizes})")]
+    #[error(
+        "the required context has {required} bytes, expected at most {budget} ({sizes}); raise `contextBudget` or shorten them"
+    )]
     Overflow {
         /// Bytes needed.
         required: usize,
@@ -77,52 +60,381 @@ pub enum ContextError {
     },
 }
 
-/// Builds the prompt of a turn.
-pub fn assemble(
-    agent: &AgentId,
-    config: &AgentConfig,
-    turn: &str,
-    inputs: &Inputs,
-    served: &Served,
-) -> Result<ModelRequest, ContextError> {
-    let system = text::system(agent, config, &inputs.venue, &inputs.authority);
-    let context = text::entries(&inputs.entries)?;
-    let tail = tail(config, inputs, served);
-    let sizes = [
-        ("system", system.len()),
-        ("tools", inputs.tools.bytes),
-        ("context", context.as_ref().map_or(0, String::len)),
-        ("input", text::message_bytes(&tail)),
-    ];
-    let required: usize = sizes.iter().map(|(_, bytes)| bytes).sum();
-    if required > CONTEXT_BYTES {
-        let sizes: Vec<_> = sizes.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
-        return Err(ContextError::Overflow { required, budget: CONTEXT_BYTES, sizes: sizes.join(", ") });
-    }
-    let open = served.task.as_ref().and_then(Event::job);
-    let mut messages: Vec<ChatMessage> = context.into_iter().map(|text| ChatMessage::User { text }).collect();
-    messages.extend(text::transcript(&inputs.transcript, open, CONTEXT_BYTES - required));
-    messages.push(tail);
-    let tools = Arc::clone(&inputs.tools.specs);
-    Ok(ModelRequest { model: config.model.clone(), system, messages, tools, turn: turn.to_owned() })
+/// No prompt, and the ledger of what there would have been.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Refused {
+    /// Why.
+    pub error: ContextError,
+    /// As far as it came.
+    pub ledger: Ledger,
 }
 
-/// The volatile end of the prompt: date, pending results, inbox, and last the task. One message,
-/// so that no provider reorders or merges its parts.
-fn tail(config: &AgentConfig, inputs: &Inputs, served: &Served) -> ChatMessage {
-    let mut parts = vec![text::date(&inputs.date, &inputs.venue)];
-    parts.extend(text::pending(&served.results, &served.pending));
-    parts.extend(served.messages.iter().map(text::message));
-    match &served.task {
-        Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
-            parts.push(text::task(job, caller.as_deref(), input, config.completion, served.remind));
+/// A part that asks for bytes.
+enum Part<'i> {
+    /// An item of the inputs.
+    Item(&'i Item),
+    /// A result or a message.
+    Event(Section, &'i str, &'i Event),
+    /// What was said before the turn that is still unanswered.
+    Transcript,
+}
+
+/// What a part got.
+#[derive(Default)]
+struct Placed {
+    /// Its text with its header; `None` when it isn't in the prompt.
+    text: Option<String>,
+    row: Option<Row>,
+}
+
+/// Builds the prompt of a turn.
+pub fn assemble(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
+    Assembly::new(inputs).run()
+}
+
+struct Assembly<'i> {
+    inputs: &'i Inputs,
+    budget: usize,
+    used: usize,
+    system: String,
+    /// Everything that asks for bytes, in the order of the prompt.
+    parts: Vec<Part<'i>>,
+    placed: Vec<Placed>,
+    transcript: transcript::Cut<'i>,
+    /// The fixed parts of the last message.
+    tail: Tail,
+    unpinned: Vec<String>,
+}
+
+struct Tail {
+    date: String,
+    /// Children that are still running.
+    open: Option<String>,
+    /// The task, or that there is nothing to do.
+    input: Option<String>,
+}
+
+impl<'i> Assembly<'i> {
+    fn new(inputs: &'i Inputs) -> Self {
+        let served = &inputs.served;
+        let items = inputs.items.iter().map(Part::Item);
+        let results = served.results.iter().map(|(key, event)| Part::Event(Section::Pending, key, event));
+        let messages = served.messages.iter().map(|(key, event)| Part::Event(Section::Inbox, key, event));
+        let parts: Vec<_> = items.chain([Part::Transcript]).chain(results).chain(messages).collect();
+        let open = served.task.as_ref().and_then(Event::job);
+        Self {
+            budget: inputs.moment.budget.bytes,
+            used: 0,
+            system: text::system(inputs),
+            placed: parts.iter().map(|_| Placed::default()).collect(),
+            parts,
+            transcript: transcript::Cut::new(&inputs.transcript, open),
+            tail: tail(inputs),
+            unpinned: Vec::new(),
+            inputs,
         }
-        Some(_) | None if served.messages.is_empty() && served.results.is_empty() => {
-            parts.push(text::NOTHING.to_owned());
-        }
-        Some(_) | None => {}
     }
-    ChatMessage::User { text: parts.join("\n\n") }
+
+    fn run(mut self) -> Result<Assembled, Box<Refused>> {
+        self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
+        if self.used > self.budget {
+            return Err(self.overflow(None));
+        }
+        let mut order: Vec<usize> = (0..self.parts.len()).collect();
+        order.sort_by_key(|at| std::cmp::Reverse(self.rank(*at)));
+        for at in order {
+            self.place(at)?;
+        }
+        Ok(self.finish())
+    }
+
+    /// Sections that are never cut, with their bytes.
+    fn required(&self) -> Vec<(&'static str, usize)> {
+        let Tail { date, open, input } = &self.tail;
+        let input = [Some(date), open.as_ref(), input.as_ref()].into_iter().flatten().map(|text| text.len() + GAP);
+        vec![
+            ("system", self.system.len()),
+            ("tools", self.inputs.tools.bytes),
+            ("map", map::reserve(&self.inputs.items) + text::REFERENCE.len() + GAP),
+            ("transcript", self.transcript.required()),
+            ("input", input.sum()),
+        ]
+    }
+
+    /// Required parts first, then by priority; ties in the order of the prompt. Without a task the
+    /// first event is what the turn is for.
+    fn rank(&self, at: usize) -> (bool, i32) {
+        match &self.parts[at] {
+            Part::Item(item) => (item.required, item.priority),
+            Part::Event(section, ..) => (self.must_show(at), section.priority()),
+            Part::Transcript => (false, Section::Transcript.priority()),
+        }
+    }
+
+    fn must_show(&self, at: usize) -> bool {
+        let first = self.parts.iter().position(|part| matches!(part, Part::Event(..)));
+        self.inputs.served.task.is_none() && first == Some(at)
+    }
+
+    fn place(&mut self, at: usize) -> Result<(), Box<Refused>> {
+        match self.parts[at] {
+            Part::Transcript => {
+                if self.percent() >= UNPIN_AT {
+                    self.unpin();
+                }
+                // The last tenth is left for what comes next; a full prompt has no room to work in.
+                let room = (self.budget / 100 * UNPIN_AT).saturating_sub(self.used);
+                self.used += self.transcript.fill(room);
+                Ok(())
+            }
+            Part::Item(item) => {
+                let (required, _) = self.rank(at);
+                let header = item.label.as_deref().map_or(0, |label| text::header(label).len());
+                let shown = match &item.content {
+                    Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
+                    content => self.offer(header, item.asked, content),
+                };
+                let row = Row {
+                    key: item.key.clone(),
+                    source: item.source.clone(),
+                    allowed: item.allowed.clone(),
+                    ..shown.row
+                };
+                let text = shown.text.map(|body| text::entry(item.label.as_deref(), &body));
+                self.put(at, required, text, row)
+            }
+            Part::Event(section, _, event) => {
+                let required = self.must_show(at);
+                let (header, content) = text::event(event);
+                let shown = self.offer(header.len(), Some(TOOL_RESULT_BYTES), &content);
+                let key = match event.job() {
+                    Some(job) => format!("pending/{job}"),
+                    None => format!("inbox/{}", event.id),
+                };
+                let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
+                let text = shown.text.map(|body| format!("{header}{body}"));
+                self.put(at, required, text, Row { key, source, ..shown.row })
+            }
+        }
+    }
+
+    /// What `content` gets: what it asks for, else what is left if that is worth showing.
+    fn offer(&self, header: usize, asked: Option<usize>, content: &Content) -> Offer {
+        let room = self.budget.saturating_sub(self.used + header + GAP);
+        let asked = asked.unwrap_or_else(|| content.asks(self.budget.saturating_sub(self.used)));
+        let given = asked.min(room);
+        let row = |given, rendered, status, reason| Row {
+            key: String::new(),
+            source: None,
+            allowed: None,
+            asked,
+            given,
+            rendered,
+            status,
+            reason,
+        };
+        let Ok(shown) = content.show(given) else {
+            return Offer { text: None, row: row(0, 0, Status::Failed, None) };
+        };
+        let body = text::escape(shown.text);
+        let crowded = given < asked && given < ENTRY_FLOOR && !shown.whole;
+        if body.len() > room || crowded {
+            let reason = format!("no room: {room} bytes were left");
+            return Offer { text: None, row: row(0, 0, Status::Dropped, Some(reason)) };
+        }
+        let status = if shown.whole { Status::Full } else { Status::Shrunk };
+        let reason = match (shown.whole, given < asked) {
+            (true, _) => None,
+            (false, true) => Some("no more bytes were left".to_owned()),
+            (false, false) => Some("larger than its budget".to_owned()),
+        };
+        Offer { row: row(given, body.len(), status, reason), text: Some(body) }
+    }
+
+    fn put(&mut self, at: usize, required: bool, text: Option<String>, row: Row) -> Result<(), Box<Refused>> {
+        if text.is_none() && required {
+            return Err(self.overflow(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
+        }
+        self.used += text.as_ref().map_or(0, |text| text.len() + GAP);
+        self.placed[at] = Placed { text, row: Some(row) };
+        Ok(())
+    }
+
+    /// Nothing to show is never silent.
+    fn absent(&mut self, at: usize, item: &Item, why: Absence, reason: &str) -> Result<(), Box<Refused>> {
+        let name = item.label.as_deref().unwrap_or(&item.key);
+        let note = text::unavailable(name, reason);
+        let fits = note.len() + GAP <= self.budget.saturating_sub(self.used);
+        let row = Row {
+            key: item.key.clone(),
+            source: item.source.clone(),
+            allowed: item.allowed.clone(),
+            asked: item.asked.unwrap_or(0),
+            given: 0,
+            rendered: if fits { note.len() } else { 0 },
+            status: match why {
+                Absence::Missing => Status::Missing,
+                Absence::Denied => Status::Denied,
+                Absence::Failed => Status::Failed,
+            },
+            reason: Some(reason.to_owned()),
+        };
+        if item.required {
+            self.placed[at].row = Some(row);
+            let error = ContextError::RequiredMissing { label: name.to_owned(), reason: reason.to_owned() };
+            return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
+        }
+        self.put(at, false, fits.then_some(note), row)
+    }
+
+    /// Loads leave the prompt, the newest first, until there is room to work in.
+    fn unpin(&mut self) {
+        for at in (0..self.parts.len()).rev() {
+            let Part::Item(item) = self.parts[at] else { continue };
+            if item.section != Section::Loads || self.percent() < UNPIN_TO {
+                continue;
+            }
+            let Placed { text, row } = &mut self.placed[at];
+            self.used -= text.take().map_or(0, |text| text.len() + GAP);
+            if let Some(row) = row {
+                let reason = Some(format!("unpinned: {UNPIN_AT}% of the budget was used"));
+                *row = Row { given: 0, rendered: 0, status: Status::Dropped, reason, ..row.clone() };
+            }
+            self.unpinned.extend(item.source.clone());
+        }
+    }
+
+    const fn percent(&self) -> usize {
+        self.used.saturating_mul(100) / self.budget
+    }
+
+    fn overflow(&self, entry: Option<(String, usize)>) -> Box<Refused> {
+        let mut sizes: Vec<_> = self.required().iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+        let mut required = self.used;
+        if let Some((key, bytes)) = entry {
+            sizes.push(format!("{key} at least {bytes}"));
+            required += bytes;
+        }
+        let error = ContextError::Overflow { required, budget: self.budget, sizes: sizes.join(", ") };
+        Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) })
+    }
+
+    fn finish(self) -> Assembled {
+        let map = map::text(&self.inputs.items, &self.rows(), self.fixed(), self.budget);
+        let used = self.fixed() + map.len();
+        let section = |wanted: fn(Section) -> bool| {
+            let parts = self.parts.iter().zip(&self.placed);
+            parts.filter_map(move |(part, placed)| match part {
+                Part::Item(item) if wanted(item.section) => placed.text.clone(),
+                Part::Event(section, ..) if wanted(*section) => placed.text.clone(),
+                Part::Item(_) | Part::Event(..) | Part::Transcript => None,
+            })
+        };
+        let reference = section(|s| matches!(s, Section::Context | Section::Loads | Section::Resource));
+        let context: Vec<_> =
+            std::iter::once(text::REFERENCE.to_owned()).chain(reference).chain([map.clone()]).collect();
+        let mut messages = vec![ChatMessage::User { text: context.join("\n\n") }];
+        messages.extend(self.transcript.messages());
+        let results: Vec<_> = section(|s| s == Section::Pending).chain(self.tail.open.clone()).collect();
+        let pending = (!results.is_empty()).then(|| format!("{}\n{}", text::PENDING, results.join("\n")));
+        let inbox = section(|s| s == Section::Inbox);
+        let tail: Vec<_> =
+            [self.tail.date.clone()].into_iter().chain(pending).chain(inbox).chain(self.tail.input.clone()).collect();
+        messages.push(ChatMessage::User { text: tail.join("\n\n") });
+        let request = ModelRequest {
+            model: self.inputs.frame.model.clone(),
+            system: self.system.clone(),
+            messages,
+            tools: Arc::clone(&self.inputs.tools.specs),
+            turn: self.inputs.moment.turn.clone(),
+        };
+        let mut ledger = self.ledger(prompt_hash(&request, &self.inputs.tools), &map.into_bytes());
+        ledger.used = used;
+        Assembled { request, ledger, shown: self.shown(), unpinned: self.unpinned }
+    }
+
+    /// Bytes used without the map itself, of which only a bound was reserved.
+    fn fixed(&self) -> usize {
+        self.used - map::reserve(&self.inputs.items)
+    }
+
+    fn shown(&self) -> Vec<ShownEvent> {
+        let parts = self.parts.iter().zip(&self.placed);
+        let shown = parts.filter_map(|(part, placed)| match (part, &placed.text) {
+            (Part::Event(section, key, event), Some(text)) => {
+                let header = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
+                let text = format!("{header}{text}");
+                Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text })
+            }
+            (Part::Event(..) | Part::Item(_) | Part::Transcript, _) => None,
+        });
+        shown.collect()
+    }
+
+    fn rows(&self) -> Vec<&Row> {
+        self.placed.iter().filter_map(|placed| placed.row.as_ref()).collect()
+    }
+
+    fn ledger(&self, prompt: String, map: &[u8]) -> Ledger {
+        let fixed = |key: &str, bytes: usize| Row {
+            key: key.to_owned(),
+            source: None,
+            allowed: None,
+            asked: bytes,
+            given: bytes,
+            rendered: bytes,
+            status: Status::Full,
+            reason: None,
+        };
+        let (mut before, mut after) = (Vec::new(), Vec::new());
+        for (part, placed) in self.parts.iter().zip(&self.placed) {
+            match part {
+                Part::Item(_) => before.extend(placed.row.clone()),
+                Part::Event(..) => after.extend(placed.row.clone()),
+                Part::Transcript => {}
+            }
+        }
+        let mut rows = vec![fixed("system", self.system.len()), fixed("tools", self.inputs.tools.bytes)];
+        rows.append(&mut before);
+        rows.push(fixed("map", map.len()));
+        rows.extend(self.transcript.row());
+        rows.append(&mut after);
+        rows.push(fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
+        let tools = &self.inputs.tools;
+        Ledger {
+            budget: self.inputs.moment.budget,
+            used: self.used,
+            rows,
+            tools: tools.names().into_iter().map(str::to_owned).collect(),
+            refused: tools.refused.clone(),
+            prefix: sha256_hex(format!("{}\n{}", tools.hash, self.system).as_bytes()),
+            prompt,
+            ..Ledger::default()
+        }
+    }
+}
+
+/// What a part got, before it is put into its place.
+struct Offer {
+    text: Option<String>,
+    row: Row,
+}
+
+fn tail(inputs: &Inputs) -> Tail {
+    let served = &inputs.served;
+    let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running(job, pending)).collect();
+    let input = match &served.task {
+        Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
+            Some(text::task(job, caller.as_deref(), input, inputs.frame.completion, served.remind))
+        }
+        Some(_) | None if served.messages.is_empty() && served.results.is_empty() => Some(text::NOTHING.to_owned()),
+        Some(_) | None => None,
+    };
+    Tail {
+        date: text::date(&inputs.moment.date, &inputs.frame.venue),
+        open: (!open.is_empty()).then(|| open.join("\n")),
+        input,
+    }
 }
 
 /// Hash of a whole prompt: model, system prompt, messages, and the tools by their own hash.

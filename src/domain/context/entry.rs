@@ -1,51 +1,120 @@
-//! Context entries: what a configuration or a state wants the agent to see in every turn.
+//! Context entries: what a configuration, an agent's state or a load wants the model to see.
 
+use super::item::Section;
+use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
+use crate::domain::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES, LOAD_BYTES, LOAD_BYTES_DEFAULT};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// One entry: text, or a map that says where the content comes from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, try_from = "serde_json::Value")]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(untagged, try_from = "Value")]
 pub enum ContextEntry {
-    /// A path when it has a namespace prefix and no space, else literal text.
+    /// An asset (64 hex digits or `a/…`), a path (a namespace prefix and no space), else literal text.
     Short(String),
     /// With a source and options.
-    Full(FullEntry),
+    Full(Box<FullEntry>),
 }
 
-/// An entry with options; exactly one source.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+/// An entry with options. Of several sources the first of `op`, `job`, `text`, `ref` counts.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FullEntry {
-    /// A lattice path whose value is shown.
-    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
-    pub reference: Option<String>,
+    /// Catalog path of an operation whose output is shown; `read` and repeatable ones only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub op: Option<String>,
+    /// Input of `op`; placeholders in its texts are filled in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub input: Option<Value>,
+    /// A finished job whose output is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+    /// Where in the job's output: segments separated by `/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// Literal text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Heading in the prompt; the path when absent.
+    /// A lattice path whose value is shown, or an asset.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// Heading in the prompt; the source when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Bytes that it asks for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<usize>,
+    /// Higher ones get their bytes first; 500 when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<i32>,
     /// Whether the turn fails without it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
 }
 
 /// Where an entry's content comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Source {
-    /// The value at a path.
-    Reference(Path),
+    /// The output of an operation.
+    Operation {
+        /// Catalog path.
+        path: String,
+        /// Its input.
+        input: Value,
+    },
+    /// The output of a finished job.
+    Job {
+        /// Which.
+        job: JobId,
+        /// Where in its output.
+        within: Vec<String>,
+    },
     /// Itself.
     Text(String),
+    /// The value at a path.
+    Path(Path),
+    /// An asset's text, else its description.
+    Asset(AssetId),
 }
 
-impl TryFrom<serde_json::Value> for ContextEntry {
+/// A path that an agent asked to see in its further turns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// As it was asked for.
+    pub path: String,
+    /// Heading in the prompt; the path when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Bytes, 256–10,000.
+    pub budget: usize,
+}
+
+/// What a turn must fetch for its prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Read {
+    /// Section that it belongs to.
+    pub section: Section,
+    /// Its key in the ledger, `context/<label>` or `loads/<path>`.
+    pub key: String,
+    /// Heading in the prompt.
+    pub label: Option<String>,
+    /// Where from, or why nowhere.
+    pub source: Result<Source, String>,
+    /// Bytes asked for.
+    pub asked: Option<usize>,
+    /// Higher ones get their bytes first.
+    pub priority: i32,
+    /// The turn fails without it.
+    pub required: bool,
+}
+
+impl TryFrom<Value> for ContextEntry {
     type Error = String;
 
-    fn try_from(value: serde_json::Value) -> Result<Self, String> {
+    fn try_from(value: Value) -> Result<Self, String> {
         match value {
-            serde_json::Value::String(text) => Ok(Self::Short(text)),
+            Value::String(text) => Ok(Self::Short(text)),
             other => serde_json::from_value(other).map(Self::Full).map_err(|e| format!("in `context`: {e}")),
         }
     }
@@ -54,19 +123,43 @@ impl TryFrom<serde_json::Value> for ContextEntry {
 impl ContextEntry {
     /// Where the content comes from, or what is wrong with the entry.
     pub fn source(&self) -> Result<Source, String> {
-        match self {
-            Self::Short(text) => Ok(as_path(text).map_or_else(|| Source::Text(text.clone()), Source::Reference)),
-            Self::Full(FullEntry { text: Some(text), .. }) => Ok(Source::Text(text.clone())),
-            Self::Full(FullEntry { reference: Some(path), .. }) => {
-                Path::parse(path).map(Source::Reference).map_err(|e| e.to_string())
-            }
-            Self::Full(FullEntry { text: None, reference: None, .. }) => Err("expected one of `ref` and `text`".into()),
+        let full = match self {
+            Self::Short(text) => return Ok(reference(text).unwrap_or_else(|| Source::Text(text.clone()))),
+            Self::Full(full) => full,
+        };
+        if let Some(path) = &full.op {
+            let input = full.input.clone().unwrap_or_else(|| Value::Object(serde_json::Map::new()));
+            return Ok(Source::Operation { path: path.clone(), input });
+        }
+        if let Some(job) = &full.job {
+            let within = full.path.as_deref().unwrap_or_default().split('/').filter(|s| !s.is_empty());
+            let job = JobId::new(job).map_err(|e| format!("`job`: {e}"))?;
+            return Ok(Source::Job { job, within: within.map(str::to_owned).collect() });
+        }
+        match (&full.text, &full.reference) {
+            (Some(text), _) => Ok(Source::Text(text.clone())),
+            (None, Some(path)) => match asset(path) {
+                Some(asset) => Ok(Source::Asset(asset)),
+                None => Path::parse(path).map(Source::Path).map_err(|e| format!("`ref`: {e}")),
+            },
+            (None, None) => Err("expected one of `op`, `job`, `text` and `ref`".into()),
         }
     }
 
     /// What is wrong with the entry.
     pub fn check(&self) -> Result<(), String> {
-        self.source().map(|_| ())
+        self.source()?;
+        let Self::Full(full) = self else { return Ok(()) };
+        if full.op.is_none() && full.input.is_some() {
+            return Err("`input` belongs to `op`".into());
+        }
+        if full.job.is_none() && full.path.is_some() {
+            return Err("`path` belongs to `job`; the path of a value is its `ref`".into());
+        }
+        if let Some(budget) = full.budget.filter(|budget| !(1..=ENTRY_BYTES).contains(budget)) {
+            return Err(format!("`budget`: expected 1 to {ENTRY_BYTES} bytes, got {budget}"));
+        }
+        full.label.as_deref().map_or(Ok(()), check_label)
     }
 
     /// Heading in the prompt; `None` for literal text without one.
@@ -75,45 +168,189 @@ impl ContextEntry {
             Self::Short(_) => None,
             Self::Full(full) => full.label.clone(),
         };
-        explicit.or_else(|| match self.source() {
-            Ok(Source::Reference(path)) => Some(path.to_string()),
-            Ok(Source::Text(_)) | Err(_) => None,
-        })
+        explicit.or_else(|| self.source().ok().and_then(|source| source.name()))
     }
 
-    /// Whether the turn fails without it.
-    pub const fn required(&self) -> bool {
+    fn options(&self) -> (Option<usize>, i32, bool) {
         match self {
-            Self::Short(_) => false,
-            Self::Full(full) => full.required,
+            Self::Short(_) => (None, Section::Context.priority(), false),
+            Self::Full(full) => (full.budget, full.priority.unwrap_or(Section::Context.priority()), full.required),
         }
     }
 }
 
-fn as_path(text: &str) -> Option<Path> {
+impl Source {
+    /// As the ledger names it; `None` for literal text.
+    pub fn name(&self) -> Option<String> {
+        match self {
+            Self::Operation { path, .. } => Some(path.clone()),
+            Self::Job { job, within } if within.is_empty() => Some(format!("j/{job}/output")),
+            Self::Job { job, within } => Some(format!("j/{job}/output/{}", within.join("/"))),
+            Self::Text(_) => None,
+            Self::Path(path) => Some(path.to_string()),
+            Self::Asset(asset) => Some(format!("a/{asset}")),
+        }
+    }
+}
+
+impl Load {
+    /// A load with its budget inside the limits.
+    pub fn new(path: &Path, label: Option<String>, budget: Option<usize>) -> Result<Self, String> {
+        if let Some(label) = &label {
+            check_label(label)?;
+        }
+        let budget = budget.unwrap_or(LOAD_BYTES_DEFAULT).clamp(*LOAD_BYTES.start(), *LOAD_BYTES.end());
+        Ok(Self { path: path.to_string(), label, budget })
+    }
+
+    /// Adds it to a list; the same path is replaced where it stands.
+    pub fn put(self, loads: &mut Vec<Self>) {
+        match loads.iter_mut().find(|load| load.path == self.path) {
+            Some(load) => *load = self,
+            None => loads.push(self),
+        }
+    }
+}
+
+/// What is to be fetched: the entries in their order, then the loads, of which an inner one shadows
+/// an outer one of the same path. `loads` goes from the outermost level to the innermost.
+pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[Load]]) -> Vec<Read> {
+    let mut reads: Vec<Read> = entries.into_iter().enumerate().map(|(at, entry)| read(at, entry)).collect();
+    for (level, list) in loads.iter().enumerate() {
+        for load in *list {
+            let inner = loads[level + 1..].iter().any(|inner| inner.iter().any(|other| other.path == load.path));
+            if !inner {
+                reads.push(load_read(load));
+            }
+        }
+    }
+    reads
+}
+
+fn read(at: usize, entry: &ContextEntry) -> Read {
+    let label = entry.label();
+    let (asked, priority, required) = entry.options();
+    let key = format!("context/{}", label.clone().unwrap_or_else(|| (at + 1).to_string()));
+    Read { section: Section::Context, key, label, source: entry.source(), asked, priority, required }
+}
+
+fn load_read(load: &Load) -> Read {
+    Read {
+        section: Section::Loads,
+        key: format!("loads/{}", load.path),
+        label: Some(load.label.clone().unwrap_or_else(|| load.path.clone())),
+        source: Path::parse(&load.path).map(Source::Path).map_err(|e| e.to_string()),
+        asked: Some(load.budget),
+        priority: Section::Loads.priority(),
+        required: false,
+    }
+}
+
+/// What is wrong with a list of entries, by place.
+pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
+    if entries.len() > CONTEXT_ENTRIES {
+        return Err(format!("`context`: expected at most {CONTEXT_ENTRIES} entries, got {}", entries.len()));
+    }
+    for (at, entry) in entries.iter().enumerate() {
+        entry.check().map_err(|error| format!("`context[{at}]`: {error}"))?;
+    }
+    Ok(())
+}
+
+fn check_label(label: &str) -> Result<(), String> {
+    let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || label.contains(char::is_control);
+    if bad {
+        return Err(format!("`label`: expected one line of 1 to {CONTEXT_LABEL_BYTES} bytes, got {label:?}"));
+    }
+    Ok(())
+}
+
+/// A string that names an asset or a path.
+fn reference(text: &str) -> Option<Source> {
+    if let Some(asset) = asset(text) {
+        return Some(Source::Asset(asset));
+    }
     if text.contains(char::is_whitespace) || !text.contains('/') {
         return None;
     }
-    Path::parse(text).ok()
+    Path::parse(text).ok().map(Source::Path)
+}
+
+fn asset(text: &str) -> Option<AssetId> {
+    AssetId::new(text.strip_prefix("a/").unwrap_or(text)).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    fn entry(value: Value) -> ContextEntry {
+        serde_json::from_value(value).unwrap()
+    }
 
     #[test]
     fn the_source_follows_the_form() {
-        let path = |p| Ok(Source::Reference(Path::parse(p).unwrap()));
+        let path = |p| Ok(Source::Path(Path::parse(p).unwrap()));
+        let hash = "ab".repeat(32);
+        let job = "0f".repeat(16);
+        let asset = || Ok(Source::Asset(AssetId::new(&hash).unwrap()));
         for (json, source) in [
-            (r#""w/docs/policy""#, path("w/docs/policy")),
-            (r#""w/ is the workspace""#, Ok(Source::Text("w/ is the workspace".into()))),
-            (r#""Be brief""#, Ok(Source::Text("Be brief".into()))),
-            (r#"{"ref": "w/a", "label": "A"}"#, path("w/a")),
-            (r#"{"text": "t", "ref": "w/a"}"#, Ok(Source::Text("t".into()))),
-            (r#"{"label": "A"}"#, Err("expected one of `ref` and `text`".into())),
+            (json!("w/docs/policy"), path("w/docs/policy")),
+            (json!("w/ is the workspace"), Ok(Source::Text("w/ is the workspace".into()))),
+            (json!("Be brief"), Ok(Source::Text("Be brief".into()))),
+            (json!(hash), asset()),
+            (json!(format!("a/{hash}")), asset()),
+            (json!({"ref": hash}), asset()),
+            (json!({"ref": "w/a", "label": "A"}), path("w/a")),
+            (
+                json!({"op": "v/ops/lattice/list", "input": {"path": "w"}, "text": "t"}),
+                Ok(Source::Operation { path: "v/ops/lattice/list".into(), input: json!({"path": "w"}) }),
+            ),
+            (
+                json!({"job": job, "path": "a/0", "ref": "w/a"}),
+                Ok(Source::Job { job: JobId::new(&job).unwrap(), within: vec!["a".into(), "0".into()] }),
+            ),
+            (json!({"text": "t", "ref": "w/a"}), Ok(Source::Text("t".into()))),
+            (json!({"label": "A"}), Err("expected one of `op`, `job`, `text` and `ref`".into())),
         ] {
-            let entry: ContextEntry = serde_json::from_str(json).unwrap();
-            assert_eq!(entry.source(), source, "{json}");
+            assert_eq!(entry(json.clone()).source(), source, "{json}");
         }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (json, expected) in [
+            (json!({"text": "t", "budget": 0}), "`budget`: expected 1 to 4000000 bytes, got 0"),
+            (json!({"text": "t", "budget": 4_000_001}), "`budget`: expected 1 to 4000000 bytes, got 4000001"),
+            (json!({"text": "t", "label": "a\nb"}), "`label`: expected one line of 1 to 200 bytes, got \"a\\nb\""),
+            (json!({"text": "t", "input": {}}), "`input` belongs to `op`"),
+            (json!({"ref": "w/a", "path": "b"}), "`path` belongs to `job`; the path of a value is its `ref`"),
+        ] {
+            assert_eq!(entry(json.clone()).check().unwrap_err(), expected, "{json}");
+        }
+        assert!(entry(json!({"ref": "w/../s"})).check().unwrap_err().starts_with("`ref`: "));
+        assert!(entry(json!({"job": "x"})).check().unwrap_err().starts_with("`job`: "));
+        let many = vec![entry(json!("x")); CONTEXT_ENTRIES + 1];
+        assert_eq!(check_entries(&many).unwrap_err(), "`context`: expected at most 200 entries, got 201");
+        for (json, expected) in [
+            (json!({"rfe": "w/x"}), "unknown field `rfe`"),
+            (json!({"text": "t", "budget": -1}), "invalid value: integer `-1`"),
+            (json!(7), "in `context`"),
+        ] {
+            let error = serde_json::from_value::<ContextEntry>(json).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn inner_loads_shadow_outer_ones_of_the_same_path() {
+        let load = |path: &str, budget| Load::new(&Path::parse(path).unwrap(), None, budget).unwrap();
+        let agent = [load("w/a", Some(300)), load("w/b", None)];
+        let session = [load("w/a", Some(99_999))];
+        let reads = plan(&[entry(json!({"text": "t"}))], &[&agent, &session]);
+        let shown: Vec<_> = reads.iter().map(|read| (read.key.as_str(), read.asked)).collect();
+        assert_eq!(shown, [("context/1", None), ("loads/w/b", Some(500)), ("loads/w/a", Some(10_000))]);
+        assert_eq!(load("w/a", Some(0)).budget, 256);
     }
 }

@@ -1,5 +1,20 @@
-//! Context: what a turn shows to the model. Sections in the order of `spec/context.md`.
+//! Context: what a turn shows to the model, rebuilt from its inputs every time.
+//!
+//! ```text
+//! configuration, state, loads ─▶ entry::plan ─▶ (worker fetches) ─▶ Inputs ─▶ assemble ─▶ prompt + ledger
+//! ```
+//!
+//! Sections in the order of `spec/context.md`; `text` has their exact words.
 
 pub mod assemble;
+pub mod budget;
 pub mod entry;
+pub mod inputs;
+pub mod item;
+pub mod ledger;
+mod map;
 pub mod text;
+mod transcript;
+
+#[cfg(test)]
+mod tests;

@@ -15,6 +15,8 @@ const PARTS_MIN: usize = 2_048;
 const PARTS_PER_BYTE: usize = 2;
 /// Parts that every container gets, when the rest is used up.
 const PARTS_EACH: usize = 32;
+/// Parts that an estimate of a whole value looks at: some tens of microseconds.
+const PARTS_ABOUT: usize = 20_000;
 /// Containers inside each other that are looked into.
 const DEPTH_MAX: usize = 64;
 
@@ -37,6 +39,12 @@ impl Gauge {
         self.parts = self.parts.saturating_sub(allowed - left);
         format(bytes, exact)
     }
+}
+
+/// About how many bytes `value` has: exact up to some thousands of parts.
+pub(super) fn about(value: &Value) -> usize {
+    let (bytes, _) = measure(value, &mut { PARTS_ABOUT }, 0);
+    usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
 /// `512B`, `4.2KB`, `1.0MB`; an estimate as `~1.0MB`.

@@ -38,20 +38,21 @@ pub fn heard(event: &Event) -> Heard {
                 text::value(input, crate::domain::limits::TOOL_RESULT_BYTES)
             ),
         },
-        Payload::Message { .. } => Heard { job: None, text: text::message(event) },
-        Payload::Result { .. } => {
-            let text = text::pending(std::slice::from_ref(event), &[]).unwrap_or_default();
-            Heard { job: None, text }
-        }
+        Payload::Message { .. } | Payload::Result { .. } => Heard { job: None, text: text::whole_event(event) },
     }
 }
 
-/// Events that a turn shows for the first time, as they stand in its prompt.
-pub fn shown(setting: &Setting) -> Vec<&Event> {
-    let plan = &setting.plan;
+/// The task, when this turn shows it for the first time.
+pub fn begun(setting: &Setting) -> Option<&Event> {
     let begun = setting.state.task.as_ref().map(|progress| &progress.job);
-    let task = plan.task.iter().filter(|task| begun != task.event.job());
-    plan.results.iter().chain(&plan.messages).chain(task).map(|pending| &pending.event).collect()
+    setting.plan.task.as_ref().filter(|task| begun != task.event.job()).map(|task| &task.event)
+}
+
+/// Events that a turn without a prompt answers for.
+fn served(setting: &Setting) -> Vec<&Event> {
+    let plan = &setting.plan;
+    let events = plan.results.iter().chain(&plan.messages).map(|pending| &pending.event);
+    events.chain(begun(setting)).collect()
 }
 
 /// A turn with a reply.
@@ -90,7 +91,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
 pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> Decision {
     let mut record = record(setting, None, &[], now);
     // What it answers is said with it: callers of `agent/chat` look for their event.
-    let shown = shown(setting);
+    let shown = served(setting);
     record.heard = shown.iter().map(|event| heard(event)).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });

@@ -16,7 +16,9 @@ mod tests;
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
-use crate::domain::context::assemble::{Inputs, assemble, prompt_hash};
+use crate::domain::context::assemble::{Assembled, ContextError, assemble};
+use crate::domain::context::inputs::{Inputs, ShownEvent};
+use crate::domain::context::ledger::Ledger;
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
 use crate::domain::session::{Heard, SessionState};
@@ -69,6 +71,9 @@ pub struct Recorded {
     pub heard: Vec<Heard>,
     /// Ids of the events in it.
     pub events: Vec<crate::domain::ids::EventId>,
+    /// Loads that left the context for want of room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unpinned: Vec<String>,
     /// When the turn began.
     pub start: Millis,
     /// The configuration that it was made with.
@@ -195,10 +200,19 @@ pub enum Observed {
 #[derive(Debug, Clone, PartialEq)]
 enum Phase {
     Gathering,
-    Asking { prompt: String, tools: Arc<ToolTable> },
+    Asking(Box<Asking>),
     Recording(Box<Recorded>),
     Calling(Box<Recorded>),
     Decided,
+}
+
+/// What is kept of a prompt until its reply is there.
+#[derive(Debug, Clone, PartialEq)]
+struct Asking {
+    ledger: Ledger,
+    shown: Vec<ShownEvent>,
+    unpinned: Vec<String>,
+    tools: Arc<ToolTable>,
 }
 
 /// A running turn.
@@ -238,11 +252,19 @@ impl Turn {
         &self.setting
     }
 
+    /// Bytes of the prompt that is being answered.
+    pub fn prompt_bytes(&self) -> usize {
+        match &self.phase {
+            Phase::Asking(asking) => asking.ledger.used,
+            Phase::Gathering | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided => 0,
+        }
+    }
+
     /// The reply of this turn, when there is one.
     pub fn recorded(&self) -> Option<&Recorded> {
         match &self.phase {
             Phase::Recording(recorded) | Phase::Calling(recorded) => Some(recorded),
-            Phase::Gathering | Phase::Asking { .. } | Phase::Decided => None,
+            Phase::Gathering | Phase::Asking(_) | Phase::Decided => None,
         }
     }
 
@@ -252,10 +274,8 @@ impl Turn {
         let phase = std::mem::replace(&mut self.phase, Phase::Decided);
         match (phase, observed) {
             (Phase::Gathering, Observed::Gathered(inputs)) => self.gathered(&inputs, now),
-            (Phase::Asking { prompt, tools }, Observed::Answered(Ok(reply))) => {
-                self.answered(prompt, &tools, reply, now)
-            }
-            (Phase::Asking { .. }, Observed::Answered(Err(failure))) => self.unanswered(failure, now),
+            (Phase::Asking(asking), Observed::Answered(Ok(reply))) => self.answered(*asking, reply, now),
+            (Phase::Asking(_), Observed::Answered(Err(failure))) => self.unanswered(failure, now),
             (Phase::Recording(recorded), Observed::Recorded) => {
                 let calls = recorded.calls.clone();
                 self.phase = Phase::Calling(recorded);
@@ -267,11 +287,11 @@ impl Turn {
             (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled) => {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), now)))
             }
-            (Phase::Gathering | Phase::Asking { .. } | Phase::Decided, Observed::Cancelled) => {
+            (Phase::Gathering | Phase::Asking(_) | Phase::Decided, Observed::Cancelled) => {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, None, now)))
             }
             (
-                Phase::Gathering | Phase::Asking { .. } | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided,
+                Phase::Gathering | Phase::Asking(_) | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided,
                 Observed::Gathered(_) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
@@ -281,36 +301,33 @@ impl Turn {
     }
 
     fn gathered(&mut self, inputs: &Inputs, now: Millis) -> Action {
-        let setting = &self.setting;
-        let place = format!("{}/{}/{}", setting.owner, setting.session, setting.turn);
-        let served = setting.plan.served(&setting.state, &setting.config);
-        match assemble(&setting.session.agent, &setting.config, &place, inputs, &served) {
-            Ok(request) => {
-                let prompt = prompt_hash(&request, &inputs.tools);
-                self.phase = Phase::Asking { prompt, tools: Arc::clone(&inputs.tools) };
+        match assemble(inputs) {
+            Ok(Assembled { request, ledger, shown, unpinned }) => {
+                let tools = Arc::clone(&inputs.tools);
+                self.phase = Phase::Asking(Box::new(Asking { ledger, shown, unpinned, tools }));
                 Action::Ask(Box::new(request))
             }
-            Err(error) => {
-                let code = match error {
-                    crate::domain::context::assemble::ContextError::Overflow { .. } => ErrorCode::ContextOverflow,
-                    crate::domain::context::assemble::ContextError::RequiredMissing { .. } => {
-                        ErrorCode::ContextRequiredMissing
-                    }
+            Err(refused) => {
+                let code = match refused.error {
+                    ContextError::Overflow { .. } => ErrorCode::ContextOverflow,
+                    ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
-                Action::Commit(Box::new(decide::failed(setting, code, &error.to_string(), now)))
+                Action::Commit(Box::new(decide::failed(&self.setting, code, &refused.error.to_string(), now)))
             }
         }
     }
 
-    fn answered(&mut self, prompt: String, tools: &ToolTable, reply: Reply, now: Millis) -> Action {
-        let heard = decide::shown(&self.setting);
+    fn answered(&mut self, asking: Asking, reply: Reply, now: Millis) -> Action {
+        let begun = decide::begun(&self.setting);
+        let shown = asking.shown.iter();
         let recorded = Recorded {
             job: self.setting.plan.job().cloned(),
-            calls: reply.calls.iter().map(|call| plan_call(call, tools)).collect(),
-            prompt,
-            consume: self.setting.plan.consumed(),
-            heard: heard.iter().map(|event| decide::heard(event)).collect(),
-            events: heard.iter().map(|event| event.id.clone()).collect(),
+            calls: reply.calls.iter().map(|call| plan_call(call, &asking.tools)).collect(),
+            prompt: asking.ledger.prompt,
+            consume: shown.clone().map(|event| event.key.clone()).collect(),
+            heard: shown.clone().map(ShownEvent::heard).chain(begun.map(decide::heard)).collect(),
+            events: shown.map(|event| event.id.clone()).chain(begun.map(|event| event.id.clone())).collect(),
+            unpinned: asking.unpinned,
             start: self.setting.start,
             config_version: self.setting.config_version,
             reply,

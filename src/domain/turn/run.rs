@@ -2,7 +2,7 @@
 
 use super::Recorded;
 use crate::domain::agent::AgentConfig;
-use crate::domain::context::assemble::Served;
+use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
@@ -185,8 +185,8 @@ impl Plan {
             && state.task.as_ref().is_some_and(|progress| progress.reminded && Some(&progress.job) == self.job());
         Served {
             task: self.task.as_ref().map(|task| task.event.clone()),
-            results: self.results.iter().map(|p| p.event.clone()).collect(),
-            messages: self.messages.iter().map(|p| p.event.clone()).collect(),
+            results: self.results.iter().map(keyed).collect(),
+            messages: self.messages.iter().map(keyed).collect(),
             pending: pending.map(|(job, p)| (job.clone(), p.clone())).collect(),
             remind,
         }
@@ -196,6 +196,10 @@ impl Plan {
     pub fn consumed(&self) -> Vec<String> {
         self.messages.iter().chain(&self.results).map(|pending| pending.key.clone()).collect()
     }
+}
+
+fn keyed(pending: &Pending) -> (String, Event) {
+    (pending.key.clone(), pending.event.clone())
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@ use super::run::{Next, Pending, Plan, Run};
 use super::*;
 use crate::domain::capability::Authority;
 use crate::domain::chat::ToolCall;
-use crate::domain::context::assemble::Entry;
+use crate::domain::context::budget::Budget;
+use crate::domain::context::inputs::{Frame, Moment};
+use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{JobResult, JobStatus};
@@ -75,8 +77,9 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
     }
 }
 
-fn inputs(config: &AgentConfig, open: bool, entries: Vec<Entry>) -> Observed {
-    let tools = resolve(config, open, |path| {
+fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
+    let setting = turn.setting();
+    let tools = resolve(&setting.config, setting.plan.task.is_some(), |path| {
         let known = path == "v/ops/lattice/read" || path == "v/ops/agent/request";
         let described = Described {
             asked: path.to_owned(),
@@ -87,12 +90,20 @@ fn inputs(config: &AgentConfig, open: bool, entries: Vec<Entry>) -> Observed {
         known.then_some(described)
     });
     Observed::Gathered(Box::new(Inputs {
-        date: "2026-01-01".into(),
-        venue: "test".into(),
-        authority: Authority::default(),
-        entries,
+        frame: Frame {
+            agent: setting.session.agent.clone(),
+            venue: "test".into(),
+            model: setting.config.model.clone(),
+            authority: Authority::default(),
+            completion: setting.config.completion,
+            aliases: false,
+        },
+        moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: Budget::default() },
+        system: setting.config.system_prompt.clone(),
+        items,
         transcript: Vec::new(),
         tools: tools.into(),
+        served: setting.plan.served(&setting.state, &setting.config),
     }))
 }
 
@@ -119,11 +130,9 @@ fn started(n: u8) -> CallOutcome {
 
 /// Drives a turn to its commit; `outcomes` are those of its calls.
 fn drive(setting: Setting, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
-    let open = setting.plan.task.is_some();
-    let config = Arc::clone(&setting.config);
     let (mut turn, action) = Turn::begin(setting);
     assert_eq!(action, Action::Gather);
-    let Action::Ask(_) = turn.step(inputs(&config, open, Vec::new()), NOW) else { panic!("expected a model call") };
+    let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
     let mut action = turn.step(Observed::Answered(Ok(reply)), NOW);
     if let Action::Record(_) = action {
         let Action::Call(planned) = turn.step(Observed::Recorded, NOW) else { panic!("expected calls") };
@@ -221,9 +230,8 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
     let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({}))]);
     reply.calls[1].arguments = Arguments::Malformed("{not json".into());
     let setting = setting("implicit", SessionState::default(), vec![task(1)]);
-    let config = Arc::clone(&setting.config);
     let (mut turn, _) = Turn::begin(setting);
-    turn.step(inputs(&config, true, Vec::new()), NOW);
+    turn.step(inputs(&turn, Vec::new()), NOW);
     let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
     let errors: Vec<_> = recorded.calls.iter().map(|call| call.what.clone().unwrap_err()).collect();
     assert_eq!(errors[0], "unknown tool `lattice_raed`, did you mean `lattice_read`");
@@ -234,9 +242,8 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
 fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     let reply = calls(&[("complete_task", json!({"result": 7}))]);
     let setting = setting("implicit", awaiting(begun(1, 1, false), 2), vec![message(4), task(1)]);
-    let config = Arc::clone(&setting.config);
     let (mut turn, _) = Turn::begin(setting.clone());
-    turn.step(inputs(&config, true, Vec::new()), NOW);
+    turn.step(inputs(&turn, Vec::new()), NOW);
     turn.step(Observed::Answered(Ok(reply.clone())), NOW);
     let Action::Commit(while_recording) = turn.step(Observed::Cancelled, NOW) else { panic!("expected a commit") };
     assert_eq!(while_recording.record.calls[0].outcome, "cancelled");
@@ -257,9 +264,8 @@ fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
         [(transient(false), true), (transient(true), false), (ModelFailure::Permanent { reason: "401".into() }, false)]
     {
         let setting = setting("implicit", SessionState::default(), vec![message(4), task(1)]);
-        let config = Arc::clone(&setting.config);
         let (mut turn, _) = Turn::begin(setting);
-        turn.step(inputs(&config, true, Vec::new()), NOW);
+        turn.step(inputs(&turn, Vec::new()), NOW);
         match turn.step(Observed::Answered(Err(failure)), NOW) {
             Action::Wait { .. } => assert!(waits),
             Action::Commit(decision) => {
@@ -275,17 +281,28 @@ fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
 
 #[test]
 fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
-    let entry = |required, content: Result<String, String>| Entry { label: Some("doc".into()), required, content };
+    let entry = |required, content| Item {
+        section: Section::Context,
+        key: "context/doc".into(),
+        label: Some("doc".into()),
+        source: None,
+        allowed: None,
+        asked: None,
+        priority: 500,
+        required,
+        content,
+    };
+    let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
     let large = "x".repeat(crate::domain::limits::CONTEXT_BYTES + 1);
-    for (entry, expected) in [
-        (entry(true, Ok(large)), Some(ErrorCode::ContextOverflow)),
-        (entry(true, Err("missing".into())), Some(ErrorCode::ContextRequiredMissing)),
-        (entry(false, Err("missing".into())), None),
+    for (system, entry, expected) in [
+        (large.as_str(), entry(false, Content::Text("t".into())), Some(ErrorCode::ContextOverflow)),
+        ("", entry(true, missing()), Some(ErrorCode::ContextRequiredMissing)),
+        ("", entry(false, missing()), None),
     ] {
-        let setting = setting("implicit", SessionState::default(), vec![task(1)]);
-        let config = Arc::clone(&setting.config);
+        let mut setting = setting("implicit", SessionState::default(), vec![task(1)]);
+        Arc::make_mut(&mut setting.config).system_prompt = system.to_owned();
         let (mut turn, _) = Turn::begin(setting);
-        match (turn.step(inputs(&config, true, vec![entry]), NOW), expected) {
+        match (turn.step(inputs(&turn, vec![entry]), NOW), expected) {
             (Action::Ask(_), None) => {}
             (Action::Commit(decision), Some(code)) => {
                 assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(code))));
@@ -307,6 +324,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         consume: consume.iter().map(|key| (*key).to_owned()).collect(),
         heard: Vec::new(),
         events: Vec::new(),
+        unpinned: Vec::new(),
         start: Millis(7_000),
         config_version: 1,
     }

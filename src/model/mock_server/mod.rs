@@ -291,6 +291,7 @@ fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessa
             base_url: None,
             temperature: None,
             max_tokens: None,
+            context_window: None,
         },
         system,
         messages,

@@ -1,0 +1,124 @@
+//! How much a prompt may hold, in bytes and in tokens.
+
+use crate::domain::limits::{CONTEXT_BYTES, CONTEXT_BYTES_RANGE, CONTEXT_TOKENS_RANGE};
+use serde::{Deserialize, Serialize};
+
+/// Characters per token, in thousandths, until a model's own usage says otherwise.
+pub const RATIO_DEFAULT: u32 = 4_000;
+
+/// Ratios that a model's usage is believed: what lies outside is a wrong count, not a tokenizer.
+const RATIO: std::ops::RangeInclusive<u64> = 1_000..=8_000;
+
+/// Weight of the newest usage in the running mean, as one part of so many.
+const NEWEST: u64 = 4;
+
+/// `contextBudget` of an agent: given both, the stricter counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ContextBudget {
+    /// Bytes of a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<usize>,
+    /// Tokens of a prompt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<usize>,
+}
+
+impl ContextBudget {
+    /// What is wrong with it.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, given, range) in
+            [("bytes", self.bytes, CONTEXT_BYTES_RANGE), ("tokens", self.tokens, CONTEXT_TOKENS_RANGE)]
+        {
+            if let Some(given) = given.filter(|given| !range.contains(given)) {
+                let (least, most) = (range.start(), range.end());
+                return Err(format!("`contextBudget.{name}`: expected {least} to {most}, got {given}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The budget of one turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Budget {
+    /// Bytes that the prompt may have.
+    pub bytes: usize,
+    /// Thousandths of a character per token, by which tokens are estimated.
+    pub ratio: u32,
+}
+
+impl Budget {
+    /// The strictest of what the agent asks for and what the model's window leaves beside its
+    /// longest reply, both in tokens. Bytes count as characters: of other scripts a little less fits.
+    pub fn of(asked: ContextBudget, window: Option<u32>, reply: Option<u32>, ratio: u32) -> Self {
+        let bytes_of = |tokens: usize| tokens.saturating_mul(ratio as usize) / 1_000;
+        let default = if asked.tokens.is_none() { Some(CONTEXT_BYTES) } else { None };
+        let window = window.map(|window| window.saturating_sub(reply.unwrap_or(0)) as usize);
+        let limits = [asked.bytes.or(default), asked.tokens.map(bytes_of), window.map(bytes_of)];
+        Self { bytes: limits.into_iter().flatten().min().unwrap_or(CONTEXT_BYTES), ratio }
+    }
+
+    /// Estimated tokens of so many bytes.
+    pub fn tokens(&self, bytes: usize) -> usize {
+        bytes.saturating_mul(1_000) / self.ratio.max(1) as usize
+    }
+}
+
+impl Default for Budget {
+    fn default() -> Self {
+        Self { bytes: CONTEXT_BYTES, ratio: RATIO_DEFAULT }
+    }
+}
+
+/// The ratio after a model said that `bytes` were `tokens` to it; nonsense changes nothing.
+pub fn corrected(ratio: u32, bytes: usize, tokens: u64) -> u32 {
+    // A tokenizer's overhead per message hides its ratio in a short prompt.
+    if tokens < 100 {
+        return ratio;
+    }
+    let seen = (bytes as u64).saturating_mul(1_000) / tokens;
+    if !RATIO.contains(&seen) {
+        return ratio;
+    }
+    u32::try_from((u64::from(ratio) * (NEWEST - 1) + seen) / NEWEST).unwrap_or(ratio)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_strictest_limit_counts() {
+        let asked = |bytes, tokens| ContextBudget { bytes, tokens };
+        for (budget, window, reply, bytes) in [
+            (asked(None, None), None, None, 180_000),
+            (asked(Some(10_000), None), None, None, 10_000),
+            (asked(None, Some(100_000)), None, None, 400_000),
+            (asked(Some(10_000), Some(1_024)), None, None, 4_096),
+            (asked(None, None), Some(8_192), Some(4_096), 16_384),
+            (asked(None, None), Some(1_000_000), None, 180_000),
+        ] {
+            assert_eq!(Budget::of(budget, window, reply, RATIO_DEFAULT).bytes, bytes, "{budget:?} {window:?}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_a_quarter_of_the_bytes_until_the_model_says_otherwise() {
+        assert_eq!(Budget::default().tokens(180_000), 45_000);
+        assert_eq!(corrected(4_000, 3_000, 1_000), 3_750);
+        let settled = (0..50).fold(4_000, |ratio, _| corrected(ratio, 3_000, 1_000));
+        assert!((3_000..3_005).contains(&settled), "{settled}");
+        for (bytes, tokens) in [(10, 1), (400_000, 100), (100, 1_000), (0, 0)] {
+            assert_eq!(corrected(4_000, bytes, tokens), 4_000, "{bytes} {tokens}");
+        }
+    }
+
+    #[test]
+    fn budgets_outside_the_limits_are_refused() {
+        let error = |bytes, tokens| ContextBudget { bytes, tokens }.check().unwrap_err();
+        assert_eq!(error(Some(0), None), "`contextBudget.bytes`: expected 4096 to 4000000, got 0");
+        assert_eq!(error(None, Some(2_000_000)), "`contextBudget.tokens`: expected 1024 to 1000000, got 2000000");
+    }
+}

@@ -1,0 +1,102 @@
+//! Everything that a prompt is made of: what the shell fetched, and what a record of it keeps.
+
+use super::budget::Budget;
+use super::item::Item;
+use crate::domain::agent::Completion;
+use crate::domain::capability::Authority;
+use crate::domain::chat::ModelSettings;
+use crate::domain::event::Event;
+use crate::domain::ids::{AgentId, EventId, JobId};
+use crate::domain::session::{Heard, PendingJob, TurnRecord};
+use crate::domain::tools::ToolTable;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// The inputs of one prompt. The same inputs give the same bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Inputs {
+    /// Who, with which model, under which limits.
+    pub frame: Frame,
+    /// What changes with every turn.
+    pub moment: Moment,
+    /// The system prompt as it is configured.
+    pub system: String,
+    /// Entries, loads and resources, in the order of the prompt.
+    pub items: Vec<Item>,
+    /// Tools of this turn.
+    pub tools: Arc<ToolTable>,
+    /// Turns of the session, oldest first.
+    pub transcript: Vec<TurnRecord>,
+    /// What the turn serves.
+    pub served: Served,
+}
+
+/// What stays the same over the turns of a configuration.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Frame {
+    /// The agent.
+    pub agent: AgentId,
+    /// Name of the venue.
+    pub venue: String,
+    /// The model.
+    pub model: ModelSettings,
+    /// What the turn may do.
+    pub authority: Authority,
+    /// What completes a task.
+    pub completion: Completion,
+    /// Paths of the seed's catalog (`v/ops/covia/…`) are in use.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aliases: bool,
+}
+
+/// What changes with every turn.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Moment {
+    /// `owner/agent/session/turn`.
+    pub turn: String,
+    /// `YYYY-MM-DD`.
+    pub date: String,
+    /// Bytes allowed.
+    pub budget: Budget,
+}
+
+/// What a turn serves.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Served {
+    /// The open task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<Event>,
+    /// Completions of child jobs, each with its key in the mailbox.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub results: Vec<(String, Event)>,
+    /// Notifications, each with its key in the mailbox.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<(String, Event)>,
+    /// Children that are still running.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<(JobId, PendingJob)>,
+    /// The agent has said something without completing its task, in `explicit` mode.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub remind: bool,
+}
+
+/// An event that the prompt really shows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShownEvent {
+    /// Its key in the mailbox.
+    pub key: String,
+    /// Its id.
+    pub id: EventId,
+    /// As it is shown.
+    pub text: String,
+}
+
+impl ShownEvent {
+    /// What the transcript keeps of it.
+    pub fn heard(&self) -> Heard {
+        Heard { job: None, text: self.text.clone() }
+    }
+}

@@ -1,0 +1,161 @@
+//! A fetched piece of context with where it came from.
+
+use super::text;
+use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES};
+use crate::domain::render::{RenderOptions, render_within, size_about};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A labelled part of the context, in the order of the prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Section {
+    /// Identity, lattice reference, capabilities.
+    System,
+    /// What the model may call.
+    Tools,
+    /// Entries of the configuration and the agent's state.
+    Context,
+    /// Paths that the agent loaded.
+    Loads,
+    /// Resources.
+    Resource,
+    /// What all of this costs.
+    Map,
+    /// What was said.
+    Transcript,
+    /// Results of child jobs.
+    Pending,
+    /// Messages.
+    Inbox,
+    /// The task.
+    Input,
+}
+
+impl Section {
+    /// Who gets bytes first; required sections don't ask.
+    pub const fn priority(self) -> i32 {
+        match self {
+            Self::System | Self::Tools | Self::Map | Self::Input => i32::MAX,
+            Self::Pending => 800,
+            Self::Inbox => 700,
+            Self::Context => 500,
+            Self::Loads => 400,
+            Self::Resource => 300,
+            Self::Transcript => 200,
+        }
+    }
+}
+
+/// A fetched piece of context.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Item {
+    /// Section that it belongs to: context, loads or resource.
+    pub section: Section,
+    /// Its key in the ledger.
+    pub key: String,
+    /// Heading; literal text may have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Path, asset, job or operation that it came from; `None` for literal text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
+    /// The capability that allowed it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// Bytes asked for; by its kind when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<usize>,
+    /// Higher ones get their bytes first.
+    pub priority: i32,
+    /// The turn fails without it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub required: bool,
+    /// What there is to show.
+    pub content: Content,
+}
+
+/// What a piece of context shows.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Content {
+    /// Text, shown as it is.
+    Text(String),
+    /// A structured value, rendered within its budget.
+    Value(Value),
+    /// What its budget shows of a value that is too large to be kept.
+    Excerpt {
+        /// As rendered.
+        text: String,
+        /// Bytes of the whole.
+        of: usize,
+    },
+    /// Nothing, with the reason.
+    Absent(Absence, String),
+}
+
+/// Why there is nothing to show.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Absence {
+    /// Nothing is there.
+    Missing,
+    /// No capability for it.
+    Denied,
+    /// It could not be fetched.
+    Failed,
+}
+
+/// Text within a budget, and whether it is all of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shown {
+    /// The text.
+    pub text: String,
+    /// Nothing is left out.
+    pub whole: bool,
+}
+
+impl Content {
+    /// A fetched value; too large a one is cut to `budget` bytes.
+    pub fn of(value: Value, budget: usize) -> Self {
+        let content = match value {
+            Value::String(text) => Self::Text(text),
+            other => Self::Value(other),
+        };
+        let bytes = match &content {
+            Self::Text(text) => text.len(),
+            Self::Value(value) => size_about(value),
+            Self::Excerpt { .. } | Self::Absent(..) => 0,
+        };
+        if bytes <= INPUT_BYTES {
+            return content;
+        }
+        let text = content.show(budget).map(|shown| shown.text).unwrap_or_default();
+        Self::Excerpt { text, of: bytes }
+    }
+
+    /// Bytes that it gets when its entry says nothing: a text as many as it has, a value a
+    /// twentieth of what is left.
+    pub fn asks(&self, left: usize) -> usize {
+        match self {
+            Self::Text(text) | Self::Excerpt { text, .. } => text.len(),
+            Self::Value(_) => ENTRY_FLOOR.max(left / 20),
+            Self::Absent(..) => 0,
+        }
+    }
+
+    /// It in at most about `budget` bytes.
+    pub fn show(&self, budget: usize) -> Result<Shown, (Absence, &str)> {
+        match self {
+            Self::Text(text) => Ok(Shown { text: text::cut(text, text.len(), budget), whole: text.len() <= budget }),
+            Self::Excerpt { text, .. } if text.len() <= budget => Ok(Shown { text: text.clone(), whole: false }),
+            Self::Excerpt { text, of } => Ok(Shown { text: text::cut(text, *of, budget), whole: false }),
+            Self::Value(value) => {
+                let (text, whole) = render_within(value, RenderOptions { budget, pretty: false });
+                Ok(Shown { text, whole })
+            }
+            Self::Absent(why, reason) => Err((*why, reason)),
+        }
+    }
+}

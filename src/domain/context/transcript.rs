@@ -1,0 +1,123 @@
+//! Section 7: what was said, the newest exchanges that fit, a tool result never without its call.
+
+use super::ledger::{Row, Status};
+use crate::domain::chat::{Arguments, ChatMessage};
+use crate::domain::ids::JobId;
+use crate::domain::session::TurnRecord;
+
+/// How much of a transcript a prompt shows.
+pub(super) struct Cut<'i> {
+    turns: &'i [TurnRecord],
+    open: Option<&'i JobId>,
+    /// Bytes of all turns.
+    whole: usize,
+    /// Bytes of the turn whose calls the model hasn't seen the results of.
+    required: usize,
+    /// Shown from this one on.
+    from: usize,
+    given: usize,
+    rendered: usize,
+}
+
+impl<'i> Cut<'i> {
+    /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
+    /// the end of the prompt.
+    pub(super) fn new(turns: &'i [TurnRecord], open: Option<&'i JobId>) -> Self {
+        let whole = turns.iter().map(|turn| bytes(turn, open)).sum();
+        let unanswered = turns.last().filter(|turn| matches!(turn.said.last(), Some(ChatMessage::Tool { .. })));
+        let required = unanswered.map_or(0, |turn| bytes(turn, open));
+        let from = turns.len() - usize::from(unanswered.is_some());
+        Self { turns, open, whole, required, from, given: required, rendered: required }
+    }
+
+    /// Bytes that can't be left out.
+    pub(super) const fn required(&self) -> usize {
+        self.required
+    }
+
+    /// Shows older turns, the newest first, as whole turns within `room`. Returns their bytes.
+    pub(super) fn fill(&mut self, room: usize) -> usize {
+        let mut taken = 0;
+        while let Some(turn) = self.from.checked_sub(1).and_then(|at| self.turns.get(at)) {
+            let next = bytes(turn, self.open);
+            if taken + next > room {
+                break;
+            }
+            taken += next;
+            self.from -= 1;
+        }
+        self.given += room;
+        self.rendered += taken;
+        taken
+    }
+
+    /// What is shown, oldest first.
+    pub(super) fn messages(&self) -> impl Iterator<Item = ChatMessage> {
+        self.turns[self.from..].iter().flat_map(|turn| exchange(turn, self.open))
+    }
+
+    /// Its line in the ledger; none without a transcript.
+    pub(super) fn row(&self) -> Option<Row> {
+        let (all, left_out) = (self.turns.len(), self.from);
+        let status = match (left_out, all) {
+            (_, 0) => return None,
+            (0, _) => Status::Full,
+            (left_out, all) if left_out == all => Status::Dropped,
+            _ => Status::Shrunk,
+        };
+        let first = self.turns.first().map_or(0, |turn| turn.turn);
+        Some(Row {
+            key: "transcript".into(),
+            source: None,
+            allowed: None,
+            asked: self.whole,
+            given: self.given,
+            rendered: self.rendered,
+            status,
+            reason: (left_out > 0).then(|| {
+                let last = self.turns[left_out - 1].turn;
+                format!("turns {first} to {last} left out, {left_out} of {all}")
+            }),
+        })
+    }
+}
+
+/// One turn as messages. The task that is still open is shown in full at the end of the prompt,
+/// so that here only its beginning is marked.
+fn exchange(turn: &TurnRecord, open: Option<&JobId>) -> impl Iterator<Item = ChatMessage> {
+    let heard = turn.heard.iter().map(move |heard| {
+        let text = match (&heard.job, open) {
+            (Some(job), Some(open)) if job == open => marked(job),
+            _ => heard.text.clone(),
+        };
+        ChatMessage::User { text }
+    });
+    heard.chain(turn.said.iter().cloned())
+}
+
+fn marked(job: &JobId) -> String {
+    format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below")
+}
+
+fn bytes(turn: &TurnRecord, open: Option<&JobId>) -> usize {
+    let heard = turn.heard.iter().map(|heard| match (&heard.job, open) {
+        (Some(job), Some(open)) if job == open => marked(job).len(),
+        _ => heard.text.len(),
+    });
+    heard.chain(turn.said.iter().map(message_bytes)).sum()
+}
+
+/// Bytes of a message in the prompt.
+fn message_bytes(message: &ChatMessage) -> usize {
+    match message {
+        ChatMessage::User { text } => text.len(),
+        ChatMessage::Tool { text, name, .. } => text.len() + name.len(),
+        ChatMessage::Assistant { text, calls } => {
+            let arguments = |arguments: &Arguments| match arguments {
+                Arguments::Json(value) => value.to_string().len(),
+                Arguments::Malformed(text) => text.len(),
+            };
+            text.len() + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
+        }
+    }
+}

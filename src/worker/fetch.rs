@@ -1,0 +1,129 @@
+//! Fetches the pieces of a context from their sources, with authority checked per read. A piece
+//! that can't be had is an item that says why; only a store without an answer stops the turn.
+
+use crate::domain::context::entry::{Read, Source};
+use crate::domain::context::item::{Absence, Content, Item};
+use crate::domain::ids::{AssetId, JobId};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::value::get as navigate;
+use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
+use crate::jobs;
+use crate::ops::{Caller, Effect, Invocation, OpError, Site, dispatch, lattice};
+use crate::store::StoreError;
+use crate::venue::Venue;
+use crate::workspace::Workspace;
+use futures::future::try_join_all;
+use serde_json::Value;
+
+/// Whose tree is read, and by whose authority.
+pub(crate) struct Reader<'a> {
+    pub(crate) venue: &'a Venue,
+    pub(crate) caller: &'a Caller,
+    pub(crate) workspace: &'a Workspace,
+}
+
+/// A value, or why there is none.
+type Found = Result<Value, (Absence, String)>;
+
+impl Reader<'_> {
+    /// All pieces at once, in their order.
+    pub(crate) async fn items(&self, reads: Vec<Read>) -> Result<Vec<Item>, StoreError> {
+        try_join_all(reads.into_iter().map(|read| self.item(read))).await
+    }
+
+    async fn item(&self, read: Read) -> Result<Item, StoreError> {
+        let Read { section, key, label, source, asked, priority, required } = read;
+        let name = source.as_ref().ok().and_then(Source::name);
+        let found = match source {
+            Err(reason) => Err((Absence::Failed, reason)),
+            Ok(Source::Text(text)) => Ok(Value::String(text)),
+            Ok(Source::Path(path)) => self.path(&path).await?,
+            Ok(Source::Asset(asset)) => self.asset(&asset).await?,
+            Ok(Source::Job { job, within }) => self.job(&job, &within).await?,
+            Ok(Source::Operation { path, input }) => self.operation(&path, input).await?,
+        };
+        let (content, allowed) = match found {
+            Ok(value) => {
+                let grounds = name.as_ref().and_then(|name| self.caller.authority.grounds("crud/read", name));
+                (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds)
+            }
+            Err((why, reason)) => (Content::Absent(why, reason), None),
+        };
+        Ok(Item { section, key, label, source: name, allowed, asked, priority, required, content })
+    }
+
+    /// The same answer whether or not anything is there.
+    fn denied(&self, resource: &str) -> Option<(Absence, String)> {
+        let denied = self.caller.authority.permits("crud/read", resource).err()?;
+        Some((Absence::Denied, format!("capability denied: needs {} on {}", denied.ability, denied.resource)))
+    }
+
+    async fn path(&self, path: &Path) -> Result<Found, StoreError> {
+        if let Some(denied) = self.denied(&path.to_string()) {
+            return Ok(Err(denied));
+        }
+        match lattice::value_at(&self.call(), path).await {
+            Ok(Some(value)) => Ok(Ok(value)),
+            Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
+            Err(error) => failed(error),
+        }
+    }
+
+    async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {
+        match Path::parse(&format!("a/{asset}")) {
+            Ok(path) => self.path(&path).await,
+            Err(error) => Ok(Err((Absence::Failed, error.to_string()))),
+        }
+    }
+
+    async fn job(&self, job: &JobId, within: &[String]) -> Result<Found, StoreError> {
+        if let Some(denied) = self.denied(&format!("j/{job}")) {
+            return Ok(Err(denied));
+        }
+        let Some(found) = jobs::get(self.venue, &self.caller.owner, job).await? else {
+            return Ok(Err((Absence::Missing, "no such job".into())));
+        };
+        let Some(result) = found.result else {
+            return Ok(Err((Absence::Missing, format!("the job is {}", found.status.as_str()))));
+        };
+        Ok(match (result.output, result.error) {
+            (Some(output), _) => match navigate(&output, within) {
+                Some(value) => Ok(value.clone()),
+                None => Err((Absence::Missing, "nothing is there in the job's output".into())),
+            },
+            (None, Some(error)) => Err((Absence::Failed, format!("the job ended {}: {error}", result.status.as_str()))),
+            (None, None) => Err((Absence::Missing, "the job has no output".into())),
+        })
+    }
+
+    async fn operation(&self, path: &str, input: Value) -> Result<Found, StoreError> {
+        let Some(operation) = self.venue.catalog.resolve(path) else {
+            return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
+        };
+        if operation.spec.effect != Effect::Read {
+            let reason = "only operations that read can be context: it would run again in every turn";
+            return Ok(Err((Absence::Failed, reason.into())));
+        }
+        let call = self.call();
+        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, path, input)).await {
+            Ok(Ok(output)) => Ok(Ok(output.value)),
+            Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
+            Ok(Err(error)) => failed(error),
+            Err(_) => {
+                let reason = format!("no answer within {} s", CONTEXT_OPERATION_TIME.as_secs());
+                Ok(Err((Absence::Failed, reason)))
+            }
+        }
+    }
+
+    fn call(&self) -> Invocation<'_> {
+        Invocation { venue: self.venue, caller: self.caller, workspace: self.workspace, site: Site::Api { key: None } }
+    }
+}
+
+fn failed(error: OpError) -> Result<Found, StoreError> {
+    match error {
+        OpError::Store(error) => Err(error),
+        error => Ok(Err((Absence::Failed, error.to_string()))),
+    }
+}
