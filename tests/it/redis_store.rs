@@ -133,6 +133,20 @@ async fn functions_are_loaded_again_when_the_server_lost_them() {
 }
 
 #[tokio::test]
+async fn owners_of_an_emptied_server_are_registered_again() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
+    let owners = async || store.owners(None, 10).await.unwrap();
+    store.write(NOW, &owner(), &[put("w/a", "1")]).await.unwrap();
+    assert_eq!(owners().await, [owner()]);
+    server.command(&["FLUSHALL"]).await.unwrap();
+    assert!(owners().await.is_empty());
+    assert_eq!(store.write(NOW, &owner(), &[put("w/a", "1")]).await.unwrap(), Written::Done);
+    assert_eq!(owners().await, [owner()]);
+    assert_eq!(store.read(&owner(), &["w/a".to_owned()]).await.unwrap()[0].version, 1);
+}
+
+#[tokio::test]
 async fn a_damaged_record_is_corrupt_and_named() {
     let Some(store) = store().await else { return };
     add_agent(&store, "half a gate").await;

@@ -42,7 +42,7 @@ pub(super) struct Waiter {
     /// Which.
     pub(super) session: String,
     /// When it was last told to come, unless it came in vain since.
-    pub(super) woken: Option<u64>,
+    pub(super) woken: Option<(u64, String)>,
 }
 
 /// An unpublished message.

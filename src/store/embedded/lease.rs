@@ -235,7 +235,7 @@ pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Next
 }
 
 /// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`;
-/// returns what it put there.
+/// returns what it put there. While a wake lies unpublished, time alone makes no second one.
 pub(super) fn wake_waiting(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -254,22 +254,27 @@ pub(super) fn wake_waiting(
         return Ok(Vec::new());
     }
     let free = usize::try_from(gate.concurrency).unwrap_or(usize::MAX).saturating_sub(index.live(now.0));
-    let rested = |w: &Waiter| w.woken.is_none_or(|at| Millis(at).plus(again) <= now);
-    let chosen: Vec<(u64, String)> = index
-        .waiting
-        .iter()
-        .take(free)
-        .filter(|(_, w)| rested(w))
-        .map(|(ticket, w)| (*ticket, w.session.clone()))
-        .collect();
+    let mut chosen: Vec<(u64, String)> = Vec::new();
+    for (ticket, Waiter { session, woken }) in index.waiting.iter().take(free) {
+        let underway = match woken {
+            None => false,
+            Some((at, _)) if Millis(*at).plus(again) > now => true,
+            Some(_) if again.is_zero() => false,
+            Some((_, wake)) => tx.get(Space::Core, &layout::outbox(&owner_token, wake))?.is_some(),
+        };
+        if !underway {
+            chosen.push((*ticket, session.clone()));
+        }
+    }
     let mut wakes = Vec::with_capacity(chosen.len());
     for (ticket, session) in chosen {
         let key = SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?;
-        wakes.push(outbox::put_wake(tx, now, owner, &key)?);
+        let wake = outbox::put_wake(tx, now, owner, &key)?;
         let owner = tx.index_mut().owner(&owner_token);
         if let Some(waiter) = owner.agents.get_mut(&agent_token).and_then(|a| a.waiting.get_mut(&ticket)) {
-            waiter.woken = Some(now.0);
+            waiter.woken = Some((now.0, wake.id.clone()));
         }
+        wakes.push(wake);
     }
     Ok(wakes)
 }

@@ -23,7 +23,7 @@
 //! | `O:running:<agent>` | zset | `S` → lease expiry | while leased |
 //! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue | while it waits |
 //! | `O:waiting` | set | agents with a queue | while one waits |
-//! | `O:woken` | hash | waiting `S` → when it was last told to come | until it came |
+//! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |
 //! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
 //! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
 //! | `O:count` | hash | `waiting`, `wake`, `outbox`: numbers given out | for good |
@@ -134,12 +134,33 @@ impl RedisStore {
         Answer::new(self.pool.store(), self.pool.run(args.cmd()).await?)
     }
 
-    /// Puts the owner into the registry, in a write of its own before the first one to its keys.
+    /// Whether this process has registered the owner. Its server may have been emptied since: the
+    /// functions that are told so look.
+    fn knows(&self, owner: &Owner) -> bool {
+        self.registered.lock().unwrap_or_else(PoisonError::into_inner).contains(&owner.token())
+    }
+
+    /// Calls a method that may write an owner's first keys. It is told whether the owner is known
+    /// to be registered; one that isn't is put into the registry before, in a write of its own.
+    async fn call_registered(
+        &self,
+        owner: &Owner,
+        args: impl Fn(bool) -> Args,
+    ) -> Result<(String, Answer), StoreError> {
+        if self.knows(owner) {
+            let mut answer = self.call(&args(true)).await?;
+            let outcome = answer.text()?;
+            if outcome != "unregistered" {
+                return Ok((outcome, answer));
+            }
+        }
+        self.register(owner).await?;
+        let mut answer = self.call(&args(false)).await?;
+        Ok((answer.text()?, answer))
+    }
+
     async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
         let token = owner.token();
-        if self.registered.lock().unwrap_or_else(PoisonError::into_inner).contains(&token) {
-            return Ok(());
-        }
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
         self.pool.run(&cmd).await?;
@@ -328,14 +349,18 @@ impl Store for RedisStore {
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
-        let puts = writes.iter().any(|write| matches!(write.change, Change::Put(_)));
-        if puts {
-            self.register(owner).await?;
-        }
-        let mut args = self.timed(if puts { "write" } else { "erase" }, owner, now);
-        args.writes(writes);
-        let mut answer = self.call(&args).await?;
-        match answer.text()?.as_str() {
+        let args = |method: &str, known: bool| {
+            let mut args = self.timed(method, owner, now);
+            args.flag(known).writes(writes);
+            args
+        };
+        let (outcome, mut answer) = if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
+            self.call_registered(owner, |known| args("write", known)).await?
+        } else {
+            let mut answer = self.call(&args("erase", false)).await?;
+            (answer.text()?, answer)
+        };
+        match outcome.as_str() {
             "done" => Ok(Written::Done),
             "conflict" => Ok(Written::Conflict(answer.conflicts()?)),
             other => Err(answer.unexpected("`done` or `conflict`", other)),
@@ -351,13 +376,19 @@ impl Store for RedisStore {
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError> {
-        if open.is_some() {
-            self.register(owner).await?;
-        }
-        let mut args = self.timed("finish", owner, now);
-        args.bytes(session.token()).finish(finish).jobs(open.map_or(&[], std::slice::from_ref)).outbox(outbox);
-        let mut answer = self.call(&args).await?;
-        match answer.text()?.as_str() {
+        let args = |known: bool| {
+            let mut args = self.timed("finish", owner, now);
+            args.flag(known).bytes(session.token()).finish(finish);
+            args.jobs(open.map_or(&[], std::slice::from_ref)).outbox(outbox);
+            args
+        };
+        let (outcome, mut answer) = if open.is_some() {
+            self.call_registered(owner, args).await?
+        } else {
+            let mut answer = self.call(&args(false)).await?;
+            (answer.text()?, answer)
+        };
+        match outcome.as_str() {
             "done" => Ok(Finished::Done),
             "unknown" => Ok(Finished::Unknown),
             "already" => Ok(Finished::Already(answer.status()?)),

@@ -50,6 +50,22 @@ pub async fn a_sweep_wakes_a_waiter_when_a_lease_lapses(w: World) {
     assert!(matches!(w.wake(later, "b").await, LeaseOutcome::Run(_)));
 }
 
+pub async fn an_unpublished_wake_is_not_made_again(w: World) {
+    w.gate("ACTIVE 1 100 queue").await;
+    granted(w.admit(T0, "a", message("a")).await);
+    w.admit(at(1), "b", message("b")).await;
+    let first = w.sweep(at(30_000)).await.outbox;
+    assert_eq!(first.len(), 1);
+    for n in 1..20_u32 {
+        let swept = w.sweep(at(30_000).plus(GRACE * n)).await;
+        assert_eq!(swept.outbox, first, "the same one, handed out again");
+    }
+    assert_eq!(w.store.outbox(&w.owner).await.unwrap(), first);
+    w.store.published(&w.owner, &[first[0].id.clone()]).await.unwrap();
+    let again = w.sweep(at(30_000).plus(GRACE * 20)).await.outbox;
+    assert_eq!(again.iter().filter_map(woken).collect::<Vec<_>>(), ["b"], "it was published, and nobody came");
+}
+
 pub async fn a_newcomer_does_not_overtake_those_who_wait(w: World) {
     w.gate("ACTIVE 1 100 queue").await;
     let grant = granted(w.admit(T0, "a", message("a")).await);

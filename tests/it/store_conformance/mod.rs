@@ -54,7 +54,8 @@ macro_rules! conformance {
                     events_that_arrive_at_once_are_all_kept;
                 capacity:
                     concurrency_counts_unexpired_leases a_release_wakes_the_longest_waiting
-                    a_sweep_wakes_a_waiter_when_a_lease_lapses a_newcomer_does_not_overtake_those_who_wait
+                    a_sweep_wakes_a_waiter_when_a_lease_lapses an_unpublished_wake_is_not_made_again
+                    a_newcomer_does_not_overtake_those_who_wait
                     a_suspended_agent_takes_but_does_not_run resumption_wakes_the_waiting
                     a_waiter_whose_work_went_away_lets_the_next_one_in
                     a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder

@@ -12,7 +12,10 @@ end
 
 register('finish', function(keys, args)
   local o, take = keys[1], reader(args)
-  local now, s = clock(take()), take()
+  local now, known, s = clock(take()), take() == '1', take()
+  if known and is_empty(o) then
+    return { 'unregistered' }
+  end
   local finish, open, outbox = take_finish(take), list(take, take_job), list(take, take_entry)
   local status = job_status(o, finish[1])
   if status and TERMINAL[status] then

@@ -73,6 +73,11 @@ local function doc(o, key)
   return decode(call('HGET', o .. ':doc', key))
 end
 
+-- As an owner is that was never written to, or whose server was emptied.
+local function is_empty(o)
+  return call('EXISTS', o .. ':keys') == 0
+end
+
 local function put(o, key, value)
   local version, old = doc(o, key)
   call('HSET', o .. ':doc', key, text(version + 1) .. ' ' .. value)
@@ -380,7 +385,8 @@ local function hold_until(o, s, ends)
 end
 
 -- Wakes the sessions of the agent's queue for which there is room. They keep their place until
--- they are granted; those told to come less than `again` ago are on their way. The wakes made.
+-- they are granted; those told to come less than `again` ago are on their way, and while a wake
+-- lies unpublished, time alone makes no second one. The wakes made.
 local function wake_waiting(o, now, agent, again)
   local wakes = {}
   if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
@@ -396,10 +402,12 @@ local function wake_waiting(o, now, agent, again)
     return wakes
   end
   for _, s in ipairs(call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)) do
-    local told = call('HGET', o .. ':woken', s)
-    if not told or tonumber(told) + again <= now then
-      call('HSET', o .. ':woken', s, text(now))
-      wakes[#wakes + 1] = send_wake(o, s)
+    local told, id = string.match(call('HGET', o .. ':woken', s) or '', '^(%d+) ?(.*)$')
+    local underway = told and (tonumber(told) + again > now or again > 0 and call('HEXISTS', o .. ':outbox', id) == 1)
+    if not underway then
+      local wake = send_wake(o, s)
+      call('HSET', o .. ':woken', s, text(now) .. ' ' .. wake[1])
+      wakes[#wakes + 1] = wake
     end
   end
   return wakes

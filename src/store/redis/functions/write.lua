@@ -1,9 +1,13 @@
 -- Documents outside a turn, all or none. `erase` is the same for writes that put nothing: what
--- frees memory may run at the memory limit.
+-- frees memory may run at the memory limit. `known`: the caller takes the owner for registered; one
+-- without documents may not be any more.
 
 local function write(keys, args)
   local o, take = keys[1], reader(args)
-  local now = clock(take())
+  local now, known = clock(take()), take() == '1'
+  if known and is_empty(o) then
+    return { 'unregistered' }
+  end
   local writes = list(take, take_write)
   local found = conflicts(o, writes)
   if #found > 0 then
