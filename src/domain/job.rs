@@ -139,6 +139,8 @@ pub enum ErrorCode {
     ContextOverflow,
     /// A required context entry is not there.
     ContextRequiredMissing,
+    /// A placeholder has no value, and the configuration is strict.
+    PlaceholderUnresolved,
     /// The caller ended it.
     Cancelled,
     /// The submission was refused.

@@ -2,11 +2,13 @@
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::context::entry::{Read, Source};
+use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item};
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::get as navigate;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
+use crate::domain::values::Resolver;
 use crate::jobs;
 use crate::ops::{Caller, Effect, Invocation, OpError, Site, dispatch, lattice};
 use crate::store::StoreError;
@@ -20,6 +22,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) venue: &'a Venue,
     pub(crate) caller: &'a Caller,
     pub(crate) workspace: &'a Workspace,
+    pub(crate) resolver: &'a Resolver,
 }
 
 /// A value, or why there is none.
@@ -34,13 +37,18 @@ impl Reader<'_> {
     async fn item(&self, read: Read) -> Result<Item, StoreError> {
         let Read { section, key, label, source, asked, priority, required } = read;
         let name = source.as_ref().ok().and_then(Source::name);
+        let mut unresolved = Vec::new();
         let found = match source {
             Err(reason) => Err((Absence::Failed, reason)),
             Ok(Source::Text(text)) => Ok(Value::String(text)),
             Ok(Source::Path(path)) => self.path(&path).await?,
             Ok(Source::Asset(asset)) => self.asset(&asset).await?,
             Ok(Source::Job { job, within }) => self.job(&job, &within).await?,
-            Ok(Source::Operation { path, input }) => self.operation(&path, input).await?,
+            Ok(Source::Operation { path, input }) => {
+                let (input, missed) = fill::input(input, self.resolver);
+                unresolved = missed;
+                self.operation(&path, input).await?
+            }
         };
         let (content, allowed) = match found {
             Ok(value) => {
@@ -49,7 +57,7 @@ impl Reader<'_> {
             }
             Err((why, reason)) => (Content::Absent(why, reason), None),
         };
-        Ok(Item { section, key, label, source: name, allowed, asked, priority, required, content })
+        Ok(Item { section, key, label, source: name, allowed, asked, priority, required, unresolved, content })
     }
 
     /// The same answer whether or not anything is there.

@@ -11,6 +11,7 @@ use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Described, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
+use crate::domain::values::Resolver;
 use crate::ops::Caller;
 use crate::store::{StoreError, decode, keys};
 use std::sync::Arc;
@@ -36,7 +37,8 @@ pub(super) async fn inputs(
         name: format!("agent:{}", setting.session.agent),
         authority: config.authority(),
     };
-    let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace };
+    let resolver = Resolver::default();
+    let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace, resolver: &resolver };
     let entries = config.context.iter().chain(&agent.state.context);
     let reads = entry::plan(entries, &[&agent.state.loads, &setting.state.loads]);
     let items = reader.items(reads).await?;
@@ -49,6 +51,7 @@ pub(super) async fn inputs(
             model: config.model.clone(),
             authority: caller.authority,
             completion: config.completion,
+            strict: false,
             aliases: config.uses_aliases(),
         },
         moment: Moment {
@@ -57,6 +60,7 @@ pub(super) async fn inputs(
             budget: Budget::of(config.context_budget, window, config.model.max_tokens, worker.ratio(&config.model)),
         },
         system: config.system_prompt.clone(),
+        resolver,
         items,
         tools: tools(worker, setting, agent),
         transcript,

@@ -4,6 +4,7 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
+use super::fill::{Filled, fill};
 use super::inputs::{Inputs, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Ledger, Row, Status};
@@ -13,6 +14,7 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::ids::sha256_hex;
 use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
 use crate::domain::tools::ToolTable;
+use crate::domain::values::placeholder::Unresolved;
 use std::sync::Arc;
 
 /// Bytes between two parts of a message.
@@ -50,6 +52,9 @@ pub enum ContextError {
         /// Bytes by section.
         sizes: String,
     },
+    /// Placeholders without a value, with `strictPlaceholders`.
+    #[error(transparent)]
+    Unresolved(#[from] Unresolved),
     /// A required entry isn't there.
     #[error("required context `{label}` is unavailable: {reason}")]
     RequiredMissing {
@@ -89,11 +94,13 @@ struct Placed {
 
 /// Builds the prompt of a turn.
 pub fn assemble(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
-    Assembly::new(inputs).run()
+    let filled = fill(inputs);
+    Assembly::new(inputs, &filled).run()
 }
 
 struct Assembly<'i> {
     inputs: &'i Inputs,
+    filled: &'i Filled<'i>,
     budget: usize,
     used: usize,
     system: String,
@@ -115,9 +122,9 @@ struct Tail {
 }
 
 impl<'i> Assembly<'i> {
-    fn new(inputs: &'i Inputs) -> Self {
+    fn new(inputs: &'i Inputs, filled: &'i Filled<'i>) -> Self {
         let served = &inputs.served;
-        let items = inputs.items.iter().map(Part::Item);
+        let items = filled.items.iter().map(|item| Part::Item(item));
         let results = served.results.iter().map(|(key, event)| Part::Event(Section::Pending, key, event));
         let messages = served.messages.iter().map(|(key, event)| Part::Event(Section::Inbox, key, event));
         let parts: Vec<_> = items.chain([Part::Transcript]).chain(results).chain(messages).collect();
@@ -125,17 +132,23 @@ impl<'i> Assembly<'i> {
         Self {
             budget: inputs.moment.budget.bytes,
             used: 0,
-            system: text::system(inputs),
+            system: text::system(&inputs.frame, &filled.system),
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
             transcript: transcript::Cut::new(&inputs.transcript, open),
             tail: tail(inputs),
             unpinned: Vec::new(),
             inputs,
+            filled,
         }
     }
 
     fn run(mut self) -> Result<Assembled, Box<Refused>> {
+        let missed = &self.filled.report.missed;
+        if self.inputs.frame.strict && !missed.is_empty() {
+            let error = ContextError::Unresolved(Unresolved { keys: missed.clone() });
+            return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
+        }
         self.used = self.required().iter().map(|(_, bytes)| bytes).sum();
         if self.used > self.budget {
             return Err(self.overflow(None));
@@ -155,7 +168,7 @@ impl<'i> Assembly<'i> {
         vec![
             ("system", self.system.len()),
             ("tools", self.inputs.tools.bytes),
-            ("map", map::reserve(&self.inputs.items) + text::REFERENCE.len() + GAP),
+            ("map", map::reserve(&self.filled.items) + text::REFERENCE.len() + GAP),
             ("transcript", self.transcript.required()),
             ("input", input.sum()),
         ]
@@ -320,7 +333,7 @@ impl<'i> Assembly<'i> {
     }
 
     fn finish(self) -> Assembled {
-        let map = map::text(&self.inputs.items, &self.rows(), self.fixed(), self.budget);
+        let map = map::text(&self.filled.items, &self.rows(), self.fixed(), self.budget);
         let used = self.fixed() + map.len();
         let section = |wanted: fn(Section) -> bool| {
             let parts = self.parts.iter().zip(&self.placed);
@@ -355,7 +368,7 @@ impl<'i> Assembly<'i> {
 
     /// Bytes used without the map itself, of which only a bound was reserved.
     fn fixed(&self) -> usize {
-        self.used - map::reserve(&self.inputs.items)
+        self.used - map::reserve(&self.filled.items)
     }
 
     fn shown(&self) -> Vec<ShownEvent> {
@@ -401,6 +414,7 @@ impl<'i> Assembly<'i> {
         rows.append(&mut after);
         rows.push(fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
         let tools = &self.inputs.tools;
+        let report = &self.filled.report;
         Ledger {
             budget: self.inputs.moment.budget,
             used: self.used,
@@ -409,7 +423,9 @@ impl<'i> Assembly<'i> {
             refused: tools.refused.clone(),
             prefix: sha256_hex(format!("{}\n{}", tools.hash, self.system).as_bytes()),
             prompt,
-            ..Ledger::default()
+            values: report.used.clone(),
+            unresolved: report.missed.clone(),
+            cut: report.cut.clone(),
         }
     }
 }

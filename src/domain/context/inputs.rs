@@ -9,6 +9,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::tools::ToolTable;
+use crate::domain::values::Resolver;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -21,6 +22,8 @@ pub struct Inputs {
     pub moment: Moment,
     /// The system prompt as it is configured.
     pub system: String,
+    /// Values of its placeholders.
+    pub resolver: Resolver,
     /// Entries, loads and resources, in the order of the prompt.
     pub items: Vec<Item>,
     /// Tools of this turn.
@@ -45,6 +48,9 @@ pub struct Frame {
     pub authority: Authority,
     /// What completes a task.
     pub completion: Completion,
+    /// A placeholder without a value fails the turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// Paths of the seed's catalog (`v/ops/covia/…`) are in use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aliases: bool,

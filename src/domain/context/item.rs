@@ -72,6 +72,9 @@ pub struct Item {
     /// The turn fails without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
+    /// Placeholders of its source's input that had no value.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unresolved: Vec<String>,
     /// What there is to show.
     pub content: Content,
 }

@@ -1,6 +1,7 @@
 //! The ledger: what every part of a prompt was, where it came from, and why it was cut.
 
 use super::budget::Budget;
+use crate::domain::values::placeholder::Used;
 use serde::{Deserialize, Serialize};
 
 /// What became of a part.
@@ -73,10 +74,13 @@ pub struct Ledger {
     pub rows: Vec<Row>,
     /// Placeholders that were filled in, and from which tier.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub values: Vec<(String, String)>,
+    pub values: Vec<Used>,
     /// Placeholders without a value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
+    /// Values that were too long for their places.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cut: Vec<String>,
     /// Names of the tools that were offered.
     pub tools: Vec<String>,
     /// Tools that could not be offered, and why.

@@ -2,6 +2,7 @@
 
 use super::item::{Item, Section};
 use super::ledger::{Row, Status};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// From so many percent on, the model is warned.
@@ -14,12 +15,12 @@ const OMITTED: usize = 200;
 const FIXED: usize = 260;
 
 /// At least as many bytes as [`text`] will have for these items.
-pub(super) fn reserve(items: &[Item]) -> usize {
+pub(super) fn reserve(items: &[Cow<'_, Item>]) -> usize {
     FIXED + OMITTED + loads(items).map(|item| line(item).len()).sum::<usize>()
 }
 
 /// The map. `fixed` are the bytes of everything else; its own are counted in what it says.
-pub(super) fn text(items: &[Item], rows: &[&Row], fixed: usize, budget: usize) -> String {
+pub(super) fn text(items: &[Cow<'_, Item>], rows: &[&Row], fixed: usize, budget: usize) -> String {
     // Its length depends on the number in it, which is at most a digit longer the second time.
     let mut used = fixed;
     let mut map = String::new();
@@ -33,7 +34,7 @@ pub(super) fn text(items: &[Item], rows: &[&Row], fixed: usize, budget: usize) -
     map
 }
 
-fn with(items: &[Item], rows: &[&Row], used: usize, budget: usize) -> String {
+fn with(items: &[Cow<'_, Item>], rows: &[&Row], used: usize, budget: usize) -> String {
     let mut map = format!("[Context Map]\nbudget: {used}/{budget} bytes ({} remaining)", budget.saturating_sub(used));
     let percent = used.saturating_mul(100) / budget;
     if percent >= WARN_AT {
@@ -56,8 +57,8 @@ fn with(items: &[Item], rows: &[&Row], used: usize, budget: usize) -> String {
     map
 }
 
-fn loads(items: &[Item]) -> impl Iterator<Item = &Item> {
-    items.iter().filter(|item| item.section == Section::Loads)
+fn loads<'i>(items: &'i [Cow<'_, Item>]) -> impl Iterator<Item = &'i Item> {
+    items.iter().map(AsRef::as_ref).filter(|item: &&Item| item.section == Section::Loads)
 }
 
 fn is_unpinned(row: &Row) -> bool {

@@ -9,6 +9,7 @@
 pub mod assemble;
 pub mod budget;
 pub mod entry;
+pub mod fill;
 pub mod inputs;
 pub mod item;
 pub mod ledger;

@@ -1,6 +1,6 @@
 //! The exact texts of the sections, so that agents written for the sources keep working.
 
-use super::inputs::Inputs;
+use super::inputs::Frame;
 use super::item::Content;
 use crate::domain::agent::Completion;
 use crate::domain::capability::Authority;
@@ -36,11 +36,10 @@ const HEADERS: [&str; 7] = [
 const CUT_MARK: usize = 40;
 
 /// Section 1: identity, lattice reference, capability disclosure.
-pub fn system(inputs: &Inputs) -> String {
-    let frame = &inputs.frame;
+pub fn system(frame: &Frame, configured: &str) -> String {
     let mut parts = Vec::new();
-    if !inputs.system.is_empty() {
-        parts.push(inputs.system.clone());
+    if !configured.is_empty() {
+        parts.push(configured.to_owned());
     }
     parts.push(format!(
         "You are agent `{}` at venue {}. Model: {}/{}.",

@@ -310,6 +310,7 @@ impl Turn {
             Err(refused) => {
                 let code = match refused.error {
                     ContextError::Overflow { .. } => ErrorCode::ContextOverflow,
+                    ContextError::Unresolved(_) => ErrorCode::PlaceholderUnresolved,
                     ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
                 Action::Commit(Box::new(decide::failed(&self.setting, code, &refused.error.to_string(), now)))

@@ -96,10 +96,12 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
             model: setting.config.model.clone(),
             authority: Authority::default(),
             completion: setting.config.completion,
+            strict: false,
             aliases: false,
         },
         moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: Budget::default() },
         system: setting.config.system_prompt.clone(),
+        resolver: Default::default(),
         items,
         transcript: Vec::new(),
         tools: tools.into(),
@@ -290,6 +292,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         asked: None,
         priority: 500,
         required,
+        unresolved: Vec::new(),
         content,
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
