@@ -5,7 +5,7 @@ use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::store::{EventKind, StoreError, keys};
-use crate::venue::{Venue, venue_owner};
+use crate::venue::{Venue, is_reserved};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let mut after: Option<Owner> = None;
     loop {
         let page = venue.store.owners(after.as_ref(), PAGE).await?;
-        for owner in page.iter().filter(|owner| **owner != venue_owner()) {
+        for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             books.add(owner_books(venue, owner).await?);
         }
         match page.into_iter().next_back() {

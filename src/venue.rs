@@ -2,7 +2,7 @@
 
 use crate::bus::Bus;
 use crate::clock::Clock;
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
 use crate::store::{Change, DocWrite, Expect, OutboxEntry, Store, StoreError};
@@ -62,6 +62,19 @@ impl Venue {
 /// The owner whose documents are the venue's own; it has no agents and no jobs.
 pub fn venue_owner() -> Owner {
     VENUE_OWNER.parse().expect("a legal owner")
+}
+
+/// User of the owner under which a tenant's shared documents are.
+const VENUE_USER: &str = "_venue";
+
+/// The owner of what a tenant's operators keep for all its users; it has no agents and no jobs.
+pub fn tenant_owner(owner: &Owner) -> Owner {
+    Owner::new(owner.tenant().clone(), OwnerPart::new(VENUE_USER).expect("a legal name"))
+}
+
+/// Whether an owner is the venue's or a tenant's own: nobody can act as it.
+pub fn is_reserved(owner: &Owner) -> bool {
+    owner.user().as_str() == VENUE_USER
 }
 
 /// The store's key of job ids; made on first use, and the same for all processes from then on.

@@ -55,6 +55,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         received: now,
         reply_to: None,
         parent: None,
+        session_context: serde_json::Map::new(),
         payload: Payload::Message { input: serde_json::Value::Null },
     };
     let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));

@@ -9,8 +9,11 @@ use crate::domain::ids::AgentId;
 use crate::domain::limits;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
+use crate::domain::values::inject::Bindings;
+use crate::domain::values::mapping::{Mapping, MappingError};
+use crate::domain::values::{entities, placeholder};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 /// A durable agent under an owner.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -107,6 +110,21 @@ pub struct AgentConfig {
     /// How much a task may use.
     #[serde(default)]
     pub limits: AgentLimits,
+    /// Values by key, and where they come from.
+    #[serde(default, skip_serializing_if = "Mapping::is_empty")]
+    pub context_mapping: Mapping,
+    /// Tool arguments that the model doesn't see.
+    #[serde(default, skip_serializing_if = "Bindings::is_empty")]
+    pub tool_arg_injection: Bindings,
+    /// Every request names the entities that it is about.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub entity_ids_required: bool,
+    /// The session value that names them.
+    #[serde(default = "default_entity_ids_key", skip_serializing_if = "is_default_entity_ids_key")]
+    pub entity_ids_key: String,
+    /// A placeholder without a value fails the turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict_placeholders: bool,
 }
 
 /// What completes a task.
@@ -182,12 +200,20 @@ const fn default_mailbox() -> u32 {
     limits::MAILBOX_EVENTS
 }
 
+fn default_entity_ids_key() -> String {
+    entities::DEFAULT_KEY.to_owned()
+}
+
+fn is_default_entity_ids_key(key: &str) -> bool {
+    key == entities::DEFAULT_KEY
+}
+
 const fn default_turns() -> u32 {
     limits::TURNS_PER_TASK
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 18] = [
     "description",
     "systemPrompt",
     "model",
@@ -201,23 +227,16 @@ const KEYS: [&str; 13] = [
     "busy",
     "completion",
     "limits",
-];
-
-/// Keys of the specification that this version doesn't act on: refused rather than ignored,
-/// because an ignored limit is a promise that isn't kept.
-const LATER: [&str; 11] = [
-    "llmOperation",
-    "delegable",
-    "resources",
     "contextMapping",
     "toolArgInjection",
     "entityIdsRequired",
     "entityIdsKey",
-    "outputs",
-    "loop",
-    "retry",
-    "visibility",
+    "strictPlaceholders",
 ];
+
+/// Keys of the specification that this version doesn't act on: refused rather than ignored,
+/// because an ignored limit is a promise that isn't kept.
+const LATER: [&str; 7] = ["llmOperation", "delegable", "resources", "outputs", "loop", "retry", "visibility"];
 
 /// What is wrong with an agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -241,6 +260,26 @@ pub enum AgentConfigError {
     Value(String),
 }
 
+/// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
+/// their places. `toolArgInjection` may also stand inside a `contextMapping` that is a map.
+fn take_values(map: &mut Map<String, Value>) -> Result<(), MappingError> {
+    let mut bindings = Bindings::default();
+    if let Some(mut mapping) = map.remove("contextMapping") {
+        let inside = mapping.as_object_mut().and_then(|rows| rows.shift_remove("toolArgInjection"));
+        if let Some(inside) = inside {
+            bindings = Bindings::parse("contextMapping.toolArgInjection", &inside)?;
+        }
+        map.insert("contextMapping".into(), (&Mapping::parse("contextMapping", &mapping)?).into());
+    }
+    if let Some(outside) = map.remove("toolArgInjection") {
+        bindings = bindings.merge(Bindings::parse("toolArgInjection", &outside)?)?;
+    }
+    if !bindings.is_empty() {
+        map.insert("toolArgInjection".into(), json!(bindings));
+    }
+    Ok(())
+}
+
 impl AgentConfig {
     /// Reads a configuration from JSON (or TOML turned into JSON).
     pub fn parse(value: &Value) -> Result<Self, AgentConfigError> {
@@ -255,8 +294,10 @@ impl AgentConfig {
                 return Err(AgentConfigError::UnknownKey { key: key.clone(), nearest: nearest(key, &KEYS) });
             }
         }
+        let mut map = map.clone();
+        take_values(&mut map).map_err(|e| AgentConfigError::Value(e.to_string()))?;
         let mut config: Self =
-            serde_json::from_value(value.clone()).map_err(|e| AgentConfigError::Value(e.to_string()))?;
+            serde_json::from_value(Value::Object(map)).map_err(|e| AgentConfigError::Value(e.to_string()))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {
             "echo".clone_into(&mut config.model.name);
@@ -275,6 +316,9 @@ impl AgentConfig {
         if self.limits.turns == 0 {
             return bad("`limits.turns`: expected at least 1, got 0".into());
         }
+        if self.entity_ids_key.is_empty() {
+            return bad("`entityIdsKey`: expected a key, got an empty text".into());
+        }
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
         Ok(())
@@ -287,6 +331,21 @@ impl AgentConfig {
             ToolEntry::Named(tool) => tool.operation.contains("covia"),
         };
         self.tools.iter().any(path)
+    }
+
+    /// Whether turns depend on values: they are read only then.
+    pub fn uses_values(&self) -> bool {
+        let texts = || [self.system_prompt.clone(), serde_json::to_string(&self.context).unwrap_or_default()];
+        !self.context_mapping.is_empty()
+            || !self.tool_arg_injection.is_empty()
+            || texts().iter().any(|text| placeholder::has_any(text))
+    }
+
+    /// Whether its tools depend on values too, and so on the turn.
+    pub fn injects(&self) -> bool {
+        self.entity_ids_required
+            || !self.tool_arg_injection.is_empty()
+            || self.context_mapping.auto_keys().next().is_some()
     }
 
     /// What the agent's own list permits.
@@ -310,7 +369,6 @@ impl AgentRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::json;
 
     fn error(value: &Value) -> String {
         AgentConfig::parse(value).unwrap_err().to_string()
@@ -339,5 +397,65 @@ mod tests {
         }
         assert!(error(&json!({"model": model, "busy": "drop"})).contains("unknown variant `drop`"));
         assert!(error(&json!({"model": model, "context": [{"rfe": "w/x"}]})).contains("unknown field `rfe`"));
+    }
+
+    #[test]
+    fn values_are_read_in_every_form_and_kept_in_one() {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        let seed = json!({
+            "model": model,
+            "contextMapping": {
+                "user_email": {"source": "session.user_email", "fallback": "nobody@example.org"},
+                "greeting": "CONSTANT:hello",
+                "toolArgInjection": {"send_email": {"from": "user_email"}},
+            },
+            "toolArgInjection": {"send_email": {"tenant_id": "tenant_id"}},
+            "entityIdsRequired": true,
+            "strictPlaceholders": true,
+        });
+        let config = AgentConfig::parse(&seed).unwrap();
+        assert_eq!(config.context_mapping.rows().len(), 2);
+        assert_eq!(
+            json!(config.tool_arg_injection),
+            json!({"send_email": {"from": "user_email", "tenant_id": "tenant_id"}})
+        );
+        assert_eq!((config.entity_ids_required, config.entity_ids_key.as_str()), (true, "entity_ids"));
+        assert!(config.uses_values() && config.injects() && config.strict_placeholders);
+        let kept = serde_json::to_value(&config).unwrap();
+        assert_eq!(serde_json::from_value::<AgentConfig>(kept.clone()).unwrap(), config);
+        assert_eq!(AgentConfig::parse(&kept).unwrap(), config);
+        for (key, value, expected) in [
+            (
+                "contextMapping",
+                json!([{"key": "a", "source": "b"}, {"key": "c", "source": "_glob"}]),
+                "`contextMapping[1].source`: unknown source",
+            ),
+            (
+                "contextMapping",
+                json!({"toolArgInjection": {"t": 1}}),
+                "`contextMapping.toolArgInjection.t`: expected a map",
+            ),
+            ("toolArgInjection", json!({"t": {"a": 1}}), "`toolArgInjection.t.a`: expected a key"),
+            ("entityIdsKey", json!(""), "`entityIdsKey`: expected a key"),
+            ("entityIdsRequired", json!("yes"), "expected a boolean"),
+        ] {
+            let error = error(&json!({"model": model, key: value}));
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn values_are_needed_where_something_names_them() {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        for (key, value, uses) in [
+            ("systemPrompt", json!("Hello"), false),
+            ("systemPrompt", json!("Hello ${user.name}"), true),
+            ("context", json!(["Hello {{user.name}}"]), true),
+            ("context", json!(["w/notes"]), false),
+            ("contextMapping", json!({"a": 1}), true),
+        ] {
+            let config = AgentConfig::parse(&json!({"model": model, key: value})).unwrap();
+            assert_eq!((config.uses_values(), config.injects()), (uses, false), "{key} {value}");
+        }
     }
 }

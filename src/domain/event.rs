@@ -3,6 +3,7 @@
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::time::Millis;
+use crate::domain::values::Values;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -58,6 +59,9 @@ pub struct Event {
     /// The turn that started it, when an agent did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// Values for its turns: kept here and nowhere else, and deleted with it.
+    #[serde(default, skip_serializing_if = "Values::is_empty")]
+    pub session_context: Values,
     /// What it says.
     #[serde(flatten)]
     pub payload: Payload,
@@ -118,12 +122,20 @@ pub struct Submission {
     /// Where else to publish the completion.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    /// Values for the turns of this request.
+    #[serde(default, deserialize_with = "or_nothing", skip_serializing_if = "Values::is_empty")]
+    pub session_context: Values,
     /// Who sent it, when an agent did. Trusted only on the venue's own outbox.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     /// The waiting turn, when an agent did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+}
+
+/// `null` is as absent.
+fn or_nothing<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Values, D::Error> {
+    Ok(Option::<Values>::deserialize(from)?.unwrap_or_default())
 }
 
 /// Body of a result on its way to the session that waits for it.
@@ -205,8 +217,8 @@ pub fn fresh_session(job: &JobId) -> SessionId {
 /// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
 /// way it came: the same submission by another way is the same.
 pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> String {
-    let Submission { input, session_id, reply_to, caller: _, parent } = submission;
-    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent]);
+    let Submission { input, session_id, reply_to, session_context, caller: _, parent } = submission;
+    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
 }
@@ -260,6 +272,8 @@ mod tests {
                 r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"parent":{"agent":"p","session":"s","depth":1}}"#,
                 false,
             ),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":null}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":{"k":1}}"#, false),
             ("a", EventKind::Task, r#"{"input":"x"}"#, false),
         ] {
             assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");

@@ -139,6 +139,10 @@ pub enum ErrorCode {
     ContextOverflow,
     /// A required context entry is not there.
     ContextRequiredMissing,
+    /// The request doesn't name the entities that it is about.
+    EntityIdsRequired,
+    /// The request sets values that are not its own to set.
+    ContextOverrideDenied,
     /// A placeholder has no value, and the configuration is strict.
     PlaceholderUnresolved,
     /// The caller ended it.

@@ -88,3 +88,6 @@ pub const PLACEHOLDERS_BYTES: usize = CONTEXT_BYTES;
 
 /// Bytes of a `sessionContext`: ids and short texts; what is larger belongs into `w/`.
 pub const SESSION_CONTEXT_BYTES: usize = 64 * 1024;
+
+/// Bytes of `v/context/project`, and of a user's values: they are read in every turn that uses any.
+pub const SHARED_VALUES_BYTES: usize = 256 * 1024;

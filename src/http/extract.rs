@@ -5,7 +5,7 @@ use super::problem::Problem;
 use crate::domain::capability::Authority;
 use crate::domain::ids::{EventId, Owner};
 use crate::ops::Caller;
-use crate::venue::venue_owner;
+use crate::venue::is_reserved;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
@@ -43,7 +43,7 @@ impl Who {
             None => DEFAULT_OWNER.parse().expect("a legal owner"),
             Some(text) => text.parse().map_err(|e| Problem::bad_request(format!("header `{OWNER_HEADER}`: {e}")))?,
         };
-        if owner == venue_owner() {
+        if is_reserved(&owner) {
             return Err(Problem::denied(format!("owner `{owner}` is the venue's own")));
         }
         let key = match single(headers, KEY_HEADER)? {

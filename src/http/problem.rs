@@ -91,7 +91,10 @@ impl From<SubmissionError> for Problem {
     fn from(error: SubmissionError) -> Self {
         match &error {
             SubmissionError::Malformed(_) | SubmissionError::ReplyTo(_) => Self::bad_request(error),
-            SubmissionError::TooLarge { .. } => Self::new(StatusCode::PAYLOAD_TOO_LARGE, error),
+            SubmissionError::Override(_) => Self::denied(error),
+            SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {
+                Self::new(StatusCode::PAYLOAD_TOO_LARGE, error)
+            }
         }
     }
 }

@@ -4,9 +4,10 @@ use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
 };
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, sha256_hex};
-use crate::domain::job::JobHead;
-use crate::domain::limits::SUBMISSION_BYTES;
+use crate::domain::job::{ErrorCode, JobHead};
+use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::time::Millis;
+use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -49,6 +50,56 @@ pub enum SubmissionError {
     /// Not an inbox of the caller.
     #[error("`replyTo` `{0}` is not allowed, expected `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`")]
     ReplyTo(String),
+    /// Values over the limit.
+    #[error("`sessionContext` has {0} bytes, expected at most {SESSION_CONTEXT_BYTES}; put large values into `w/`")]
+    ContextTooLarge(usize),
+    /// Values that the caller may not set.
+    #[error(transparent)]
+    Override(#[from] protected::OverrideDenied),
+}
+
+impl SubmissionError {
+    /// As it stands in the terminal answer.
+    pub const fn code(&self) -> ErrorCode {
+        match self {
+            Self::Malformed(_) | Self::TooLarge { .. } | Self::ReplyTo(_) | Self::ContextTooLarge(_) => {
+                ErrorCode::Refused
+            }
+            Self::Override(_) => ErrorCode::ContextOverrideDenied,
+        }
+    }
+}
+
+/// What a verified token says of a caller.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Identity {
+    /// Its claims, by key: the first values of the user tier, and not to be overridden.
+    pub claims: Values,
+    /// It holds `context/override`.
+    pub may_override: bool,
+}
+
+/// Who a submission is from. There is no authentication yet: nobody has claims, and nobody may
+/// override them.
+pub fn identity(_arrival: &Arrival) -> Identity {
+    Identity::default()
+}
+
+/// Whether the values of a submission are its caller's to set.
+fn check_context(arrival: &Arrival) -> Result<(), SubmissionError> {
+    let context = &arrival.submission.session_context;
+    if context.is_empty() {
+        return Ok(());
+    }
+    let bytes = serde_json::to_vec(context).map_or(0, |bytes| bytes.len());
+    if bytes > SESSION_CONTEXT_BYTES {
+        return Err(SubmissionError::ContextTooLarge(bytes));
+    }
+    let identity = identity(arrival);
+    if !identity.may_override {
+        protected::check(context, identity.claims.keys().map(String::as_str))?;
+    }
+    Ok(())
 }
 
 /// Answer to a direct submission.
@@ -102,6 +153,7 @@ pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError
     {
         return Err(SubmissionError::ReplyTo(subject.clone()));
     }
+    check_context(arrival)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
         job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
@@ -118,6 +170,7 @@ pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError
         received: arrival.received,
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
+        session_context: submission.session_context.clone(),
         payload,
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
@@ -148,6 +201,7 @@ pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, receiv
         received,
         reply_to: None,
         parent: None,
+        session_context: Values::new(),
         payload: Payload::Result { job: body.job, result: body.result },
     };
     let event = NewEvent {

@@ -1,6 +1,6 @@
 //! `v/ops/lattice/*`: read, write and list the owner's tree.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, virtuals};
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, shared, virtuals};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::domain::render::{RenderOptions, render};
@@ -221,6 +221,9 @@ async fn page_at(
 
 async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     let path = op.target();
+    if path.namespace() == Namespace::Venue && path.segments().first().is_some_and(|first| first == shared::CONTEXT) {
+        return shared::change(call, op).await;
+    }
     if !path.namespace().is_writable() {
         return Err(OpError::Invalid(format!("`{path}` can't be written: the namespace is kept by the venue")));
     }

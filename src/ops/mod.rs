@@ -7,6 +7,7 @@ pub mod agent;
 pub mod dispatch;
 pub mod job;
 pub mod lattice;
+pub mod shared;
 pub mod test;
 pub mod virtuals;
 
@@ -109,6 +110,13 @@ pub struct Caller {
     pub name: String,
     /// What it may do.
     pub authority: Authority,
+}
+
+impl Caller {
+    /// An agent, not a person or a service: an owner's name has a slash in it, an agent's has none.
+    pub fn is_agent(&self) -> bool {
+        self.name.starts_with("agent:") && !self.name.contains('/')
+    }
 }
 
 /// Where a call comes from.

@@ -1,6 +1,6 @@
 //! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
 
-use super::{Invocation, OpError, Registered};
+use super::{Invocation, OpError, Registered, shared};
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
@@ -48,7 +48,13 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
                 Ok(job.and_then(|value| navigate(&value, rest).cloned()))
             }
         },
-        (Namespace::Venue, _) => Ok(navigate(&venue(call), path.segments()).cloned()),
+        (Namespace::Venue, Some(shared::CONTEXT)) => shared::get(call, rest).await,
+        (Namespace::Venue, None) => {
+            let mut all = venue(call);
+            all[shared::CONTEXT] = shared::get(call, &[]).await?.unwrap_or_default();
+            Ok(Some(all))
+        }
+        (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),
         (Namespace::Secrets | Namespace::Assets, None) => Ok(Some(Value::Object(Map::new()))),
         (Namespace::Secrets | Namespace::Assets, Some(_))
         | (Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job, _) => {

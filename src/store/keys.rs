@@ -11,11 +11,13 @@
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
+//! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
+//! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
 //! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
-use crate::domain::ids::{AgentId, JobId, SessionKey};
+use crate::domain::ids::{AgentId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::DocKey;
@@ -82,6 +84,17 @@ pub fn job_list_entry(created: Millis, job: &JobId) -> String {
     format!("{JOB_LIST}{:016}-{job}", created.0)
 }
 
+/// Document of a tenant's project values.
+pub const PROJECT_VALUES: &str = "v/project";
+
+/// Prefix of a tenant's values of users.
+pub const USER_VALUES: &str = "v/users/";
+
+/// Document of a tenant's values of one user.
+pub fn user_values(user: &OwnerPart) -> String {
+    format!("{USER_VALUES}{}", user.token())
+}
+
 /// Prefix of garbage marks.
 pub const GARBAGE: &str = "x/";
 
@@ -128,6 +141,7 @@ mod tests {
         }
         assert_eq!(agent_gate(&key.agent), "g/a%2Eb/gate");
         assert_eq!(job_status(&job), format!("j/{job}/s"));
+        assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));
     }
 }

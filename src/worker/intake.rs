@@ -101,7 +101,7 @@ fn id_of_place(delivery: &Delivery) -> EventId {
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
     let parsed = event_id(delivery).and_then(|id| {
-        let submission = ingress::parse(&delivery.body).map_err(|e| refusal(ErrorCode::Refused, e.to_string()))?;
+        let submission = ingress::parse(&delivery.body).map_err(|e| refusal(e.code(), e.to_string()))?;
         Ok(Arrival {
             owner: delivery.owner.clone(),
             agent: delivery.agent.clone(),
@@ -113,7 +113,7 @@ async fn submission(worker: &Worker, delivery: &Delivery) {
         })
     });
     let admission = parsed.and_then(|arrival| {
-        ingress::admission(&worker.venue.key, &arrival).map_err(|e| refusal(ErrorCode::Refused, e.to_string()))
+        ingress::admission(&worker.venue.key, &arrival).map_err(|e| refusal(e.code(), e.to_string()))
     });
     match admission {
         Ok(admit) => {

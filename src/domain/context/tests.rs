@@ -29,6 +29,7 @@ fn event(n: u8, payload: Payload) -> (String, Event) {
         received: Millis(0),
         reply_to: None,
         parent: None,
+        session_context: serde_json::Map::new(),
         payload,
     };
     (format!("k{n}"), event)

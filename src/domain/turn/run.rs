@@ -221,6 +221,7 @@ mod tests {
             received: Millis(0),
             reply_to: None,
             parent: None,
+            session_context: serde_json::Map::new(),
             payload,
         };
         Pending { key: format!("k{n}"), event, crashes: 0, status }

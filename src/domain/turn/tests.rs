@@ -28,6 +28,7 @@ fn pending(n: u8, payload: Payload) -> Pending {
         received: Millis(0),
         reply_to: None,
         parent: None,
+        session_context: serde_json::Map::new(),
         payload,
     };
     Pending { key: format!("k{n}"), event, crashes: 0, status: None }

@@ -194,14 +194,11 @@ impl Injection {
         let is_value =
             |candidate: &&Candidate<'_>| candidate.value.as_ref().is_some_and(|(_, tier)| *tier != Tier::Fallback);
         let winner = candidates.iter().find(is_value).or_else(|| candidates.iter().find(|c| c.value.is_some()));
-        match winner.and_then(|candidate| candidate.value.clone()) {
-            Some((value, _)) => {
-                self.values.insert(argument.to_owned(), value);
-            }
-            None => {
-                let key = candidates.first().map_or(argument, |candidate| candidate.key).to_owned();
-                self.unresolved.push(Unresolved { argument: argument.to_owned(), key });
-            }
+        if let Some((value, _)) = winner.and_then(|candidate| candidate.value.clone()) {
+            self.values.insert(argument.to_owned(), value);
+        } else {
+            let key = candidates.first().map_or(argument, |candidate| candidate.key).to_owned();
+            self.unresolved.push(Unresolved { argument: argument.to_owned(), key });
         }
     }
 
@@ -268,7 +265,9 @@ fn reduce(schema: &mut Value, hidden: &[&str], optional: &[&str]) {
             }
             ("examples", Value::Array(examples)) => examples.iter_mut().for_each(remove),
             ("allOf" | "anyOf" | "oneOf", Value::Array(parts)) => {
-                parts.iter_mut().for_each(|part| reduce(part, hidden, optional));
+                for part in parts {
+                    reduce(part, hidden, optional);
+                }
             }
             _ => {}
         }

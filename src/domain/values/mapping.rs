@@ -276,11 +276,9 @@ fn fallback(map: &Map<String, Value>) -> Option<Value> {
 }
 
 fn known_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
-    for key in map.keys().filter(|key| !known.contains(&key.as_str())) {
-        let hint = nearest(key, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
-        return Err(wrong(place, format!("unknown key `{key}`{hint}")));
-    }
-    Ok(())
+    let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
+    let hint = nearest(key, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+    Err(wrong(place, format!("unknown key `{key}`{hint}")))
 }
 
 /// The list form, which is also how a mapping is kept.

@@ -94,15 +94,13 @@ pub fn expand(text: &str, lookup: &impl Fn(&str) -> Option<(Value, Tier)>) -> Ex
             }
             Piece::Key(key) => key,
         };
-        let given = known.entry(key).or_insert_with(|| match lookup(key) {
-            Some((value, tier)) => {
-                out.used.push(Used { key: key.to_owned(), tier });
-                Some(Given::new(&value))
+        let given = known.entry(key).or_insert_with(|| {
+            let found = lookup(key);
+            match &found {
+                Some((_, tier)) => out.used.push(Used { key: key.to_owned(), tier: *tier }),
+                None => out.missed.push(key.to_owned()),
             }
-            None => {
-                out.missed.push(key.to_owned());
-                None
-            }
+            found.map(|(value, _)| Given::new(&value))
         });
         let Some(given) = given else { continue };
         let inserted = head(&given.text, left);

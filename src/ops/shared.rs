@@ -1,0 +1,180 @@
+//! `v/context`: values that operators keep for all of a tenant, `project` and `users/<user>`.
+//!
+//! Each is one JSON document of the tenant's own owner, [`venue::tenant_owner`](crate::venue::tenant_owner):
+//! a map, written under its version. Nothing that an agent calls writes them, and an agent reads no
+//! other user's.
+
+use super::{Invocation, OpError, Site};
+use crate::domain::ids::{Owner, OwnerPart, decode_token};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::value::{append, get as navigate, normalise, remove, set};
+use crate::domain::limits::SHARED_VALUES_BYTES;
+use crate::domain::values::Values;
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
+use crate::venue::tenant_owner;
+use crate::workspace::WriteOp;
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+/// First segment below `v/`.
+pub const CONTEXT: &str = "context";
+const PROJECT: &str = "project";
+const USERS: &str = "users";
+
+/// Users listed under `v/context/users`.
+const LISTED: usize = 1_000;
+
+/// Tries of a write that others get in the way of.
+const TRIES: u32 = 32;
+
+/// What operators have set for an owner: the user's values and the project's, in one read.
+pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Values, Values), StoreError> {
+    let wanted = [keys::user_values(owner.user()), keys::PROJECT_VALUES.to_owned()];
+    let docs = store.read(&tenant_owner(owner), &wanted).await?;
+    let mut found = wanted.iter().zip(docs).map(|(key, doc)| match doc.value {
+        None => Ok(Values::new()),
+        Some(bytes) => decode(key, &bytes),
+    });
+    let mut next = || found.next().unwrap_or_else(|| Ok(Values::new()));
+    Ok((next()?, next()?))
+}
+
+/// The value at `segments` below `v/context`.
+pub async fn get(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
+    let Some((first, rest)) = segments.split_first() else {
+        let project = document(call, keys::PROJECT_VALUES).await?;
+        let users = users(call).await?;
+        return Ok(Some(json!({PROJECT: project.unwrap_or_else(|| json!({})), USERS: users})));
+    };
+    match (first.as_str(), rest.split_first()) {
+        (PROJECT, _) => Ok(below(document(call, keys::PROJECT_VALUES).await?, rest)),
+        (USERS, None) => Ok(Some(users(call).await?)),
+        (USERS, Some((name, rest))) => {
+            let Ok(user) = OwnerPart::new(name.as_str()) else { return Ok(None) };
+            if !may_see(call, &user) {
+                return Err(OpError::Denied(format!(
+                    "`v/context/users/{user}` is another user's; an agent sees its own user's values only"
+                )));
+            }
+            Ok(below(document(call, &keys::user_values(&user)).await?, rest))
+        }
+        _ => Ok(None),
+    }
+}
+
+fn below(value: Option<Value>, segments: &[String]) -> Option<Value> {
+    value.and_then(|value| navigate(&value, segments).cloned())
+}
+
+fn may_see(call: &Invocation<'_>, user: &OwnerPart) -> bool {
+    !call.caller.is_agent() || call.caller.owner.user() == user
+}
+
+async fn document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpError> {
+    let owner = tenant_owner(&call.caller.owner);
+    let doc = call.venue.store.read(&owner, &[key.to_owned()]).await?.pop().unwrap_or_default();
+    Ok(doc.value.map(|bytes| decode(key, &bytes)).transpose()?)
+}
+
+/// The users that have values, each with the values.
+async fn users(call: &Invocation<'_>) -> Result<Value, OpError> {
+    let owner = tenant_owner(&call.caller.owner);
+    let mut users = Map::new();
+    for (key, doc) in call.venue.store.scan(&owner, keys::USER_VALUES, None, false, LISTED).await? {
+        let name = decode_token(&key[keys::USER_VALUES.len()..]).and_then(|name| OwnerPart::new(name).ok());
+        if let (Some(name), Some(bytes)) = (name.filter(|name| may_see(call, name)), doc.value) {
+            users.insert(name.to_string(), decode(&key, &bytes)?);
+        }
+    }
+    Ok(users.into())
+}
+
+/// Writes below `v/context` at once; for operators only.
+pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
+    let target = op.target().clone();
+    if call.caller.is_agent() || matches!(call.site, Site::Turn(_)) {
+        return Err(OpError::Denied(format!("`{target}` is written by operators, not by agents")));
+    }
+    let (key, rest) = place(&target)?;
+    let owner = tenant_owner(&call.caller.owner);
+    for _ in 0..TRIES {
+        let doc = call.venue.store.read(&owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        let before: Option<Value> = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
+        let (after, mut answer) = apply(&op, before, &rest, &target)?;
+        let change = match after {
+            None => Change::Delete,
+            Some(values) => Change::Put(encode(&values, &target)?),
+        };
+        let write = DocWrite { key: key.clone(), expect: Expect::Version(doc.version), change };
+        if call.venue.store.write(call.venue.now(), &owner, &[write]).await? == Written::Done {
+            if let WriteOp::Write { .. } = op {
+                answer["version"] = (doc.version + 1).into();
+            }
+            return Ok(answer);
+        }
+    }
+    Err(OpError::Conflict(format!("`{target}` is being written by too many at once; try again")))
+}
+
+/// The document of a path, and what is left of the path inside it.
+fn place(path: &Path) -> Result<(String, Vec<String>), OpError> {
+    let wrong = || {
+        OpError::Invalid(format!(
+            "`{path}` can't be written, expected `v/context/project` or `v/context/users/<user>`, or below"
+        ))
+    };
+    match path.segments() {
+        [_, first, rest @ ..] if first == PROJECT => Ok((keys::PROJECT_VALUES.to_owned(), rest.to_vec())),
+        [_, first, name, rest @ ..] if first == USERS => {
+            let user = OwnerPart::new(name.as_str()).map_err(|e| OpError::Invalid(e.to_string()))?;
+            Ok((keys::user_values(&user), rest.to_vec()))
+        }
+        _ => Err(wrong()),
+    }
+}
+
+/// The document after a change, `None` when it is gone, and the answer.
+fn apply(
+    op: &WriteOp,
+    before: Option<Value>,
+    rest: &[String],
+    target: &Path,
+) -> Result<(Option<Value>, Value), OpError> {
+    let invalid = |e: crate::domain::lattice::value::ChangeError| OpError::Invalid(e.to_string());
+    let mut values = before.clone().unwrap_or_else(|| json!({}));
+    match op {
+        WriteOp::Write { expect: Some(_), .. } => {
+            Err(OpError::Invalid(format!("`expect` is not supported under `v/context`, got it for `{target}`")))
+        }
+        WriteOp::Write { value, .. } => {
+            let existed = set(&mut values, rest, normalise(value.clone())).map_err(invalid)?;
+            let existed = if rest.is_empty() { before.is_some() } else { existed };
+            Ok((Some(values), json!({"written": true, "existed": existed})))
+        }
+        WriteOp::Append { value, .. } => {
+            let index = append(&mut values, rest, normalise(value.clone())).map_err(invalid)?;
+            Ok((Some(values), json!({"appended": true, "index": index, "newSize": index + 1})))
+        }
+        WriteOp::Delete { .. } if rest.is_empty() => Ok((None, json!({"deleted": before.is_some()}))),
+        WriteOp::Delete { .. } => {
+            let deleted = remove(&mut values, rest);
+            Ok((Some(values), json!({"deleted": deleted})))
+        }
+        WriteOp::Copy { .. } => Err(OpError::Invalid(format!("nothing can be copied to `{target}`; write it"))),
+    }
+}
+
+fn encode(values: &Value, target: &Path) -> Result<Bytes, OpError> {
+    if !values.is_object() {
+        let got = crate::domain::lattice::value::type_name(values);
+        return Err(OpError::Invalid(format!("expected a map of values at `{target}`, got a {got}")));
+    }
+    let bytes = serde_json::to_vec(values).expect("JSON values serialise");
+    if bytes.len() > SHARED_VALUES_BYTES {
+        return Err(OpError::Invalid(format!(
+            "the values at `{target}` would have {} bytes, expected at most {SHARED_VALUES_BYTES}",
+            bytes.len()
+        )));
+    }
+    Ok(bytes.into())
+}
