@@ -6,6 +6,7 @@ use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 /// Tries of a change of an agent before it gives up.
@@ -13,6 +14,9 @@ const TRIES: u32 = 8;
 
 /// Sessions that are looked at to say what an agent does.
 const SESSIONS: usize = 1_000;
+
+/// Agents of a list that are looked at side by side.
+const LOOKS: usize = 16;
 
 /// What became of a create or an apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +157,21 @@ pub async fn timeline(
 
 fn open_tasks(session: &SessionFacts) -> usize {
     session.mailbox.iter().filter(|entry| entry.kind == crate::store::EventKind::Task).count()
+}
+
+/// [`status`] of each of these agents of an owner.
+pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[AgentRecord]) -> Result<Vec<&'static str>, StoreError> {
+    let looks: Vec<_> = agents
+        .iter()
+        .map(|record| async move {
+            let sessions = match record.status {
+                AgentStatus::Active => venue.store.sessions(owner, Some(&record.id), None, SESSIONS).await?,
+                AgentStatus::Suspended | AgentStatus::Terminated => Vec::new(),
+            };
+            Ok(status(record, &sessions, venue.now()))
+        })
+        .collect();
+    stream::iter(looks).buffered(LOOKS).try_collect().await
 }
 
 /// `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.

@@ -127,9 +127,11 @@ impl Operation for Agent {
             }
             Verb::List => {
                 let agents = agents::list(call.venue, &call.caller.owner).await?;
+                let statuses = agents::statuses(call.venue, &call.caller.owner, &agents).await?;
                 let agents: Vec<_> = agents
                     .iter()
-                    .map(|a| json!({"agentId": a.id, "status": a.status, "description": a.config.description}))
+                    .zip(statuses)
+                    .map(|(a, status)| json!({"agentId": a.id, "status": status, "description": a.config.description}))
                     .collect();
                 Ok(json!({"agents": agents}).into())
             }

@@ -27,7 +27,7 @@ pub(super) async fn model(
     let (lost, cancelled) = (leased.stops.lost.clone(), leased.cancelled.clone());
     let answered = tokio::select! {
         () = lost.cancelled() => return Err(Stop::Lost),
-        () = cancelled.cancelled() => return Ok(Observed::Cancelled),
+        () = cancelled.cancelled() => return Ok(Observed::Cancelled(Vec::new())),
         (answer, ()) = async { tokio::join!(call, forward(worker, job, texts)) } => answer,
     };
     let error = match answered {

@@ -7,13 +7,15 @@ use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
 use crate::domain::tools::Target;
-use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Resolved, Turn};
+use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Turn};
 use crate::ops::{Caller, Effect, Invocation, OpError, Site, TurnSite, dispatch};
 use crate::store::{Checkpoint, Held};
 use bytes::Bytes;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// What is recorded of a call that can't be repeated.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,6 +36,8 @@ struct Round<'a> {
     parent: Parent,
     turn: u64,
     children: usize,
+    /// What is known of calls that can't be repeated, should the turn be cancelled.
+    known: Mutex<BTreeMap<u32, CallOutcome>>,
 }
 
 /// Makes the calls of a reply. Calls on the tree run one after the other in the order of the
@@ -58,13 +62,43 @@ pub(super) async fn make(
         parent: parent(turn),
         turn: setting.turn,
         children: setting.state.pending.len(),
+        known: Mutex::new(noted_of(leased, planned).into_iter().collect()),
     };
     let outcomes = tokio::select! {
         () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
-        () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled),
+        () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled(round.known())),
         outcomes = round.all(planned) => outcomes?,
     };
     Ok(Observed::Called(outcomes))
+}
+
+/// What is recorded of the calls of a reply: outcomes, and that one is unknown.
+pub(super) fn noted(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
+    noted_of(leased, &recorded.calls)
+}
+
+fn noted_of(leased: &Leased, planned: &[PlannedCall]) -> Vec<(u32, CallOutcome)> {
+    let known = |(call, index): (&PlannedCall, u32)| {
+        let Ok(Resolved { target: Target::Operation(path), .. }) = &call.what else { return None };
+        let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
+        Some((
+            index,
+            match serde_json::from_slice(bytes).ok()? {
+                CallNote::Outcome(outcome) => outcome,
+                CallNote::Intent => unknown(path),
+            },
+        ))
+    };
+    planned.iter().zip(0..).filter_map(known).collect()
+}
+
+/// Of a call that was begun.
+fn unknown(path: &str) -> CallOutcome {
+    let text = format!(
+        "outcome unknown: `{path}` was begun and did not end here; it may or may not have happened; \
+         check before doing it again"
+    );
+    plain(Outcome::OutcomeUnknown, &text)
 }
 
 /// What children of this turn have as their parent.
@@ -131,24 +165,26 @@ impl Round<'_> {
 
     /// A call that must not be repeated: intent before it, outcome after it.
     async fn once(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
-        let noted = self.leased.calls.iter().find(|(at, _)| *at == index);
-        let noted = noted.and_then(|(_, bytes)| serde_json::from_slice::<CallNote>(bytes).ok());
-        match noted {
-            Some(CallNote::Outcome(outcome)) => return Ok(outcome),
-            Some(CallNote::Intent) => {
-                let text = format!(
-                    "outcome unknown: `{path}` was begun before a crash and may or may not have happened; \
-                     check before doing it again"
-                );
+        if let Some(outcome) = self.lock().get(&index).cloned() {
+            if outcome.outcome == Outcome::OutcomeUnknown {
                 tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
-                return Ok(plain(Outcome::OutcomeUnknown, &text));
             }
-            None => {}
+            return Ok(outcome);
         }
         self.note(index, &CallNote::Intent).await?;
+        self.lock().insert(index, unknown(path));
         let outcome = self.invoke(index, path, arguments).await?;
+        self.lock().insert(index, outcome.clone());
         self.note(index, &CallNote::Outcome(outcome.clone())).await?;
         Ok(outcome)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, CallOutcome>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> Vec<(u32, CallOutcome)> {
+        self.lock().iter().map(|(index, outcome)| (*index, outcome.clone())).collect()
     }
 
     async fn note(&self, index: u32, note: &CallNote) -> Result<(), Stop> {

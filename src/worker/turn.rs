@@ -60,7 +60,10 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
     let bench = Bench { workspace };
     let (mut turn, mut action) = match (dead, recorded) {
         (Some(_), _) => Turn::give_up(setting, worker.venue.now()),
-        (None, Some(recorded)) => Turn::resume(setting, recorded, worker.venue.now()),
+        (None, Some(recorded)) => {
+            let noted = calls::noted(leased, &recorded);
+            Turn::resume(setting, recorded, &noted, worker.venue.now())
+        }
         (None, None) => Turn::begin(setting),
     };
     loop {
@@ -111,7 +114,7 @@ async fn record(worker: &Worker, leased: &Leased, recorded: &Recorded) -> Result
                 Some(job) => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
                 None => false,
             };
-            Ok(if cancelled { Observed::Cancelled } else { Observed::Recorded })
+            Ok(if cancelled { Observed::Cancelled(Vec::new()) } else { Observed::Recorded })
         }
     }
 }

@@ -6,6 +6,7 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use trellis::agents;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
 use trellis::clock::Clock;
@@ -15,8 +16,8 @@ use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::jobs::{self, Cancelled};
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::keys;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::{Change, DocWrite, Expect, keys};
 
 const RULES: &str = r#"
 [[rule]]
@@ -197,6 +198,37 @@ async fn a_cancel_stops_its_own_task_and_not_the_next_of_the_session() {
 }
 
 #[tokio::test]
+async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
+    let (venue, _dir) = idle_laptop().await;
+    venue.agent("hanging", json!({})).await;
+    let submitted = venue.submit("hanging", "t1", json!({})).await;
+    let agent = submitted.session.agent.clone();
+    let gone = [keys::agent(&agent), keys::agent_gate(&agent)].map(|key| DocWrite {
+        key,
+        expect: Expect::Any,
+        change: Change::Delete,
+    });
+    venue.venue.store.write(venue.venue.now(), &venue.owner, &gone).await.unwrap();
+    venue.worker().await;
+    let rests = async || {
+        let facts = venue.venue.store.sessions(&venue.owner, Some(&agent), None, 10).await.unwrap();
+        facts[0].due.is_none() && facts[0].lease_until.is_none()
+    };
+    for _ in 0..250 {
+        if rests().await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let books = trellis::audit::owner_books(&venue.venue, &venue.owner).await.unwrap();
+    assert_eq!((books.accepted, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
+    // Its caller can still end it.
+    let job = submitted.job.unwrap();
+    jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
+}
+
+#[tokio::test]
 async fn a_cancel_drops_a_hanging_model_call() {
     let Some((venue, _dir)) = fleet().await else { return };
     venue.agent("hanging", json!({})).await;
@@ -204,6 +236,14 @@ async fn a_cancel_drops_a_hanging_model_call() {
     let id = submitted.job.unwrap();
     while venue.model_calls().is_empty() {
         tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    venue.agent("idle", json!({})).await;
+    let listed = agents::list(&venue.venue, &venue.owner).await.unwrap();
+    let statuses = agents::statuses(&venue.venue, &venue.owner, &listed).await.unwrap();
+    assert_eq!(statuses, ["RUNNING", "SLEEPING"]);
+    for (record, status) in listed.iter().zip(statuses) {
+        let info = agents::info(&venue.venue, &venue.owner, &record.id).await.unwrap().unwrap();
+        assert_eq!(info["status"], status, "{}", record.id);
     }
     let cancelled = jobs::cancel(&venue.venue, &venue.owner, &id, Some("enough")).await.unwrap();
     assert!(matches!(cancelled, Cancelled::Done(_)));

@@ -113,16 +113,24 @@ pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> D
     decision
 }
 
-/// A turn whose task was cancelled while it ran: the transcript stays consistent, nothing else
-/// is kept.
-pub fn cancelled(setting: &Setting, recorded: Option<&Recorded>, now: Millis) -> Decision {
+/// A turn whose task was cancelled while it ran: the transcript stays consistent, with what is
+/// known of calls that can't be undone; nothing else is kept.
+pub fn cancelled(
+    setting: &Setting,
+    recorded: Option<&Recorded>,
+    noted: &[(u32, CallOutcome)],
+    now: Millis,
+) -> Decision {
+    let known = |index: u32| noted.iter().find(|(at, _)| *at == index).map(|(_, outcome)| outcome.clone());
     let outcomes: Vec<_> = recorded
         .into_iter()
-        .flat_map(|recorded| &recorded.calls)
-        .map(|_| CallOutcome {
-            outcome: Outcome::Cancelled,
-            text: "cancelled: the task was cancelled".into(),
-            started: None,
+        .flat_map(|recorded| recorded.calls.iter().zip(0..))
+        .map(|(_, index)| {
+            known(index).unwrap_or_else(|| CallOutcome {
+                outcome: Outcome::Cancelled,
+                text: "cancelled: the task was cancelled".into(),
+                started: None,
+            })
         })
         .collect();
     let consume = consumed(setting, recorded.map_or(&[], |recorded| &recorded.consume));

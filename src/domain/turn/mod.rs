@@ -193,8 +193,9 @@ pub enum Observed {
     Recorded,
     /// Outcomes by call, in the order of the reply.
     Called(Vec<CallOutcome>),
-    /// The served task was cancelled: end the turn consistently.
-    Cancelled,
+    /// The served task was cancelled: end the turn consistently. With what is known of calls that
+    /// can't be undone, by their place in the reply.
+    Cancelled(Vec<(u32, CallOutcome)>),
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -229,10 +230,11 @@ impl Turn {
     }
 
     /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
-    /// ended from outside meanwhile, the reply stays without effect.
-    pub fn resume(setting: Setting, recorded: Recorded, now: Millis) -> (Self, Action) {
+    /// ended from outside meanwhile, the reply stays without effect, but for what the predecessor
+    /// `noted` of its calls, by their place in the reply.
+    pub fn resume(setting: Setting, recorded: Recorded, noted: &[(u32, CallOutcome)], now: Millis) -> (Self, Action) {
         if recorded.job.as_ref() != setting.plan.job() {
-            let decision = decide::cancelled(&setting, Some(&recorded), now);
+            let decision = decide::cancelled(&setting, Some(&recorded), noted, now);
             return (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)));
         }
         let calls = recorded.calls.clone();
@@ -284,11 +286,11 @@ impl Turn {
             (Phase::Calling(recorded), Observed::Called(outcomes)) => {
                 Action::Commit(Box::new(decide::replied(&self.setting, &recorded, &outcomes, now)))
             }
-            (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled) => {
-                Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), now)))
+            (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled(noted)) => {
+                Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), &noted, now)))
             }
-            (Phase::Gathering | Phase::Asking(_) | Phase::Decided, Observed::Cancelled) => {
-                Action::Commit(Box::new(decide::cancelled(&self.setting, None, now)))
+            (Phase::Gathering | Phase::Asking(_) | Phase::Decided, Observed::Cancelled(_)) => {
+                Action::Commit(Box::new(decide::cancelled(&self.setting, None, &[], now)))
             }
             (
                 Phase::Gathering | Phase::Asking(_) | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided,

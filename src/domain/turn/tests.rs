@@ -248,11 +248,21 @@ fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     let (mut turn, _) = Turn::begin(setting.clone());
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.step(Observed::Answered(Ok(reply.clone())), NOW);
-    let Action::Commit(while_recording) = turn.step(Observed::Cancelled, NOW) else { panic!("expected a commit") };
+    let Action::Commit(while_recording) = turn.step(Observed::Cancelled(Vec::new()), NOW) else {
+        panic!("expected a commit")
+    };
     assert_eq!(while_recording.record.calls[0].outcome, "cancelled");
+    let unknown = CallOutcome { outcome: Outcome::OutcomeUnknown, ..ok() };
+    let (mut turn, _) = Turn::begin(setting.clone());
+    turn.step(inputs(&turn, Vec::new()), NOW);
+    turn.step(Observed::Answered(Ok(reply.clone())), NOW);
+    turn.step(Observed::Recorded, NOW);
+    let cancelled = turn.step(Observed::Cancelled(vec![(0, unknown)]), NOW);
+    let Action::Commit(while_calling) = cancelled else { panic!("expected a commit") };
+    assert_eq!(while_calling.record.calls[0].outcome, "outcome unknown");
     let at_commit = drive(setting.clone(), reply, vec![ok()]).cancel(&setting);
     assert_eq!(at_commit.record.calls[0].outcome, "ok");
-    for decision in [*while_recording, at_commit] {
+    for decision in [*while_recording, *while_calling, at_commit] {
         assert!(decision.cancelled && decision.ended.is_none() && decision.record.ended.is_empty());
         assert_eq!(decision.record.said.len(), 2);
         assert_eq!(decision.consume, ["k4", "k1"]);
@@ -340,6 +350,7 @@ fn resume(state: SessionState, inbox: Vec<Pending>, recorded: Recorded) -> (Turn
     Turn::resume(
         Setting { plan, state: run.state, ..setting("implicit", SessionState::default(), vec![]) },
         recorded,
+        &[(0, CallOutcome { text: "noted".into(), ..ok() })],
         NOW,
     )
 }
@@ -364,6 +375,11 @@ fn a_recorded_reply_whose_task_has_ended_reaches_no_other_task() {
         let (_, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
         let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
         assert!(decision.cancelled && decision.ended.is_none());
+        // What was noted of a call that can't be undone stands in the transcript.
+        assert_eq!(decision.record.calls[0].outcome, "ok");
+        assert!(
+            matches!(&decision.record.said[1], crate::domain::chat::ChatMessage::Tool { text, .. } if text == "noted")
+        );
         // What the reply had heard is consumed; the next task stays.
         assert_eq!((decision.consume, decision.record.job), (vec!["k4".to_owned()], Some(job(1))));
         assert_eq!(decision.state, SessionState::default());
