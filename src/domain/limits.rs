@@ -91,3 +91,18 @@ pub const SESSION_CONTEXT_BYTES: usize = 64 * 1024;
 
 /// Bytes of `v/context/project`, and of a user's values: they are read in every turn that uses any.
 pub const SHARED_VALUES_BYTES: usize = 256 * 1024;
+
+/// Bytes of a schema that an operation is given: far more than people write, compiled in milliseconds.
+pub const SCHEMA_BYTES: usize = 64 * 1024;
+
+/// Steps of checking one value against a schema: a second of work at most.
+pub const SCHEMA_CHECKS: u64 = 1_000_000;
+
+/// Schemas inside one another while a value is checked: twice the depth of JSON that is read.
+pub const SCHEMA_DEPTH: usize = 260;
+
+/// Misfits that one validation lists: more than anybody mends at once.
+pub const SCHEMA_ERRORS: usize = 100;
+
+/// Different keys of an object in inferred samples, beyond which it is taken for a map.
+pub const INFER_PROPERTIES: usize = 256;

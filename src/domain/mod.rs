@@ -23,5 +23,7 @@ pub mod tools;
 
 pub mod audit;
 pub mod limits;
+pub mod patch;
 pub mod render;
+pub mod schema;
 pub mod turn;

@@ -56,11 +56,11 @@ pub fn operations() -> Vec<Arc<dyn Operation>> {
     verbs.into_iter().map(|verb| Arc::new(Lattice(verb)) as Arc<dyn Operation>).collect()
 }
 
-fn schema(properties: &Value, required: &[&str]) -> Value {
+pub(super) fn schema(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
-fn path_schema() -> Value {
+pub(super) fn path_schema() -> Value {
     json!({
         "description": "lattice path, e.g. w/records/123, or an array of keys",
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": ["string", "integer"]}}]
@@ -137,15 +137,15 @@ impl Verb {
     }
 }
 
-fn path_of(arguments: &Value, key: &str) -> Result<Path, OpError> {
+pub(super) fn path_of(arguments: &Value, key: &str) -> Result<Path, OpError> {
     Path::from_json(&arguments[key]).map_err(|e| OpError::Invalid(e.to_string()))
 }
 
-fn number(arguments: &Value, key: &str, default: usize) -> usize {
+pub(super) fn number(arguments: &Value, key: &str, default: usize) -> usize {
     arguments[key].as_u64().map_or(default, |n| usize::try_from(n).unwrap_or(usize::MAX))
 }
 
-fn need(ability: &'static str, path: &Path) -> Need {
+pub(super) fn need(ability: &'static str, path: &Path) -> Need {
     Need { ability, resource: path.to_string() }
 }
 

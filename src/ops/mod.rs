@@ -6,7 +6,9 @@
 pub mod agent;
 pub mod dispatch;
 pub mod job;
+pub mod json;
 pub mod lattice;
+pub mod schema;
 pub mod shared;
 pub mod test;
 pub mod virtuals;
@@ -207,7 +209,9 @@ impl Catalog {
     /// The operations of this version; `test` adds the group `test/`.
     pub fn new(test: bool) -> Self {
         let mut catalog = Self::default();
-        for operation in lattice::operations().into_iter().chain(agent::operations()).chain(job::operations()) {
+        let groups =
+            [lattice::operations(), agent::operations(), schema::operations(), json::operations(), job::operations()];
+        for operation in groups.into_iter().flatten() {
             catalog.add(operation);
         }
         if test {

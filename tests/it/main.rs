@@ -20,6 +20,7 @@ mod http_jobs;
 mod model_provider;
 mod nats_bus;
 mod nats_client;
+mod operations;
 mod outage;
 mod queue;
 mod redis_store;

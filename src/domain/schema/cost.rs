@@ -1,0 +1,263 @@
+//! How much work a schema makes of a value: references can multiply it without end.
+
+use crate::domain::limits::{SCHEMA_CHECKS, SCHEMA_DEPTH};
+use serde_json::{Map, Value};
+use std::collections::HashMap;
+
+/// Why checking would not end soon.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TooCostly {
+    /// A schema that applies itself to the same value.
+    #[error("the reference `{reference}` leads back to itself without going deeper into the value")]
+    Circle {
+        /// As written.
+        reference: String,
+    },
+    /// Nothing is fetched.
+    #[error("the reference `{reference}` can't be followed, expected one into the same schema (`#/…`)")]
+    Foreign {
+        /// As written.
+        reference: String,
+    },
+    /// A pointer that leads nowhere.
+    #[error("the reference `{reference}` leads to nothing")]
+    Dangling {
+        /// As written.
+        reference: String,
+    },
+    /// Parts of a schema under names of their own.
+    #[error("`{keyword}` is not supported, expected references into the same schema (`#/…`)")]
+    Keyword {
+        /// Which.
+        keyword: &'static str,
+    },
+    /// Too many schemas inside one another.
+    #[error("checking this value goes more than {SCHEMA_DEPTH} schemas deep; use a simpler schema or a flatter value")]
+    Depth,
+    /// Too many checks.
+    #[error("checking this value takes more than {SCHEMA_CHECKS} steps; use a simpler schema or a smaller value")]
+    Steps,
+}
+
+/// Keywords that name parts of a schema otherwise than by a pointer.
+const NAMED_PARTS: [&str; 6] =
+    ["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveAnchor", "$recursiveRef", "$vocabulary"];
+/// Keywords with a schema for the same value.
+const SAME: [&str; 4] = ["not", "if", "then", "else"];
+/// Keywords with schemas for the same value.
+const SAME_EACH: [&str; 5] = ["allOf", "anyOf", "oneOf", "dependentSchemas", "dependencies"];
+/// Keywords with a schema for every element or entry.
+const EVERY: [&str; 6] =
+    ["items", "additionalItems", "unevaluatedItems", "contains", "additionalProperties", "unevaluatedProperties"];
+
+/// Checks that a validator would make at most; an error beyond [`SCHEMA_CHECKS`] of them, or
+/// [`SCHEMA_DEPTH`] inside one another.
+pub fn cost(schema: &Value, value: &Value) -> Result<u64, TooCostly> {
+    let mut counter = Counter { root: schema, known: HashMap::new() };
+    counter.checks(schema, value, None, 0).map(|work| work.checks)
+}
+
+#[derive(Clone, Copy)]
+struct Work {
+    checks: u64,
+    /// Of schemas inside one another.
+    height: usize,
+}
+
+/// A schema and a value by their addresses: both outlive the count.
+type Pair = (*const Value, *const Value);
+
+struct Counter<'v> {
+    root: &'v Value,
+    /// Checks of a pair; `None` while they are being counted.
+    known: HashMap<Pair, Option<Work>>,
+}
+
+impl<'v> Counter<'v> {
+    fn checks(
+        &mut self,
+        schema: &'v Value,
+        value: &'v Value,
+        from: Option<&str>,
+        depth: usize,
+    ) -> Result<Work, TooCostly> {
+        let Value::Object(keywords) = schema else { return Ok(Work { checks: 1, height: 1 }) };
+        let pair: Pair = (schema, value);
+        match self.known.get(&pair) {
+            Some(Some(work)) if depth + work.height > SCHEMA_DEPTH => return Err(TooCostly::Depth),
+            Some(Some(work)) => return Ok(*work),
+            Some(None) => return Err(TooCostly::Circle { reference: from.unwrap_or("#").to_owned() }),
+            None => {}
+        }
+        if depth >= SCHEMA_DEPTH {
+            return Err(TooCostly::Depth);
+        }
+        if self.known.len() as u64 >= SCHEMA_CHECKS {
+            return Err(TooCostly::Steps);
+        }
+        self.known.insert(pair, None);
+        let is_root = std::ptr::eq(schema, self.root);
+        if let Some(keyword) = NAMED_PARTS.into_iter().find(|keyword| keywords.contains_key(*keyword)) {
+            return Err(TooCostly::Keyword { keyword });
+        }
+        if !is_root && keywords.get("$id").is_some_and(Value::is_string) {
+            return Err(TooCostly::Keyword { keyword: "$id" });
+        }
+        let mut work = Work { checks: 1 + keywords.len() as u64, height: 1 };
+        for (part, inner, reference) in self.applied(keywords, value)? {
+            let below = self.checks(part, inner, reference.or(from), depth + 1)?;
+            work.checks += below.checks;
+            work.height = work.height.max(1 + below.height);
+            if work.checks > SCHEMA_CHECKS {
+                return Err(TooCostly::Steps);
+            }
+        }
+        self.known.insert(pair, Some(work));
+        Ok(work)
+    }
+
+    /// Every schema that is applied, to what, and the reference that leads to it.
+    fn applied(&self, keywords: &'v Map<String, Value>, value: &'v Value) -> Result<Vec<Applied<'v>>, TooCostly> {
+        let mut applied: Vec<Applied<'v>> = Vec::new();
+        if let Some(Value::String(reference)) = keywords.get("$ref") {
+            applied.push((self.target(reference)?, value, Some(reference)));
+        }
+        applied.extend(SAME.iter().filter_map(|keyword| Some((keywords.get(*keyword)?, value, None))));
+        for part in SAME_EACH.iter().filter_map(|keyword| keywords.get(*keyword)) {
+            applied.extend(elements(part).map(|part| (part, value, None)));
+        }
+        match value {
+            Value::Object(map) => {
+                let properties = keywords.get("properties").and_then(Value::as_object);
+                applied.extend(
+                    properties.into_iter().flatten().filter_map(|(name, part)| Some((part, map.get(name)?, None))),
+                );
+                let patterns = keywords.get("patternProperties").into_iter().flat_map(elements);
+                applied.extend(patterns.flat_map(|part| map.values().map(move |inner| (part, inner, None))));
+                // A name is text, and no part of a schema goes deeper into text.
+                applied.extend(keywords.get("propertyNames").map(|part| (part, &NAME, None)));
+            }
+            Value::Array(items) => {
+                for keyword in ["prefixItems", "items"] {
+                    let parts = keywords.get(keyword).and_then(Value::as_array).into_iter().flatten();
+                    applied.extend(parts.zip(items).map(|(part, inner)| (part, inner, None)));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+        for part in EVERY.iter().filter_map(|keyword| keywords.get(*keyword)).filter(|part| part.is_object()) {
+            applied.extend(elements(value).map(|inner| (part, inner, None)));
+        }
+        Ok(applied)
+    }
+
+    fn target(&self, reference: &str) -> Result<&'v Value, TooCostly> {
+        let pointer = reference.strip_prefix('#').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+        let pointer = pointer.ok_or_else(|| TooCostly::Foreign { reference: reference.to_owned() })?;
+        let found = percent_decoded(pointer).and_then(|pointer| self.root.pointer(&pointer));
+        found.ok_or_else(|| TooCostly::Dangling { reference: reference.to_owned() })
+    }
+}
+
+/// Text of a URI's fragment; `None` when it isn't UTF-8 or has a broken escape.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut bytes = text.bytes();
+    while let Some(byte) = bytes.next() {
+        if byte == b'%' {
+            let pair = [bytes.next()?, bytes.next()?];
+            out.push(u8::from_str_radix(std::str::from_utf8(&pair).ok()?, 16).ok()?);
+        } else {
+            out.push(byte);
+        }
+    }
+    String::from_utf8(out).ok()
+}
+
+type Applied<'v> = (&'v Value, &'v Value, Option<&'v str>);
+
+static NAME: Value = Value::String(String::new());
+
+/// Elements of an array, values of a map; nothing of anything else.
+fn elements(value: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match value {
+        Value::Array(items) => Box::new(items.iter()),
+        Value::Object(map) => Box::new(map.values()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Box::new(std::iter::empty()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn tree(depth: usize) -> Value {
+        (0..depth).fold(json!({}), |inner, _| json!({"next": inner}))
+    }
+
+    #[test]
+    fn recursion_into_the_value_is_fine() {
+        let list = json!({"properties": {"next": {"$ref": "#"}}, "type": "object"});
+        assert!(cost(&list, &tree(100)).unwrap() < 1_000);
+        let wide = json!({"type": "array", "items": {"type": "integer"}});
+        assert!(cost(&wide, &(0..10_000).collect()).unwrap() < 50_000);
+        let escaped = json!({"$ref": "#/$defs/a~1b%25", "$defs": {"a/b%": {"type": "string"}}});
+        assert!(cost(&escaped, &json!("x")).is_ok());
+    }
+
+    #[test]
+    fn what_would_never_end_is_refused() {
+        for schema in [
+            json!({"$ref": "#"}),
+            json!({"allOf": [{"$ref": "#"}]}),
+            json!({"$ref": "#/$defs/a", "$defs": {"a": {"anyOf": [{"not": {"$ref": "#/$defs/a"}}]}}}),
+        ] {
+            assert!(matches!(cost(&schema, &json!({})), Err(TooCostly::Circle { .. })), "{schema}");
+        }
+        let twice = json!({"properties": {"next": {"allOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
+        assert!(cost(&twice, &tree(5)).is_ok());
+        assert_eq!(cost(&twice, &tree(60)), Err(TooCostly::Steps));
+        let chain = (0..40).map(|n| {
+            let next = json!({"$ref": format!("#/$defs/{}", n + 1)});
+            (n.to_string(), json!({"allOf": [next, next]}))
+        });
+        let mut chain: Map<String, Value> = chain.collect();
+        chain.insert("40".into(), json!(true));
+        assert_eq!(cost(&json!({"$ref": "#/$defs/0", "$defs": chain}), &json!(1)), Err(TooCostly::Steps));
+    }
+
+    #[test]
+    fn no_stack_is_used_up() {
+        let chain = |length: usize| {
+            let step = |n: usize| (n.to_string(), json!({"$ref": format!("#/$defs/{}", n + 1)}));
+            let mut steps: Map<String, Value> = (0..length).map(step).collect();
+            steps.insert(length.to_string(), json!({"properties": {"next": {"$ref": "#/$defs/0"}}}));
+            json!({"$ref": "#/$defs/0", "$defs": steps})
+        };
+        assert!(cost(&chain(20), &tree(5)).is_ok());
+        assert_eq!(cost(&chain(1_500), &tree(120)), Err(TooCostly::Depth));
+        // The deepest that is permitted can be checked.
+        let list = json!({"properties": {"next": {"$ref": "#"}}});
+        let deepest = (1..1_000).take_while(|depth| cost(&list, &tree(*depth)).is_ok()).count();
+        assert!(deepest > 120, "{deepest}");
+        let mut schema = list.clone();
+        schema["maxProperties"] = json!(0);
+        assert!(!crate::domain::schema::misfits(&list, &tree(deepest), 10).unwrap().1);
+        assert_eq!(crate::domain::schema::misfits(&schema, &tree(deepest), 10).unwrap().0.len(), 10);
+    }
+
+    #[test]
+    fn parts_are_found_by_pointer_only() {
+        for schema in [
+            json!({"$dynamicRef": "#node"}),
+            json!({"properties": {"a": {"$id": "https://example.com/a"}}}),
+            json!({"$ref": "other.json#/a"}),
+            json!({"$ref": "#name"}),
+        ] {
+            assert!(cost(&schema, &json!({"a": 1})).is_err(), "{schema}");
+        }
+        let own = json!({"$id": "https://example.com/a", "properties": {"$id": {"type": "string"}}});
+        assert!(cost(&own, &json!({"$id": "x"})).is_ok());
+    }
+}

@@ -1,0 +1,158 @@
+//! JSON Schema as plain data: what a value is checked against, and what samples have in common.
+
+mod cost;
+pub mod infer;
+
+use crate::domain::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
+use serde_json::Value;
+
+pub use cost::{TooCostly, cost};
+
+/// Why a schema can't be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaError {
+    /// Too large to compile.
+    #[error("the schema has {bytes} bytes, expected at most {SCHEMA_BYTES}")]
+    TooLarge {
+        /// Its size.
+        bytes: usize,
+    },
+    /// Not a schema; the library's words.
+    #[error("not a JSON Schema: at `{at}`: {reason}")]
+    NotASchema {
+        /// JSON pointer into the schema.
+        at: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Checking would not end soon.
+    #[error(transparent)]
+    TooCostly(#[from] TooCostly),
+}
+
+/// One way in which a value doesn't fit.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Misfit {
+    /// JSON pointer into the value; empty for the whole.
+    pub path: String,
+    /// JSON pointer into the schema.
+    pub schema_path: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+/// The first misfits of `value`, at most `limit`, and whether there are more. References may only
+/// lead into the schema itself: nothing is fetched.
+pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfit>, bool), SchemaError> {
+    let bytes = serde_json::to_vec(schema).map_or(0, |bytes| bytes.len());
+    if bytes > SCHEMA_BYTES {
+        return Err(SchemaError::TooLarge { bytes });
+    }
+    cost(schema, value)?;
+    // Linear-time patterns: a backtracking one can be made to run for ever.
+    let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
+    let validator = options.build(schema).map_err(|error| SchemaError::NotASchema {
+        at: error.instance_path().to_string(),
+        reason: shortened(&error),
+    })?;
+    let limit = limit.min(SCHEMA_ERRORS);
+    let mut errors = validator.iter_errors(value);
+    let found = errors.by_ref().take(limit).map(|error| Misfit {
+        path: error.instance_path().to_string(),
+        schema_path: error.schema_path().to_string(),
+        message: shortened(&error),
+    });
+    let found = found.collect();
+    let more = errors.next().is_some();
+    Ok((found, more))
+}
+
+/// The library quotes values whole; a message shows what fits on some lines.
+fn shortened(error: &jsonschema::ValidationError<'_>) -> String {
+    const BYTES: usize = 400;
+    let text = error.to_string();
+    if text.len() <= BYTES {
+        return text;
+    }
+    let masked = error.masked_with("the value").to_string();
+    let cut = masked.floor_char_boundary(BYTES);
+    if cut < masked.len() { format!("{}…", &masked[..cut]) } else { masked }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn messages(schema: &Value, value: &Value) -> Vec<String> {
+        let (found, more) = misfits(schema, value, 10).unwrap();
+        assert!(!more);
+        found.into_iter().map(|misfit| format!("{}: {}", misfit.path, misfit.message)).collect()
+    }
+
+    #[test]
+    fn misfits_say_where_and_what() {
+        let schema = json!({
+            "type": "object", "required": ["name"],
+            "properties": {"ages": {"type": "array", "items": {"$ref": "#/$defs/age"}}},
+            "$defs": {"age": {"type": "integer", "minimum": 0}}
+        });
+        for (value, expected) in [
+            (json!({"name": "x", "ages": [1, 2]}), vec![]),
+            (
+                json!({"name": "x", "ages": [1, -2, "3"]}),
+                vec!["/ages/1: -2 is less than the minimum of 0", "/ages/2: \"3\" is not of type \"integer\""],
+            ),
+            (json!({}), vec![": \"name\" is a required property"]),
+            (json!(null), vec![": null is not of type \"object\""]),
+        ] {
+            assert_eq!(messages(&schema, &value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn no_more_misfits_than_asked_for_are_listed() {
+        let value = json!(["a", "b", "c"]);
+        let (found, more) = misfits(&json!({"items": {"type": "integer"}}), &value, 2).unwrap();
+        assert_eq!((found.len(), more), (2, true));
+        let long = "x".repeat(1_000_000);
+        let (found, _) = misfits(&json!({"type": "integer"}), &json!(long), 1).unwrap();
+        assert!(found[0].message.len() < 500, "{} bytes", found[0].message.len());
+    }
+
+    #[test]
+    fn what_is_no_schema_is_refused_with_its_place() {
+        for (schema, part) in [
+            (json!({"type": "text"}), "at `/type`"),
+            (json!({"properties": {"a": {"minimum": "1"}}}), "at `/properties/a/minimum`"),
+            (json!("x"), "not a JSON Schema"),
+            (json!({"pattern": "("}), "at `/pattern`"),
+            (json!({"$ref": "https://example.com/schema"}), "`#/…`"),
+            (json!({"$ref": "#/$defs/none"}), "leads to nothing"),
+            (json!({"description": "x".repeat(SCHEMA_BYTES)}), "expected at most"),
+        ] {
+            let error = misfits(&schema, &json!({}), 1).unwrap_err().to_string();
+            assert!(error.contains(part), "expected `{part}` in: {error}");
+        }
+    }
+
+    #[test]
+    fn parts_that_no_value_reaches_cost_no_more_than_their_text() {
+        let step = |n: usize| {
+            let next = json!({"$ref": format!("#/$defs/{}", n + 1)});
+            (n.to_string(), json!({"allOf": [next, next]}))
+        };
+        let mut chain: serde_json::Map<String, Value> = (0..60).map(step).collect();
+        chain.insert("60".into(), json!({"type": "string"}));
+        let schema = json!({"properties": {"absent": {"$ref": "#/$defs/0"}}, "$defs": chain});
+        assert_eq!(misfits(&schema, &json!({}), 1).unwrap().0, []);
+    }
+
+    #[test]
+    fn patterns_take_linear_time() {
+        let schema = json!({"pattern": "^(a+)+$"});
+        let value = json!(format!("{}b", "a".repeat(5_000)));
+        assert_eq!(misfits(&schema, &value, 1).unwrap().0.len(), 1);
+    }
+}
