@@ -58,7 +58,7 @@ impl Publisher {
                 |e| {
                     Failure::new(
                         Exit::Unreachable,
-                        format!("no NATS at `{server}`: {}; is `nats-server -js` running?", chain(&e)),
+                        format!("no NATS at `{server}`: {}; is `nats-server -js` running?", bus::chain(&e)),
                     )
                 },
             )?;
@@ -118,7 +118,7 @@ impl Publisher {
                 Exit::Unreachable,
                 format!(
                     "NATS at `{server}` did not take it: {}; the same `--id` makes it safe to repeat",
-                    chain(error)
+                    bus::chain(error)
                 ),
             ),
         }
@@ -141,19 +141,6 @@ pub async fn answer(answers: &mut Subscriber, limit: Option<Duration>) -> Result
     serde_json::from_slice(&message.payload)
         .map(Some)
         .map_err(|e| Failure::internal(format!("the completion is not JSON: {e}")))
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -76,20 +76,20 @@ impl Overlay {
             .filter(|(_, pending)| pending.change != Change::Check)
             .map(|(key, pending)| (key.clone(), &pending.change))
             .unzip();
-        let mut changed = Changed::default();
+        let mut found = Changed::default();
         if keys.is_empty() {
-            return Ok(changed);
+            return Ok(found);
         }
         let committed = tree.store.read(&tree.owner, &keys).await?;
         for ((key, change), doc) in keys.into_iter().zip(changes).zip(committed) {
             match (change, doc.value.is_some()) {
-                (Change::Put(bytes), true) => drop(changed.replaced.insert(key, bytes.clone())),
-                (Change::Put(bytes), false) => drop(changed.made.insert(key, bytes.clone())),
-                (Change::Delete, true) => drop(changed.deleted.insert(key)),
+                (Change::Put(bytes), true) => drop(found.replaced.insert(key, bytes.clone())),
+                (Change::Put(bytes), false) => drop(found.made.insert(key, bytes.clone())),
+                (Change::Delete, true) => drop(found.deleted.insert(key)),
                 (Change::Delete, false) | (Change::Check, _) => {}
             }
         }
-        Ok(changed)
+        Ok(found)
     }
 
     /// Bytes of documents as this turn sees them, those it did not change in one read.

@@ -7,7 +7,7 @@ mod receive;
 mod streams;
 
 use super::credentials::credentials;
-use super::{Address, Bus, BusError, Delivery, Live, Message, headers, subject};
+use super::{Address, Bus, BusError, Delivery, Live, Message, chain, headers, subject};
 use crate::config::{Config, mask_url};
 use crate::retry::{Failure, Policy, retry};
 use crate::store::Setting;
@@ -414,18 +414,4 @@ fn server_error(error: &PublishError) -> Option<&jetstream::Error> {
 
 fn server_code(error: &PublishError) -> Option<u64> {
     server_error(error).map(|answer| answer.error_code().0)
-}
-
-/// An error with its causes in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    text
 }
