@@ -3,6 +3,9 @@
 use crate::domain::agent::{AgentConfig, ToolEntry};
 use crate::domain::chat::ToolSpec;
 use crate::domain::ids::sha256_hex;
+use crate::domain::values::entities;
+use crate::domain::values::inject::Injection;
+use crate::domain::values::resolver::Resolver;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -44,12 +47,15 @@ pub struct Described {
     pub description: String,
     /// JSON Schema of its input.
     pub input: Value,
+    /// The entities that it is about; empty: none in particular.
+    pub entities: Vec<String>,
 }
 
 /// A tool that will be offered to a model.
 struct Offered {
     spec: ToolSpec,
     target: Target,
+    injection: Injection,
 }
 
 /// What a tool call does.
@@ -73,21 +79,40 @@ pub struct ToolTable {
     pub targets: Vec<Target>,
     /// Path and reason.
     pub refused: Vec<(String, String)>,
+    /// What the runtime fills into calls of each.
+    pub injections: Vec<Injection>,
+    /// Tool, and what `_auto` could not decide or what looks like a mistake in a binding.
+    pub reports: Vec<(String, String)>,
     /// Their bytes in a prompt.
     pub bytes: usize,
     /// SHA-256 of the specs.
     pub hash: String,
 }
 
-#[derive(Default)]
-struct Builder {
+struct Builder<'a> {
+    config: &'a AgentConfig,
+    values: &'a Resolver,
+    /// The entities that the request is about, where the agent asks for them.
+    entities: Option<Vec<String>>,
+    /// What a binding may name: tools and operations, offered or not.
+    names: Vec<String>,
     offered: Vec<Offered>,
     refused: Vec<(String, String)>,
+    reports: Vec<(String, String)>,
 }
 
-/// Resolves an agent's tools. `find` looks a path up in the catalog.
-pub fn resolve(config: &AgentConfig, task_open: bool, find: impl Fn(&str) -> Option<Described>) -> ToolTable {
-    let mut table = Builder::default();
+/// Resolves an agent's tools, with the values of a turn. `find` looks a path up in the catalog.
+pub fn resolve(
+    config: &AgentConfig,
+    task_open: bool,
+    values: &Resolver,
+    find: impl Fn(&str) -> Option<Described>,
+) -> ToolTable {
+    let session = &values.tiers.session;
+    let entities =
+        config.entity_ids_required.then(|| entities::ids(&config.entity_ids_key, session).unwrap_or_default());
+    let (names, offered, refused, reports) = Default::default();
+    let mut table = Builder { config, values, entities, names, offered, refused, reports };
     for entry in &config.tools {
         let (path, name, description) = match entry {
             ToolEntry::Path(path) => (path, None, None),
@@ -112,9 +137,17 @@ pub fn resolve(config: &AgentConfig, task_open: bool, find: impl Fn(&str) -> Opt
     table.build()
 }
 
-impl Builder {
-    fn build(self) -> ToolTable {
-        let (specs, targets): (Vec<_>, Vec<_>) = self.offered.into_iter().map(|o| (o.spec, o.target)).unzip();
+impl Builder<'_> {
+    fn build(mut self) -> ToolTable {
+        let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        self.reports.extend(self.config.tool_arg_injection.strangers(&known));
+        let mut specs = Vec::with_capacity(self.offered.len());
+        let (mut targets, mut injections) = (Vec::new(), Vec::new());
+        for Offered { spec, target, injection } in self.offered {
+            specs.push(spec);
+            targets.push(target);
+            injections.push(injection);
+        }
         let json = serde_json::to_vec(&specs).unwrap_or_default();
         ToolTable {
             bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
@@ -122,22 +155,39 @@ impl Builder {
             specs: specs.into(),
             targets,
             refused: self.refused,
+            injections,
+            reports: self.reports,
         }
     }
 
     fn offer(&mut self, found: &Described, name: Option<String>, description: Option<String>) {
         let name = name.unwrap_or_else(|| tool_name(&found.asked));
+        self.names.extend([name.clone(), found.asked.clone(), found.path.clone()]);
         if !is_legal(&name) {
             let reason = format!("`{name}` is not a tool name, expected 1 to {MAX_NAME} of `[A-Za-z0-9_-]`");
             self.refused.push((found.asked.clone(), reason));
         } else if let Some(first) = self.offered.iter().find(|o| o.spec.name == name) {
             let reason = format!("the name `{name}` is taken by {:?}", first.target);
             self.refused.push((found.asked.clone(), reason));
+        } else if let Some(ids) = &self.entities
+            && !entities::allows(&found.entities, ids)
+        {
+            self.refused.push((found.asked.clone(), "it carries none of the entities of this request".into()));
         } else {
-            let text = description.unwrap_or_else(|| found.description.clone());
-            let description = format!("Operation: {}. {text}", found.asked);
-            let spec = ToolSpec { name, description, schema: found.input.clone() };
-            self.offered.push(Offered { spec, target: Target::Operation(found.path.clone()) });
+            let names = [name.as_str(), found.asked.as_str(), found.path.as_str()];
+            match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
+                Err(reason) => self.refused.push((found.asked.clone(), reason)),
+                Ok(planned) => {
+                    self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
+                    let injection = planned.injection;
+                    let schema =
+                        if injection.is_empty() { found.input.clone() } else { injection.reduce(&found.input) };
+                    let text = description.unwrap_or_else(|| found.description.clone());
+                    let description = format!("Operation: {}. {text}", found.asked);
+                    let spec = ToolSpec { name, description, schema };
+                    self.offered.push(Offered { spec, target: Target::Operation(found.path.clone()), injection });
+                }
+            }
         }
     }
 }
@@ -147,6 +197,12 @@ impl ToolTable {
     pub fn target(&self, name: &str) -> Option<&Target> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;
         self.targets.get(at)
+    }
+
+    /// What the runtime fills into a call of `name`.
+    pub fn injection(&self, name: &str) -> Option<&Injection> {
+        let at = self.specs.iter().position(|spec| spec.name == name)?;
+        self.injections.get(at)
     }
 
     /// The names offered.
@@ -174,7 +230,8 @@ fn complete_task() -> Offered {
         "required": ["result"]
     });
     let description = "Completes the task you are working on with this result.".to_owned();
-    Offered { spec: ToolSpec { name: "complete_task".into(), description, schema }, target: Target::Complete }
+    let spec = ToolSpec { name: "complete_task".into(), description, schema };
+    Offered { spec, target: Target::Complete, injection: Injection::default() }
 }
 
 fn fail_task() -> Offered {
@@ -184,7 +241,8 @@ fn fail_task() -> Offered {
         "required": ["error"]
     });
     let description = "Fails the task you are working on, with the reason for the caller.".to_owned();
-    Offered { spec: ToolSpec { name: "fail_task".into(), description, schema }, target: Target::Fail }
+    let spec = ToolSpec { name: "fail_task".into(), description, schema };
+    Offered { spec, target: Target::Fail, injection: Injection::default() }
 }
 
 #[cfg(test)]
@@ -193,13 +251,14 @@ mod tests {
 
     fn find(path: &str) -> Option<Described> {
         let real = path.replace("covia", "lattice");
-        ["v/ops/lattice/read", "v/ops/lattice/write", "v/ops/agent/request"]
-            .contains(&real.as_str())
-            .then(|| Described { asked: path.into(), path: real, description: "D.".into(), input: json!({}) })
+        ["v/ops/lattice/read", "v/ops/lattice/write", "v/ops/agent/request"].contains(&real.as_str()).then(|| {
+            let (description, input) = ("D.".to_owned(), json!({}));
+            Described { asked: path.into(), path: real, description, input, entities: Vec::new() }
+        })
     }
 
     fn names(config: &Value, task_open: bool) -> Vec<String> {
-        let table = resolve(&AgentConfig::parse(config).unwrap(), task_open, find);
+        let table = resolve(&AgentConfig::parse(config).unwrap(), task_open, &Resolver::default(), find);
         table.names().into_iter().map(str::to_owned).collect()
     }
 
@@ -226,11 +285,78 @@ mod tests {
             {"operation": "v/ops/lattice/write", "name": "lattice_read"},
             {"operation": "v/ops/lattice/write", "name": "a b"}]);
         let config = json!({"model": model, "tools": tools, "defaultTools": false});
-        let table = resolve(&AgentConfig::parse(&config).unwrap(), false, find);
+        let table = resolve(&AgentConfig::parse(&config).unwrap(), false, &Resolver::default(), find);
         let reasons: Vec<_> = table.refused.iter().map(|(_, reason)| reason.as_str()).collect();
         assert_eq!(reasons.len(), 3);
         assert_eq!(reasons[0], "no such operation in the catalog");
         assert!(reasons[1].starts_with("the name `lattice_read` is taken"));
         assert!(reasons[2].starts_with("`a b` is not a tool name"));
+    }
+
+    fn send(path: &str) -> Option<Described> {
+        let input = json!({
+            "type": "object", "required": ["from", "to"], "additionalProperties": false,
+            "properties": {"from": {"type": "string"}, "to": {"type": "string"}, "user_id": {"type": "string"}},
+        });
+        let entities = match path {
+            "v/ops/mail/send" => Vec::new(),
+            "v/ops/shop/order" => vec!["shop-1".to_owned(), "shop-2".to_owned()],
+            _ => return None,
+        };
+        Some(Described { asked: path.into(), path: path.into(), description: "D.".into(), input, entities })
+    }
+
+    fn with_values(config: Value, session: Value) -> ToolTable {
+        let mut config = config;
+        config["model"] = json!({"provider": "scripted", "name": "echo"});
+        config["defaultTools"] = false.into();
+        config["tools"] = json!([{"operation": "v/ops/mail/send", "name": "send_email"}, "v/ops/shop/order"]);
+        let config = AgentConfig::parse(&config).unwrap();
+        let Value::Object(session) = session else { panic!("expected a map") };
+        let none = || serde_json::Map::new();
+        let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
+        resolve(&config, true, &values, send)
+    }
+
+    #[test]
+    fn injected_arguments_are_in_no_schema_and_no_hash_depends_on_their_values() {
+        for name in ["send_email", "v/ops/mail/send"] {
+            let config = json!({"toolArgInjection": {name: {"from": "user_email"}}});
+            let table = with_values(config.clone(), json!({"user_email": "ada@x"}));
+            assert_eq!(table.specs[0].schema["required"], json!(["to"]));
+            assert!(!json!(table.specs[0]).to_string().contains("from"), "{name}");
+            assert_eq!(table.injection("send_email").unwrap().values["from"], "ada@x");
+            assert_eq!(table.injection("shop_order"), Some(&Injection::default()));
+            assert_eq!(table.hash, with_values(config, json!({"user_email": "bob@x"})).hash);
+        }
+    }
+
+    #[test]
+    fn mistakes_in_bindings_are_reported_and_tools_that_can_t_be_bound_are_not_offered() {
+        let table = with_values(json!({"toolArgInjection": {"send_emial": {"from": "k"}}}), json!({}));
+        assert_eq!(table.reports[0].1, "no tool `send_emial` is offered, did you mean `send_email`");
+        let table = with_values(json!({"toolArgInjection": {"send_email": {"frm": "k"}}}), json!({}));
+        assert!(table.refused[0].1.contains("did you mean `from`"), "{:?}", table.refused);
+        assert_eq!(table.reports, []);
+        let auto = json!({"contextMapping": {"user_id": "_auto", "uid": "_auto"}});
+        let table = with_values(auto, json!({"user_id": 1, "uid": 2}));
+        assert!(table.reports[0].1.starts_with("`_auto` leaves argument `user_id` to the model"));
+    }
+
+    #[test]
+    fn entity_ids_narrow_the_tools_to_those_that_carry_one_of_them() {
+        let offered = |required: bool, ids: Value| {
+            let table = with_values(json!({"entityIdsRequired": required}), json!({"entity_ids": ids}));
+            table.target("shop_order").is_some() && table.target("send_email").is_some()
+        };
+        assert!(offered(true, json!(["shop-2", "x"])));
+        assert!(!offered(true, json!(["shop-3"])));
+        assert!(offered(false, json!(["shop-3"])), "without the mandate the value is any value");
+        let table = with_values(json!({"entityIdsRequired": true}), json!({"entity_ids": ["shop-3"]}));
+        assert_eq!(
+            table.refused,
+            [("v/ops/shop/order".into(), "it carries none of the entities of this request".into())]
+        );
+        assert!(table.target("send_email").is_some(), "an operation without entities is not affected");
     }
 }

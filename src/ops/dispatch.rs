@@ -3,6 +3,7 @@
 use super::{Invocation, OpError, Output, Registered};
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::nearest::nearest;
+use crate::domain::values::inject::Injection;
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.
@@ -14,11 +15,31 @@ pub fn resolve<'c>(catalog: &'c super::Catalog, path: &str) -> Result<&'c Regist
     })
 }
 
+/// The final arguments of a call: what the model sent is validated as the model sees the operation,
+/// then the runtime's own are put in and the whole is validated. No error shows an injected value.
+pub fn inject(catalog: &super::Catalog, path: &str, arguments: Value, injection: &Injection) -> Result<Value, OpError> {
+    if injection.is_empty() {
+        return Ok(arguments);
+    }
+    let found = resolve(catalog, path)?;
+    let mut arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
+    if !arguments.is_object() {
+        return Err(OpError::Invalid(format!("expected the arguments of `{}` as a map", found.spec.path)));
+    }
+    injection.strip(&mut arguments);
+    let reduced = jsonschema::validator_for(&injection.reduce(&found.spec.input));
+    let reduced = reduced.map_err(|error| OpError::Failed(format!("the schema of `{}`: {error}", found.spec.path)))?;
+    check(found.spec.path, &reduced, &arguments, false)?;
+    let arguments = injection.apply(arguments).map_err(|unresolved| OpError::Failed(unresolved.to_string()))?;
+    check(found.spec.path, &found.validator, &arguments, true)?;
+    Ok(arguments)
+}
+
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
     let found = resolve(&call.venue.catalog, path)?;
     let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
-    validate(found, &arguments)?;
+    check(found.spec.path, &found.validator, &arguments, false)?;
     for need in found.operation.needs(&arguments)? {
         call.caller
             .authority
@@ -35,18 +56,18 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     }
 }
 
-fn validate(found: &Registered, arguments: &Value) -> Result<(), OpError> {
-    let problems: Vec<String> = found
-        .validator
+fn check(path: &str, validator: &jsonschema::Validator, arguments: &Value, mask: bool) -> Result<(), OpError> {
+    let problems: Vec<String> = validator
         .iter_errors(arguments)
         .take(5)
         .map(|error| {
             let place = error.instance_path().to_string();
-            if place.is_empty() { error.to_string() } else { format!("at `{place}`: {error}") }
+            let error = if mask { error.masked().to_string() } else { error.to_string() };
+            if place.is_empty() { error } else { format!("at `{place}`: {error}") }
         })
         .collect();
     if problems.is_empty() {
         return Ok(());
     }
-    Err(OpError::Invalid(format!("arguments of `{}` are not valid: {}", found.spec.path, problems.join("; "))))
+    Err(OpError::Invalid(format!("arguments of `{path}` are not valid: {}", problems.join("; "))))
 }

@@ -196,6 +196,8 @@ pub struct Registered {
     pub spec: Spec,
     /// The compiled input schema.
     pub validator: jsonschema::Validator,
+    /// The entities that it is about; the built-in operations are about none.
+    pub entities: Vec<String>,
 }
 
 /// All operations by path, and their aliases.
@@ -228,7 +230,7 @@ impl Catalog {
     fn add(&mut self, operation: Arc<dyn Operation>) {
         let spec = operation.spec();
         let validator = jsonschema::validator_for(&spec.input).expect("the catalog's schemas are valid");
-        self.operations.insert(spec.path, Registered { operation, spec, validator });
+        self.operations.insert(spec.path, Registered { operation, spec, validator, entities: Vec::new() });
     }
 
     /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.

@@ -150,17 +150,25 @@ impl Round<'_> {
             Ok(Resolved { target: Target::Complete, .. }) => plain(Outcome::Ok, "the task is completed"),
             Ok(Resolved { target: Target::Fail, .. }) => plain(Outcome::Ok, "the task is failed"),
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
-                let effect = self.worker.venue.catalog.resolve(path).map(|found| found.spec.effect);
-                match effect {
-                    Some(Effect::Once) => self.once(index, path, arguments).await?,
-                    Some(Effect::Read | Effect::Buffered | Effect::Idempotent) | None => {
-                        self.invoke(index, path, arguments).await?
-                    }
+                let catalog = &self.worker.venue.catalog;
+                match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
+                    Ok(arguments) => self.operation(index, path, &arguments).await?,
+                    Err(error) => plain(Outcome::Error, &format!("error: {error}")),
                 }
             }
         };
         self.worker.venue.metrics.tool_call(outcome.outcome.as_str());
         Ok(outcome)
+    }
+
+    /// A call with its final arguments.
+    async fn operation(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+        match self.worker.venue.catalog.resolve(path).map(|found| found.spec.effect) {
+            Some(Effect::Once) => self.once(index, path, arguments).await,
+            Some(Effect::Read | Effect::Buffered | Effect::Idempotent) | None => {
+                self.invoke(index, path, arguments).await
+            }
+        }
     }
 
     /// A call that must not be repeated: intent before it, outcome after it.

@@ -3,7 +3,7 @@
 use super::fetch::Reader;
 use super::session::{Leased, Stop};
 use super::turn::Bench;
-use super::{ToolKey, Worker};
+use super::{ToolKey, Worker, values};
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::entry;
@@ -37,7 +37,7 @@ pub(super) async fn inputs(
         name: format!("agent:{}", setting.session.agent),
         authority: config.authority(),
     };
-    let resolver = Resolver::default();
+    let resolver = values::resolver(worker, leased, agent, &setting.plan).await?;
     let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace, resolver: &resolver };
     let entries = config.context.iter().chain(&agent.state.context);
     let reads = entry::plan(entries, &[&agent.state.loads, &setting.state.loads]);
@@ -51,7 +51,7 @@ pub(super) async fn inputs(
             model: config.model.clone(),
             authority: caller.authority,
             completion: config.completion,
-            strict: false,
+            strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
         },
         moment: Moment {
@@ -60,16 +60,20 @@ pub(super) async fn inputs(
             budget: Budget::of(config.context_budget, window, config.model.max_tokens, worker.ratio(&config.model)),
         },
         system: config.system_prompt.clone(),
+        tools: tools(worker, setting, agent, &resolver),
         resolver,
         items,
-        tools: tools(worker, setting, agent),
         transcript,
         served: setting.plan.served(&setting.state, config),
     })
 }
 
-/// The tools of an agent's configuration; built once per version of it.
-fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Arc<ToolTable> {
+/// The tools of an agent's configuration; built once per version of it, unless they depend on the
+/// values of the turn.
+fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resolver) -> Arc<ToolTable> {
+    if agent.config.injects() {
+        return Arc::new(tool_table(worker, agent, setting.plan.task.is_some(), values));
+    }
     let key = ToolKey {
         owner: setting.owner.clone(),
         agent: agent.id.clone(),
@@ -80,23 +84,26 @@ fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Arc<ToolTab
     if let Some(known) = worker.tools().get(&key) {
         return Arc::clone(known);
     }
-    let catalog = &worker.venue.catalog;
-    let table = resolve(&agent.config, key.task_open, |path| {
-        let found = catalog.resolve(path)?;
-        Some(Described {
-            asked: path.to_owned(),
-            path: found.spec.path.to_owned(),
-            description: found.spec.description.to_owned(),
-            input: found.spec.input.clone(),
-        })
-    });
-    let table = Arc::new(table);
+    let table = Arc::new(tool_table(worker, agent, key.task_open, values));
     let mut tables = worker.tools();
     if tables.len() >= TOOL_TABLES {
         tables.clear();
     }
     tables.insert(key, Arc::clone(&table));
     table
+}
+
+fn tool_table(worker: &Worker, agent: &AgentRecord, task_open: bool, values: &Resolver) -> ToolTable {
+    resolve(&agent.config, task_open, values, |path| {
+        let found = worker.venue.catalog.resolve(path)?;
+        Some(Described {
+            asked: path.to_owned(),
+            path: found.spec.path.to_owned(),
+            description: found.spec.description.to_owned(),
+            input: found.spec.input.clone(),
+            entities: found.entities.clone(),
+        })
+    })
 }
 
 /// The session's turn records, oldest first.

@@ -17,6 +17,7 @@ mod session;
 pub mod stage;
 mod sweep;
 mod turn;
+mod values;
 
 use crate::bus::Live;
 use crate::domain::chat::ModelSettings;

@@ -3,9 +3,10 @@
 use super::commit::{self, Outcome};
 use super::session::{self, Leased, Stop};
 use super::stage::Stage;
-use super::{Worker, ask, calls, gather, keeper};
+use super::{Worker, ask, calls, gather, keeper, values};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
+use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
 use crate::jobs;
@@ -64,7 +65,10 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             let noted = calls::noted(leased, &recorded);
             Turn::resume(setting, recorded, &noted, worker.venue.now())
         }
-        (None, None) => Turn::begin(setting),
+        (None, None) => match values::mandate(leased, &setting.config, &setting.plan) {
+            Ok(()) => Turn::begin(setting),
+            Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), worker.venue.now()),
+        },
     };
     loop {
         if matches!(action, Action::Ask(_)) {

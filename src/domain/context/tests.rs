@@ -129,6 +129,8 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             specs: Vec::new().into(),
             targets: Vec::new(),
             refused: Vec::new(),
+            injections: Vec::new(),
+            reports: Vec::new(),
             bytes: 0,
             hash: String::new(),
         }),

@@ -24,6 +24,7 @@ use crate::domain::job::ErrorCode;
 use crate::domain::session::{Heard, SessionState};
 use crate::domain::time::Millis;
 use crate::domain::tools::{Target, ToolTable};
+use crate::domain::values::inject::Injection;
 use decide::Decision;
 use run::Plan;
 use serde::{Deserialize, Serialize};
@@ -89,6 +90,9 @@ pub struct PlannedCall {
     pub tool: String,
     /// What it is, or why it is nothing.
     pub what: Result<Resolved, String>,
+    /// What the runtime fills in, as it was when the reply came; the model never sees it.
+    #[serde(default, skip_serializing_if = "Injection::is_empty")]
+    pub injection: Injection,
 }
 
 /// A call that can be made.
@@ -244,8 +248,12 @@ impl Turn {
 
     /// Events that killed their workers too often: they end here, with a note in the transcript.
     pub fn give_up(setting: Setting, now: Millis) -> (Self, Action) {
-        let text = "given up: workers died while serving it";
-        let decision = decide::failed(&setting, ErrorCode::Dead, text, now);
+        Self::refuse(setting, ErrorCode::Dead, "given up: workers died while serving it", now)
+    }
+
+    /// Events that get no prompt: they end here, with a note in the transcript.
+    pub fn refuse(setting: Setting, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
+        let decision = decide::failed(&setting, code, error, now);
         (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)))
     }
 
@@ -320,12 +328,13 @@ impl Turn {
         }
     }
 
-    fn answered(&mut self, asking: Asking, reply: Reply, now: Millis) -> Action {
+    fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
+        let calls: Vec<_> = reply.calls.iter_mut().map(|call| plan_call(call, &asking.tools)).collect();
         let begun = decide::begun(&self.setting);
         let shown = asking.shown.iter();
         let recorded = Recorded {
             job: self.setting.plan.job().cloned(),
-            calls: reply.calls.iter().map(|call| plan_call(call, &asking.tools)).collect(),
+            calls,
             prompt: asking.ledger.prompt,
             consume: shown.clone().map(|event| event.key.clone()).collect(),
             heard: shown.clone().map(ShownEvent::heard).chain(begun.map(decide::heard)).collect(),
@@ -352,7 +361,13 @@ impl Turn {
     }
 }
 
-fn plan_call(call: &crate::domain::chat::ToolCall, tools: &ToolTable) -> PlannedCall {
+/// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
+/// says there never counts, and doesn't stay in the transcript.
+fn plan_call(call: &mut crate::domain::chat::ToolCall, tools: &ToolTable) -> PlannedCall {
+    let injection = tools.injection(&call.name).cloned().unwrap_or_default();
+    if let Arguments::Json(arguments) = &mut call.arguments {
+        injection.strip(arguments);
+    }
     let target = tools.target(&call.name).cloned();
     let what = match (target, &call.arguments) {
         (None, _) => {
@@ -366,5 +381,5 @@ fn plan_call(call: &crate::domain::chat::ToolCall, tools: &ToolTable) -> Planned
         }
         (Some(target), Arguments::Json(arguments)) => Ok(Resolved { target, arguments: arguments.clone() }),
     };
-    PlannedCall { id: call.id.clone(), tool: call.name.clone(), what }
+    PlannedCall { id: call.id.clone(), tool: call.name.clone(), what, injection }
 }

@@ -7,6 +7,7 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::session::SessionState;
+use crate::domain::values::Values;
 
 /// A pending event with what the mailbox says of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +152,17 @@ impl Run {
         Self { version: self.version + 1, state: state.clone(), inbox }
     }
 
+    /// The values of the request that a turn serves: of its task, else of the messages that it
+    /// shows or that its run has shown.
+    pub fn session_context<'r>(&'r self, plan: &'r Plan) -> Option<&'r Values> {
+        if let Some(task) = &plan.task {
+            return Some(&task.event.session_context).filter(|values| !values.is_empty());
+        }
+        let shown = self.inbox.iter().filter(|pending| self.state.shown.contains(&pending.key));
+        let mut values = shown.chain(&plan.messages).map(|pending| &pending.event.session_context);
+        values.find(|values| !values.is_empty())
+    }
+
     /// Sorts the mailbox: the open task, all messages and awaited results, and the rest. A begun
     /// task stays the open one, also when an older one arrives late.
     pub fn plan(&self) -> Plan {
@@ -160,7 +172,8 @@ impl Run {
         for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } if pending.is_open_task() => {}
-                Payload::Message { .. } => plan.messages.push(pending.clone()),
+                Payload::Message { .. } if self.may_join(&plan, pending) => plan.messages.push(pending.clone()),
+                Payload::Message { .. } => {}
                 Payload::Result { job, .. } if self.state.pending.contains_key(job) => {
                     plan.results.push(pending.clone());
                 }
@@ -168,6 +181,15 @@ impl Run {
             }
         }
         plan
+    }
+
+    /// A message with values of its own waits until no other request's turns are running: nobody's
+    /// message is handled with another's values.
+    fn may_join(&self, plan: &Plan, message: &Pending) -> bool {
+        let own = &message.event.session_context;
+        let begun = plan.task.is_some() || !self.state.shown.is_empty();
+        let now = self.session_context(plan);
+        own.is_empty() || now == Some(own) || (now.is_none() && !begun)
     }
 }
 
@@ -329,6 +351,31 @@ mod tests {
         let run = Run::new(1, shown, vec![result(5), message(4)], false);
         let Next::Turn(plan) = run.next(5) else { panic!("the run goes on") };
         assert_eq!(*plan, Plan::default());
+    }
+
+    #[test]
+    fn values_of_two_requests_never_meet_in_one_turn() {
+        let with = |n: u8, value: &str| {
+            let mut pending = message(n);
+            pending.event.session_context.insert("k".into(), value.into());
+            pending
+        };
+        let value = |run: &Run| run.session_context(&run.plan()).and_then(|values| values.get("k").cloned());
+        let run =
+            Run::new(1, SessionState::default(), vec![message(4), with(5, "a"), with(6, "b"), with(7, "a")], false);
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k4", "k5", "k7"], Some("a".into())));
+        let shown = SessionState { shown: vec!["k5".into()], ..SessionState::default() };
+        let run = Run::new(1, shown, vec![with(5, "a"), with(6, "b"), message(7)], false);
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k7"], Some("a".into())), "through all its turns");
+        let run =
+            Run::new(1, SessionState::default(), vec![with(6, "b"), message(7), task(1, JobStatus::Pending)], false);
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k7"], None));
+        let mut own = task(1, JobStatus::Pending);
+        own.event.session_context.insert("k".into(), "b".into());
+        let run = Run::new(1, SessionState::default(), vec![with(6, "b"), with(7, "a"), own], false);
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k6"], Some("b".into())));
+        let parked = Run::new(1, state(Some(1), true, &[2]), vec![with(6, "b"), task(1, JobStatus::Started)], false);
+        assert_eq!(parked.next(5), Next::Rest, "what waits is no reason for a turn");
     }
 
     #[test]

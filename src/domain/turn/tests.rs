@@ -13,6 +13,8 @@ use crate::domain::ids::JobId;
 use crate::domain::job::{JobResult, JobStatus};
 use crate::domain::session::{PendingJob, TaskProgress};
 use crate::domain::tools::{Described, resolve};
+use crate::domain::values::Resolver;
+use crate::domain::values::inject::Injection;
 use serde_json::json;
 
 const NOW: Millis = Millis(9_000);
@@ -80,13 +82,14 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
 
 fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
     let setting = turn.setting();
-    let tools = resolve(&setting.config, setting.plan.task.is_some(), |path| {
+    let tools = resolve(&setting.config, setting.plan.task.is_some(), &Resolver::default(), |path| {
         let known = path == "v/ops/lattice/read" || path == "v/ops/agent/request";
         let described = Described {
             asked: path.to_owned(),
             path: path.to_owned(),
             description: "d".into(),
             input: json!({"type": "object"}),
+            entities: Vec::new(),
         };
         known.then_some(described)
     });
@@ -333,7 +336,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
     Recorded {
         job,
         reply: calls(&[("then", json!({"x": 1}))]),
-        calls: vec![PlannedCall { id: "c0".into(), tool: "then".into(), what }],
+        calls: vec![PlannedCall { id: "c0".into(), tool: "then".into(), what, injection: Injection::default() }],
         prompt: "hash".into(),
         consume: consume.iter().map(|key| (*key).to_owned()).collect(),
         heard: Vec::new(),
