@@ -1,6 +1,7 @@
 //! Agents as callers see them: create, read, list.
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
+use crate::domain::context::load::{Change as StateChange, Level};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys};
@@ -92,6 +93,29 @@ pub async fn apply(
         store: "documents".into(),
         reason: format!("agent `{id}` is being changed by others"),
     })
+}
+
+/// The writes by which a commit changes what an agent keeps from turn to turn; against the version
+/// that is there now, so that of two sessions that change it at once one does it again.
+pub async fn change(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    changes: &[StateChange],
+) -> Result<Vec<DocWrite>, StoreError> {
+    if changes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some((mut record, version)) = get(venue, owner, id).await? else { return Ok(Vec::new()) };
+    for change in changes {
+        change.apply(Level::Agent, &mut record.state.loads);
+    }
+    // The gate's version tells workers that what they know of the agent is old.
+    let gate = Change::Put(Bytes::from(record.gate().encode()));
+    Ok(vec![
+        DocWrite { key: keys::agent(id), expect: Expect::Version(version), change: Change::Put(encode(&record)) },
+        DocWrite { key: keys::agent_gate(id), expect: Expect::Any, change: gate },
+    ])
 }
 
 fn fresh(id: &AgentId, config: &AgentConfig, now: Millis) -> AgentRecord {

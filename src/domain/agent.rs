@@ -3,7 +3,8 @@
 use crate::domain::capability::{Authority, Capability};
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::ContextBudget;
-use crate::domain::context::entry::{ContextEntry, Load, check_entries};
+use crate::domain::context::entry::{ContextEntry, check_entries};
+use crate::domain::context::load::Load;
 use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use crate::domain::ids::AgentId;
 use crate::domain::limits;

@@ -1,7 +1,7 @@
 //! Session state between turns, and the record that every turn leaves.
 
 use crate::domain::chat::{ChatMessage, Usage};
-use crate::domain::context::entry::Load;
+use crate::domain::context::load::Load;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;

@@ -33,6 +33,9 @@ pub const DEFAULT_TOOLS: [&str; 19] = [
     "v/ops/schema/infer",
 ];
 
+/// Name by which a configuration asks for the tool that finds tools.
+pub const MORE_TOOLS: &str = "more_tools";
+
 /// Longest tool name that providers accept.
 const MAX_NAME: usize = 64;
 
@@ -68,6 +71,12 @@ pub enum Target {
     Complete,
     /// Fails the open task.
     Fail,
+    /// Shows a path from the next turn on.
+    Load,
+    /// Shows it no longer.
+    Unload,
+    /// Finds operations that are not offered yet.
+    MoreTools,
 }
 
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
@@ -101,9 +110,12 @@ struct Builder<'a> {
     reports: Vec<(String, String)>,
 }
 
-/// Resolves an agent's tools, with the values of a turn. `find` looks a path up in the catalog.
+/// Resolves an agent's tools, with the values of a turn: those of its configuration, the default
+/// ones, those that its session `found`, then those of the harness. `find` looks a path up in the
+/// catalog.
 pub fn resolve(
     config: &AgentConfig,
+    found: &[String],
     task_open: bool,
     values: &Resolver,
     find: impl Fn(&str) -> Option<Described>,
@@ -114,6 +126,9 @@ pub fn resolve(
     let (names, offered, refused, reports) = Default::default();
     let mut table = Builder { config, values, entities, names, offered, refused, reports };
     for entry in &config.tools {
+        if matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS) {
+            continue;
+        }
         let (path, name, description) = match entry {
             ToolEntry::Path(path) => (path, None, None),
             ToolEntry::Named(tool) => (&tool.operation, tool.name.clone(), tool.description.clone()),
@@ -131,8 +146,17 @@ pub fn resolve(
             }
         }
     }
+    for path in found {
+        if let Some(found) = find(path) {
+            table.offer(&found, None, None);
+        }
+    }
     if task_open {
         table.offered.extend([complete_task(), fail_task()]);
+    }
+    table.offered.extend([context_load(), context_unload()]);
+    if config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS)) {
+        table.offered.push(more_tools());
     }
     table.build()
 }
@@ -229,9 +253,8 @@ fn complete_task() -> Offered {
         "properties": {"result": {"description": "the task's output, any JSON value"}},
         "required": ["result"]
     });
-    let description = "Completes the task you are working on with this result.".to_owned();
-    let spec = ToolSpec { name: "complete_task".into(), description, schema };
-    Offered { spec, target: Target::Complete, injection: Injection::default() }
+    let description = "Completes the task you are working on with this result.";
+    Offered::harness("complete_task", description, schema, Target::Complete)
 }
 
 fn fail_task() -> Offered {
@@ -240,9 +263,47 @@ fn fail_task() -> Offered {
         "properties": {"error": {"type": "string", "description": "why the task can't be done"}},
         "required": ["error"]
     });
-    let description = "Fails the task you are working on, with the reason for the caller.".to_owned();
-    let spec = ToolSpec { name: "fail_task".into(), description, schema };
-    Offered { spec, target: Target::Fail, injection: Injection::default() }
+    let description = "Fails the task you are working on, with the reason for the caller.";
+    Offered::harness("fail_task", description, schema, Target::Fail)
+}
+
+fn context_load() -> Offered {
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "path": {"type": "string", "description": "lattice path, e.g. w/reports/Q1"},
+            "label": {"type": "string", "description": "heading in your context"},
+            "budget": {"type": "integer", "description": "bytes to show, 256 to 10000; 500 when absent"},
+            "level": {"enum": ["session", "agent"], "description": "for this session (default) or for all of yours"}
+        },
+        "required": ["path"]
+    });
+    let description = "Shows the value at a path in your context, read afresh in every turn from the next one on.";
+    Offered::harness("context_load", description, schema, Target::Load)
+}
+
+fn context_unload() -> Offered {
+    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, Target::Unload)
+}
+
+fn more_tools() -> Offered {
+    let schema = json!({
+        "type": "object",
+        "properties": {"query": {"type": "string", "description": "words of what you want to do; all when absent"}}
+    });
+    let description = "Finds operations that you are not offered yet and adds them to your tools for this session.";
+    Offered::harness(MORE_TOOLS, description, schema, Target::MoreTools)
+}
+
+impl Offered {
+    fn harness(name: &str, description: &str, schema: Value, target: Target) -> Self {
+        Self {
+            spec: ToolSpec { name: name.to_owned(), description: description.to_owned(), schema },
+            target,
+            injection: Injection::default(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -258,7 +319,7 @@ mod tests {
     }
 
     fn names(config: &Value, task_open: bool) -> Vec<String> {
-        let table = resolve(&AgentConfig::parse(config).unwrap(), task_open, &Resolver::default(), find);
+        let table = resolve(&AgentConfig::parse(config).unwrap(), &[], task_open, &Resolver::default(), find);
         table.names().into_iter().map(str::to_owned).collect()
     }
 
@@ -267,15 +328,16 @@ mod tests {
         let model = json!({"provider": "scripted", "name": "echo"});
         let tools = json!(["v/ops/covia/read", {"operation": "v/ops/agent/request", "name": "ask"}]);
         let config = json!({"model": model, "tools": tools, "defaultTools": false});
-        assert_eq!(names(&config, false), ["covia_read", "ask"]);
-        assert_eq!(names(&config, true), ["covia_read", "ask", "complete_task", "fail_task"]);
+        let harness = ["context_load", "context_unload"];
+        assert_eq!(names(&config, false), [&["covia_read", "ask"][..], &harness].concat());
+        assert_eq!(names(&config, true), [&["covia_read", "ask", "complete_task", "fail_task"][..], &harness].concat());
     }
 
     #[test]
     fn defaults_follow_and_are_not_offered_twice() {
         let model = json!({"provider": "scripted", "name": "echo"});
         let config = json!({"model": model, "tools": ["v/ops/lattice/write"]});
-        assert_eq!(names(&config, false), ["lattice_write", "agent_request", "lattice_read"]);
+        assert_eq!(names(&config, false)[..3], ["lattice_write", "agent_request", "lattice_read"]);
     }
 
     #[test]
@@ -285,7 +347,7 @@ mod tests {
             {"operation": "v/ops/lattice/write", "name": "lattice_read"},
             {"operation": "v/ops/lattice/write", "name": "a b"}]);
         let config = json!({"model": model, "tools": tools, "defaultTools": false});
-        let table = resolve(&AgentConfig::parse(&config).unwrap(), false, &Resolver::default(), find);
+        let table = resolve(&AgentConfig::parse(&config).unwrap(), &[], false, &Resolver::default(), find);
         let reasons: Vec<_> = table.refused.iter().map(|(_, reason)| reason.as_str()).collect();
         assert_eq!(reasons.len(), 3);
         assert_eq!(reasons[0], "no such operation in the catalog");
@@ -315,7 +377,7 @@ mod tests {
         let Value::Object(session) = session else { panic!("expected a map") };
         let none = || serde_json::Map::new();
         let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
-        resolve(&config, true, &values, send)
+        resolve(&config, &[], true, &values, send)
     }
 
     #[test]

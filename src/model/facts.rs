@@ -30,6 +30,8 @@ pub struct Facts {
     pub tool: Option<(String, String)>,
     /// Input of the last task, or body of the last message, or the last user text.
     pub input: Value,
+    /// System prompt and all messages; only when a rule looks at them.
+    pub prompt: String,
     /// Characters of the prompt / 4, when no usage is given.
     pub prompt_tokens: u64,
 }
@@ -54,8 +56,16 @@ impl Facts {
                 ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
             }),
             input: input_of(user_text),
+            prompt: String::new(),
             prompt_tokens: tokens(&request.system) + messages.iter().map(|m| tokens(text(m))).sum::<u64>(),
         }
+    }
+
+    /// With the whole text of the prompt.
+    pub fn with_prompt(mut self, request: &ModelRequest) -> Facts {
+        let texts = std::iter::once(request.system.as_str()).chain(request.messages.iter().map(text));
+        self.prompt = texts.collect::<Vec<_>>().join("\n\n");
+        self
     }
 
     /// What `echo` answers: the input's `message` field, a text as it is, else its JSON.

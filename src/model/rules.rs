@@ -11,6 +11,7 @@
 //! agent = "clerk"          # who asks
 //! turn = 2                 # model calls of this task, this one included
 //! last_role = "tool"       # user | assistant | tool: role of the last message
+//! prompt = "[Context: P]"  # is in the prompt, the system prompt included
 //! text = "invoice"         # is in the last user text or in the last message
 //! tool = "get_invoice"     # name of the last tool result of this task
 //! tool_result = "overdue"  # is in its text
@@ -43,7 +44,7 @@ const RULES_MAX: usize = 10_000;
 
 const TOP_KEYS: [&str; 2] = ["calls_log", "rule"];
 const RULE_KEYS: [&str; 2] = ["when", "then"];
-const WHEN_KEYS: [&str; 7] = ["model", "turn", "last_role", "text", "tool", "tool_result", "agent"];
+const WHEN_KEYS: [&str; 8] = ["model", "turn", "prompt", "last_role", "text", "tool", "tool_result", "agent"];
 const THEN_KEYS: [&str; 8] =
     ["text", "calls", "delay_ms", "stream_chunk_ms", "usage", "fault", "retry_after_ms", "times"];
 const CALL_KEYS: [&str; 2] = ["tool", "arguments"];
@@ -76,6 +77,8 @@ pub struct When {
     pub turn: Option<usize>,
     /// Role of the last message.
     pub last_role: Option<LastRole>,
+    /// Part of the whole prompt.
+    pub prompt: Option<String>,
     /// Part of the last user text or of the last message.
     pub text: Option<String>,
     /// Name of the last tool result of this task.
@@ -222,6 +225,11 @@ impl Rules {
         Ok(Rules { calls_log, rules })
     }
 
+    /// Whether some rule looks at the whole prompt.
+    pub fn want_prompt(&self) -> bool {
+        self.rules.iter().any(|rule| rule.when.prompt.is_some())
+    }
+
     /// The first rule that answers, and its place.
     pub fn find(&self, facts: &Facts) -> Option<(usize, &Rule)> {
         self.rules.iter().enumerate().find(|(_, rule)| rule.when.holds(facts))
@@ -279,6 +287,7 @@ impl When {
             && is(&self.agent, &facts.agent)
             && self.turn.is_none_or(|turn| turn == facts.turn)
             && self.last_role.is_none_or(|role| role.name() == facts.last_role)
+            && has(&self.prompt, &[&facts.prompt])
             && has(&self.text, &[&facts.user_text, &facts.last_text])
             && (self.tool.is_none() || self.tool.as_ref() == tool)
             && (self.tool_result.is_none() || has(&self.tool_result, result.as_slice()))

@@ -14,6 +14,7 @@ fn facts() -> Facts {
         last_text: "status: overdue".into(),
         tool: Some(("get_invoice".into(), "status: overdue".into())),
         input: json!({"id": 7}),
+        prompt: String::new(),
         prompt_tokens: 11,
     }
 }

@@ -158,7 +158,10 @@ impl Script {
 
     /// Counts a call, logs it as started and says what it gets.
     pub fn take(self: &Arc<Self>, request: &ModelRequest) -> Result<Taken, ScriptError> {
-        let facts = Facts::of(request);
+        let mut facts = Facts::of(request);
+        if matches!(&self.source, Source::Rules(rules) if rules.want_prompt()) {
+            facts = facts.with_prompt(request);
+        }
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let (rule, answer) = match &self.source {
             Source::Echo => (0, echo(&facts)),

@@ -147,6 +147,7 @@ mod tests {
             last_text: String::new(),
             tool: Some(("get".into(), "{total: 12.5, lines: [{sku: \"A\"}]}".into())),
             input: json!({"id": 7, "who": {"name": "Ann"}, "tags": ["x", "y"]}),
+            prompt: String::new(),
             prompt_tokens: 0,
         }
     }

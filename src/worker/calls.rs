@@ -1,13 +1,14 @@
 //! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
 
-use super::Worker;
 use super::session::{Leased, Stop};
 use super::turn::Bench;
+use super::{Worker, harness};
+use crate::domain::agent::AgentRecord;
 use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
 use crate::domain::tools::Target;
-use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Turn};
+use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::ops::{Caller, Effect, Invocation, OpError, Site, TurnSite, dispatch};
 use crate::store::{Checkpoint, Held};
 use bytes::Bytes;
@@ -28,11 +29,15 @@ enum CallNote {
 }
 
 /// What all calls of one reply share.
-struct Round<'a> {
-    worker: &'a Worker,
+pub(super) struct Round<'a> {
+    pub(super) worker: &'a Worker,
     leased: &'a Leased,
     bench: &'a Bench,
-    caller: Caller,
+    setting: &'a Setting,
+    pub(super) agent: &'a AgentRecord,
+    /// Bytes of one result.
+    result_bytes: usize,
+    pub(super) caller: Caller,
     parent: Parent,
     turn: u64,
     children: usize,
@@ -46,6 +51,7 @@ pub(super) async fn make(
     worker: &Worker,
     leased: &Leased,
     bench: &Bench,
+    agent: &AgentRecord,
     turn: &Turn,
     planned: &[PlannedCall],
 ) -> Result<Observed, Stop> {
@@ -54,6 +60,9 @@ pub(super) async fn make(
         worker,
         leased,
         bench,
+        setting,
+        agent,
+        result_bytes: text::tool_result_bytes(setting.config.context_budget, planned.len()),
         caller: Caller {
             owner: setting.owner.clone(),
             name: format!("agent:{}", setting.session.agent),
@@ -118,11 +127,19 @@ fn parent(turn: &Turn) -> Parent {
 fn on_the_tree(call: &PlannedCall) -> bool {
     match &call.what {
         Ok(Resolved { target: Target::Operation(path), .. }) => path.starts_with("v/ops/lattice/"),
-        Ok(Resolved { target: Target::Complete | Target::Fail, .. }) | Err(_) => true,
+        Ok(Resolved {
+            target: Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools,
+            ..
+        })
+        | Err(_) => true,
     }
 }
 
 impl Round<'_> {
+    pub(super) const fn setting(&self) -> &Setting {
+        self.setting
+    }
+
     async fn all(&self, planned: &[PlannedCall]) -> Result<Vec<CallOutcome>, Stop> {
         let numbered = || planned.iter().zip(0u32..);
         let ordered = async {
@@ -149,6 +166,9 @@ impl Round<'_> {
             Err(error) => plain(Outcome::Unknown, error),
             Ok(Resolved { target: Target::Complete, .. }) => plain(Outcome::Ok, "the task is completed"),
             Ok(Resolved { target: Target::Fail, .. }) => plain(Outcome::Ok, "the task is failed"),
+            Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
+            Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
+            Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;
                 match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
@@ -221,8 +241,9 @@ impl Round<'_> {
         match dispatch::invoke(&call, path, arguments.clone()).await {
             Ok(output) => Ok(CallOutcome {
                 outcome: Outcome::Ok,
-                text: text::tool_result(&output.value),
+                text: text::tool_result(&output.value, self.result_bytes),
                 started: output.started.map(|job| (job, asked_agent(arguments))),
+                change: None,
             }),
             Err(OpError::Fenced) => Err(Stop::Lost),
             Err(OpError::Store(error)) => Err(Stop::Store(error)),
@@ -243,6 +264,6 @@ fn asked_agent(arguments: &Value) -> AgentId {
     named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))
 }
 
-fn plain(outcome: Outcome, text: &str) -> CallOutcome {
-    CallOutcome { outcome, text: text.to_owned(), started: None }
+pub(super) fn plain(outcome: Outcome, text: &str) -> CallOutcome {
+    CallOutcome { outcome, text: text.to_owned(), started: None, change: None }
 }

@@ -3,7 +3,9 @@
 use super::Worker;
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
+use crate::agents;
 use crate::domain::chat::ChatMessage;
+use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
@@ -70,7 +72,7 @@ pub(super) async fn commit(
                 worker.venue.metrics.commit_conflicts.inc();
                 tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
                 let results = bench.workspace.rebase().await?;
-                show_again(&mut decision.record, &results);
+                show_again(&mut decision.record, &results, turn.setting().config.context_budget);
             }
         }
     }
@@ -78,7 +80,7 @@ pub(super) async fn commit(
 }
 
 /// Results of writes that came out otherwise on the newer version.
-fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)]) {
+fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], budget: ContextBudget) {
     let mut shown: Vec<&mut String> = record
         .said
         .iter_mut()
@@ -87,11 +89,12 @@ fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         })
         .collect();
+    let limit = text::tool_result_bytes(budget, shown.len());
     for (call, result) in results {
         let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
         if let Some(place) = place {
             **place = match result {
-                Ok(value) => text::tool_result(value),
+                Ok(value) => text::tool_result(value, limit),
                 Err(error) => format!("error: {error}"),
             };
         }
@@ -109,6 +112,7 @@ async fn build(
     let mut writes = if decision.cancelled { Vec::new() } else { bench.workspace.writes().await };
     writes.push(put(keys::turn(session, record.turn), bytes(record)));
     writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
+    writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     let mut outbox = Vec::new();
     let mut finish = Vec::new();
     if let Some((job, result)) = &decision.ended {

@@ -9,7 +9,7 @@ use crate::domain::context::budget::Budget;
 use crate::domain::context::entry;
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Described, ToolTable, resolve};
+use crate::domain::tools::{Described, Target, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
@@ -72,7 +72,7 @@ pub(super) async fn inputs(
 /// values of the turn.
 fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resolver) -> Arc<ToolTable> {
     if agent.config.injects() {
-        return Arc::new(tool_table(worker, agent, setting.plan.task.is_some(), values));
+        return Arc::new(tool_table(worker, agent, &setting.state.tools, setting.plan.task.is_some(), values));
     }
     let key = ToolKey {
         owner: setting.owner.clone(),
@@ -80,11 +80,12 @@ fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resol
         created: agent.created,
         config_version: agent.config_version,
         task_open: setting.plan.task.is_some(),
+        found: setting.state.tools.clone(),
     };
     if let Some(known) = worker.tools().get(&key) {
         return Arc::clone(known);
     }
-    let table = Arc::new(tool_table(worker, agent, key.task_open, values));
+    let table = Arc::new(tool_table(worker, agent, &key.found, key.task_open, values));
     let mut tables = worker.tools();
     if tables.len() >= TOOL_TABLES {
         tables.clear();
@@ -93,8 +94,8 @@ fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resol
     table
 }
 
-fn tool_table(worker: &Worker, agent: &AgentRecord, task_open: bool, values: &Resolver) -> ToolTable {
-    resolve(&agent.config, task_open, values, |path| {
+fn tool_table(worker: &Worker, agent: &AgentRecord, found: &[String], task_open: bool, values: &Resolver) -> ToolTable {
+    resolve(&agent.config, found, task_open, values, |path| {
         let found = worker.venue.catalog.resolve(path)?;
         Some(Described {
             asked: path.to_owned(),
@@ -104,6 +105,16 @@ fn tool_table(worker: &Worker, agent: &AgentRecord, task_open: bool, values: &Re
             entities: found.entities.clone(),
         })
     })
+}
+
+/// Catalog paths of the operations that the model is offered.
+pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
+    let operation = |target: &Target| match target {
+        Target::Operation(path) => Some(path.clone()),
+        Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools => None,
+    };
+    let table = tool_table(worker, agent, &setting.state.tools, false, &Resolver::default());
+    table.targets.iter().filter_map(operation).collect()
 }
 
 /// The session's turn records, oldest first.

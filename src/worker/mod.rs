@@ -10,6 +10,7 @@ mod calls;
 mod commit;
 pub(crate) mod fetch;
 mod gather;
+mod harness;
 mod intake;
 mod keeper;
 mod relay;
@@ -65,6 +66,7 @@ pub(crate) struct ToolKey {
     created: Millis,
     config_version: u64,
     task_open: bool,
+    found: Vec<String>,
 }
 
 /// A running worker.

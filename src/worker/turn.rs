@@ -87,7 +87,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 observed
             }
             Action::Record(recorded) => record(worker, leased, &recorded).await?,
-            Action::Call(planned) => calls::make(worker, leased, &bench, &turn, &planned).await?,
+            Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned).await?,
             Action::Wait { reason } => return wait(worker, leased, &reason).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, &turn, *decision).await,
         };

@@ -10,6 +10,7 @@ mod cli_demo;
 mod cli_errors;
 mod cli_fleet;
 mod cli_up;
+mod context;
 mod crash_points;
 mod deployment;
 mod embedded_store;

@@ -1,9 +1,10 @@
 //! Context entries: what a configuration, an agent's state or a load wants the model to see.
 
 use super::item::Section;
+use super::load::Load;
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
-use crate::domain::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES, LOAD_BYTES, LOAD_BYTES_DEFAULT};
+use crate::domain::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -76,18 +77,6 @@ pub enum Source {
     Path(Path),
     /// An asset's text, else its description.
     Asset(AssetId),
-}
-
-/// A path that an agent asked to see in its further turns.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Load {
-    /// As it was asked for.
-    pub path: String,
-    /// Heading in the prompt; the path when absent.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<String>,
-    /// Bytes, 256–10,000.
-    pub budget: usize,
 }
 
 /// What a turn must fetch for its prompt.
@@ -193,25 +182,6 @@ impl Source {
     }
 }
 
-impl Load {
-    /// A load with its budget inside the limits.
-    pub fn new(path: &Path, label: Option<String>, budget: Option<usize>) -> Result<Self, String> {
-        if let Some(label) = &label {
-            check_label(label)?;
-        }
-        let budget = budget.unwrap_or(LOAD_BYTES_DEFAULT).clamp(*LOAD_BYTES.start(), *LOAD_BYTES.end());
-        Ok(Self { path: path.to_string(), label, budget })
-    }
-
-    /// Adds it to a list; the same path is replaced where it stands.
-    pub fn put(self, loads: &mut Vec<Self>) {
-        match loads.iter_mut().find(|load| load.path == self.path) {
-            Some(load) => *load = self,
-            None => loads.push(self),
-        }
-    }
-}
-
 /// What is to be fetched: the entries in their order, then the loads, of which an inner one shadows
 /// an outer one of the same path. `loads` goes from the outermost level to the innermost.
 pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[Load]]) -> Vec<Read> {
@@ -257,7 +227,7 @@ pub fn check_entries(entries: &[ContextEntry]) -> Result<(), String> {
     Ok(())
 }
 
-fn check_label(label: &str) -> Result<(), String> {
+pub(super) fn check_label(label: &str) -> Result<(), String> {
     let bad = label.is_empty() || label.len() > CONTEXT_LABEL_BYTES || label.contains(char::is_control);
     if bad {
         return Err(format!("`label`: expected one line of 1 to {CONTEXT_LABEL_BYTES} bytes, got {label:?}"));

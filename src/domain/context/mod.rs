@@ -13,6 +13,7 @@ pub mod fill;
 pub mod inputs;
 pub mod item;
 pub mod ledger;
+pub mod load;
 mod map;
 pub mod text;
 mod transcript;

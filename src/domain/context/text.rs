@@ -1,5 +1,6 @@
 //! The exact texts of the sections, so that agents written for the sources keep working.
 
+use super::budget::{Budget, ContextBudget, RATIO_DEFAULT};
 use super::inputs::Frame;
 use super::item::Content;
 use crate::domain::agent::Completion;
@@ -7,7 +8,7 @@ use crate::domain::capability::Authority;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
-use crate::domain::limits::TOOL_RESULT_BYTES;
+use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
 use crate::domain::render::{RenderOptions, render};
 use crate::domain::session::PendingJob;
 use serde_json::Value;
@@ -31,6 +32,9 @@ const HEADERS: [&str; 7] = [
     "[No pending",
     "The following is reference",
 ];
+
+/// Bytes of the line that says how to read on.
+const READ_ON: usize = 80;
 
 /// Bytes of the mark that a cut text ends with.
 const CUT_MARK: usize = 40;
@@ -184,15 +188,22 @@ fn input_text(input: &Value) -> String {
     }
 }
 
-/// A tool's result as the model sees it, with how to read on when it is cut.
-pub fn tool_result(result: &Value) -> String {
+/// Bytes of one of so many tool results: together they take at most half of the context, because the
+/// model must see all of them in its next turn.
+pub fn tool_result_bytes(budget: ContextBudget, calls: usize) -> usize {
+    let context = Budget::of(budget, None, None, RATIO_DEFAULT).bytes;
+    (context / 2 / calls.max(1)).clamp(ENTRY_FLOOR, TOOL_RESULT_BYTES)
+}
+
+/// A tool's result as the model sees it, in at most `limit` bytes, with how to read on when it is cut.
+pub fn tool_result(result: &Value, limit: usize) -> String {
     let full = match result {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    if full.len() <= TOOL_RESULT_BYTES {
+    if full.len() <= limit {
         return full;
     }
-    let shown = value(result, TOOL_RESULT_BYTES - 200);
-    format!("{shown}\n[cut to {TOOL_RESULT_BYTES} bytes; read on with lattice_slice or job_result]")
+    let shown = value(result, limit.saturating_sub(READ_ON));
+    format!("{shown}\n[cut to {limit} bytes; read on with lattice_slice or job_result]")
 }

@@ -3,6 +3,7 @@
 use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
 use crate::domain::agent::Completion;
 use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
+use crate::domain::context::load::{Change, Level};
 use crate::domain::context::text;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
@@ -23,6 +24,8 @@ pub struct Decision {
     pub consume: Vec<String>,
     /// How the served task ended, if it did.
     pub ended: Option<(JobId, JobResult)>,
+    /// What becomes of the agent's own loads.
+    pub agent: Vec<Change>,
     /// The turn was cancelled: what it wrote to the tree is dropped.
     pub cancelled: bool,
 }
@@ -63,10 +66,19 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
             state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now });
         }
     }
+    let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
+    for change in &changes {
+        change.apply(Level::Session, &mut state.loads);
+        if let Change::Offer(paths) = change {
+            let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
+            state.tools.extend(new);
+        }
+    }
+    let agent = unpin(&mut state, &recorded.unpinned).chain(changes.into_iter().filter(Change::is_of_agent)).collect();
     let verdict = verdict(setting, &state, recorded, outcomes);
     let record = record(setting, Some(recorded), outcomes, now);
     let mut decision =
-        Decision { record, state, consume: consumed(setting, &recorded.consume), ended: None, cancelled: false };
+        Decision { record, state, consume: consumed(setting, &recorded.consume), ended: None, agent, cancelled: false };
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
         Verdict::GoOn => {}
@@ -87,6 +99,15 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
     decision
 }
 
+/// Loads that left the context for want of room stay out: those of the session now, those of the
+/// agent with its record.
+fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<Item = Change> + 'r {
+    let (own, agents): (Vec<_>, Vec<_>) =
+        unpinned.iter().partition(|path| state.loads.iter().any(|load| load.path == **path));
+    state.loads.retain(|load| !own.contains(&&load.path));
+    agents.into_iter().map(|path| Change::Unload(Level::Agent, path.clone()))
+}
+
 /// A turn that could not have a reply: the task fails, or the messages are given up with a note.
 pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> Decision {
     let mut record = record(setting, None, &[], now);
@@ -100,6 +121,7 @@ pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> D
         state: setting.state.clone(),
         consume: consumed(setting, &setting.plan.consumed()),
         ended: None,
+        agent: Vec::new(),
         cancelled: false,
     };
     for result in &setting.plan.results {
@@ -130,13 +152,20 @@ pub fn cancelled(
                 outcome: Outcome::Cancelled,
                 text: "cancelled: the task was cancelled".into(),
                 started: None,
+                change: None,
             })
         })
         .collect();
     let consume = consumed(setting, recorded.map_or(&[], |recorded| &recorded.consume));
     let state = SessionState { shown: Vec::new(), ..setting.state.clone() };
-    let decision =
-        Decision { record: record(setting, recorded, &outcomes, now), state, consume, ended: None, cancelled: true };
+    let decision = Decision {
+        record: record(setting, recorded, &outcomes, now),
+        state,
+        consume,
+        ended: None,
+        agent: Vec::new(),
+        cancelled: true,
+    };
     decision.cancel(setting)
 }
 
@@ -211,7 +240,8 @@ fn harness_result(recorded: &Recorded, open: bool) -> Option<JobResult> {
             let error = arguments.get("error").and_then(Value::as_str).unwrap_or("the agent gave no reason");
             Some(JobResult::failed(ErrorCode::TaskFailed, error))
         }
-        Ok(Resolved { target: Target::Operation(_), .. }) | Err(_) => None,
+        Ok(Resolved { target: Target::Operation(_) | Target::Load | Target::Unload | Target::MoreTools, .. })
+        | Err(_) => None,
     })
 }
 
@@ -266,6 +296,7 @@ impl Decision {
     #[must_use]
     pub fn cancel(mut self, setting: &Setting) -> Self {
         self.ended = None;
+        self.agent.clear();
         self.record.ended.clear();
         self.cancelled = true;
         self.state.task = None;
@@ -320,7 +351,11 @@ fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
 fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
     let operation = |call: &super::PlannedCall| match &call.what {
         Ok(Resolved { target: Target::Operation(path), .. }) => path.clone(),
-        Ok(Resolved { target: Target::Complete | Target::Fail, .. }) | Err(_) => call.tool.clone(),
+        Ok(Resolved {
+            target: Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools,
+            ..
+        })
+        | Err(_) => call.tool.clone(),
     };
     let record = |(call, outcome): (&super::PlannedCall, &CallOutcome)| CallRecord {
         tool: call.tool.clone(),

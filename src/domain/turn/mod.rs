@@ -19,6 +19,7 @@ use crate::domain::chat::{Arguments, ModelRequest, Reply};
 use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
 use crate::domain::context::ledger::Ledger;
+use crate::domain::context::load::Change;
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
 use crate::domain::session::{Heard, SessionState};
@@ -132,6 +133,9 @@ pub struct CallOutcome {
     /// A child job that is still running.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started: Option<(crate::domain::ids::JobId, AgentId)>,
+    /// What it changes for the turns to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Change>,
 }
 
 /// Kind of a call's outcome.

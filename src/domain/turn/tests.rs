@@ -82,7 +82,7 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
 
 fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
     let setting = turn.setting();
-    let tools = resolve(&setting.config, setting.plan.task.is_some(), &Resolver::default(), |path| {
+    let tools = resolve(&setting.config, &[], setting.plan.task.is_some(), &Resolver::default(), |path| {
         let known = path == "v/ops/lattice/read" || path == "v/ops/agent/request";
         let described = Described {
             asked: path.to_owned(),
@@ -127,7 +127,7 @@ fn calls(tools: &[(&str, Value)]) -> Reply {
 }
 
 fn ok() -> CallOutcome {
-    CallOutcome { outcome: Outcome::Ok, text: "fine".into(), started: None }
+    CallOutcome { outcome: Outcome::Ok, text: "fine".into(), started: None, change: None }
 }
 
 fn started(n: u8) -> CallOutcome {

@@ -1,0 +1,179 @@
+//! Loads: paths that an agent asked to see in its further turns, at the level of the session or of
+//! the agent. An inner level shadows an outer one.
+
+use super::entry::check_label;
+use crate::domain::lattice::Path;
+use crate::domain::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A loaded path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Load {
+    /// The path.
+    pub path: String,
+    /// Heading in the prompt; the path when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// Bytes, 256–10,000.
+    pub budget: usize,
+}
+
+/// For whom a path is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// All sessions of the agent.
+    Agent,
+    /// This session.
+    Session,
+}
+
+/// What a harness tool changes for the turns to come.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Change {
+    /// A path is shown from now on.
+    Load(Level, Load),
+    /// A path isn't shown any more, at that level.
+    Unload(Level, String),
+    /// Operations are offered besides the configured ones.
+    Offer(Vec<String>),
+}
+
+impl Load {
+    /// A load with its budget inside the limits.
+    pub fn new(path: &Path, label: Option<String>, budget: Option<usize>) -> Result<Self, String> {
+        if let Some(label) = &label {
+            check_label(label)?;
+        }
+        let budget = budget.unwrap_or(LOAD_BYTES_DEFAULT).clamp(*LOAD_BYTES.start(), *LOAD_BYTES.end());
+        Ok(Self { path: path.to_string(), label, budget })
+    }
+}
+
+impl Change {
+    /// The change that a call of `context_load` asks for, and the path that it must be allowed to read.
+    pub fn load(arguments: &Value) -> Result<(Path, Self), String> {
+        let path = path_of(arguments)?;
+        let label = match &arguments["label"] {
+            Value::Null => None,
+            Value::String(label) => Some(label.clone()),
+            other => return Err(format!("`label`: expected a string, got {other}")),
+        };
+        let budget = match &arguments["budget"] {
+            Value::Null => None,
+            given => match given.as_u64() {
+                Some(bytes) => Some(usize::try_from(bytes).unwrap_or(usize::MAX)),
+                None => return Err(format!("`budget`: expected a number of bytes, got {given}")),
+            },
+        };
+        let level = match &arguments["level"] {
+            Value::Null => Level::Session,
+            given => serde_json::from_value(given.clone())
+                .map_err(|_| format!("`level`: expected `session` or `agent`, got {given}"))?,
+        };
+        let load = Load::new(&path, label, budget)?;
+        Ok((path, Self::Load(level, load)))
+    }
+
+    /// The change that a call of `context_unload` asks for: at the innermost level that has the path.
+    pub fn unload(arguments: &Value, agent: &[Load], session: &[Load]) -> Result<Self, String> {
+        let path = path_of(arguments)?.to_string();
+        let has = |loads: &[Load]| loads.iter().any(|load| load.path == path);
+        if has(session) {
+            return Ok(Self::Unload(Level::Session, path));
+        }
+        if has(agent) {
+            return Ok(Self::Unload(Level::Agent, path));
+        }
+        let loaded: Vec<_> = session.iter().chain(agent).map(|load| load.path.as_str()).collect();
+        let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { loaded.join(", ") };
+        Err(format!("`{path}` is not loaded; loaded: {loaded}"))
+    }
+
+    /// Applies it to the loads of a level.
+    pub fn apply(&self, of: Level, loads: &mut Vec<Load>) {
+        match self {
+            Self::Load(level, load) if *level == of => match loads.iter_mut().find(|known| known.path == load.path) {
+                Some(known) => known.clone_from(load),
+                None => loads.push(load.clone()),
+            },
+            Self::Unload(level, path) if *level == of => loads.retain(|load| load.path != *path),
+            Self::Load(..) | Self::Unload(..) | Self::Offer(_) => {}
+        }
+    }
+
+    /// Whether it changes the agent's record.
+    pub const fn is_of_agent(&self) -> bool {
+        matches!(self, Self::Load(Level::Agent, _) | Self::Unload(Level::Agent, _))
+    }
+}
+
+/// Whether one more path may be loaded.
+pub fn check_room(loads: &[Load], path: &Path) -> Result<(), String> {
+    let path = path.to_string();
+    if loads.len() < LOADS || loads.iter().any(|load| load.path == path) {
+        return Ok(());
+    }
+    Err(format!("{LOADS} paths are loaded already; unload one first (context_unload)"))
+}
+
+fn path_of(arguments: &Value) -> Result<Path, String> {
+    match &arguments["path"] {
+        Value::String(path) => Path::parse(path).map_err(|e| format!("`path`: {e}")),
+        Value::Null => Err("`path`: expected a lattice path".into()),
+        given => Err(format!("`path`: expected a string, got {given}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn load(path: &str, budget: u64, level: &str) -> Change {
+        Change::load(&json!({"path": path, "budget": budget, "level": level})).unwrap().1
+    }
+
+    #[test]
+    fn a_load_has_256_to_10000_bytes_and_500_when_nothing_is_said() {
+        for (asked, budget) in [(json!(null), 500), (json!(0), 256), (json!(5_000), 5_000), (json!(99_999), 10_000)] {
+            let (_, change) = Change::load(&json!({"path": "w/a", "budget": asked})).unwrap();
+            let Change::Load(Level::Session, load) = change else { panic!("a load of the session") };
+            assert_eq!(load.budget, budget, "{asked}");
+        }
+    }
+
+    #[test]
+    fn loading_a_path_again_replaces_it_and_unloading_takes_the_innermost() {
+        let (mut agent, mut session) = (Vec::new(), Vec::new());
+        for change in [load("w/a", 300, "agent"), load("w/a", 400, "session"), load("w/a", 500, "session")] {
+            change.apply(Level::Agent, &mut agent);
+            change.apply(Level::Session, &mut session);
+        }
+        assert_eq!((agent.len(), session.len(), session[0].budget), (1, 1, 500));
+        let unload = |agent: &[Load], session: &[Load]| Change::unload(&json!({"path": "w/a"}), agent, session);
+        assert_eq!(unload(&agent, &session).unwrap(), Change::Unload(Level::Session, "w/a".into()));
+        assert_eq!(unload(&agent, &[]).unwrap(), Change::Unload(Level::Agent, "w/a".into()));
+        assert_eq!(unload(&[], &[]).unwrap_err(), "`w/a` is not loaded; loaded: nothing is");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (arguments, expected) in [
+            (json!({}), "`path`: expected a lattice path"),
+            (json!({"path": 7}), "`path`: expected a string, got 7"),
+            (json!({"path": "w/a", "budget": -1}), "`budget`: expected a number of bytes, got -1"),
+            (json!({"path": "w/a", "level": "world"}), "`level`: expected `session` or `agent`, got \"world\""),
+            (json!({"path": "w/a", "label": 7}), "`label`: expected a string, got 7"),
+        ] {
+            assert_eq!(Change::load(&arguments).unwrap_err(), expected);
+        }
+        assert!(Change::load(&json!({"path": "w/../s"})).unwrap_err().starts_with("`path`: "));
+        let path = |n: usize| Path::parse(&format!("w/{n}")).unwrap();
+        let full: Vec<_> = (0..LOADS).map(|n| Load::new(&path(n), None, None).unwrap()).collect();
+        assert!(check_room(&full, &path(0)).is_ok());
+        assert!(check_room(&full, &path(LOADS)).unwrap_err().contains("unload one first"));
+    }
+}

@@ -1,0 +1,69 @@
+//! Tools of the harness: what an agent does to its own context.
+
+use super::calls::{Round, plain};
+use super::gather;
+use crate::domain::context::load::{Change, check_room};
+use crate::domain::turn::{CallOutcome, Outcome};
+use serde_json::{Value, json};
+
+/// Operations that one search adds at most: each costs its schema in every further turn.
+const FOUND: usize = 10;
+
+/// `context_load`: checked against authority now, and again at every render.
+pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
+    let (path, change) = match Change::load(arguments) {
+        Ok(found) => found,
+        Err(error) => return refused(&error),
+    };
+    if let Err(denied) = round.caller.authority.permits_path("crud/read", &path) {
+        return plain(Outcome::Denied, &denied.text("context_load"));
+    }
+    let loads = if change.is_of_agent() { &round.agent.state.loads } else { &round.setting().state.loads };
+    if let Err(error) = check_room(loads, &path) {
+        return refused(&error);
+    }
+    let Change::Load(_, load) = &change else { return refused("not a load") };
+    let text = format!("`{path}` is shown in your context from the next turn on, in at most {} bytes", load.budget);
+    CallOutcome { change: Some(change), ..plain(Outcome::Ok, &text) }
+}
+
+/// `context_unload`.
+pub(super) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
+    match Change::unload(arguments, &round.agent.state.loads, &round.setting().state.loads) {
+        Ok(change) => CallOutcome { change: Some(change), ..plain(Outcome::Ok, "unloaded from the next turn on") },
+        Err(error) => refused(&error),
+    }
+}
+
+/// `more_tools`: operations whose path or description has all the words, the shortest path first.
+pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
+    let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
+    let words: Vec<_> = query.split_whitespace().collect();
+    let known = gather::offered(round.worker, round.setting(), round.agent);
+    let offered = |path: &str| known.iter().any(|known| known == path);
+    let catalog = &round.worker.venue.catalog;
+    let mut found: Vec<_> = catalog
+        .operations()
+        .map(|registered| &registered.spec)
+        .filter(|spec| !offered(spec.path))
+        .filter(|spec| {
+            let text = format!("{} {}", spec.path, spec.description).to_lowercase();
+            words.iter().all(|word| text.contains(word))
+        })
+        .collect();
+    found.sort_by_key(|spec| (spec.path.len(), spec.path));
+    let more = found.len().saturating_sub(FOUND);
+    found.truncate(FOUND);
+    let tools: Vec<_> = found.iter().map(|spec| json!({"path": spec.path, "description": spec.description})).collect();
+    let mut answer = json!({"found": tools, "offered": "from your next turn on"});
+    if more > 0 {
+        answer["more"] = format!("{more} more match; use other words").into();
+    }
+    let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
+    let change = (!paths.is_empty()).then_some(Change::Offer(paths));
+    CallOutcome { change, ..plain(Outcome::Ok, &answer.to_string()) }
+}
+
+fn refused(error: &str) -> CallOutcome {
+    plain(Outcome::Error, &format!("error: {error}"))
+}

@@ -1,0 +1,188 @@
+//! The context of real turns: loads, entries of every form, tools that are found, loads that must go.
+
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
+use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::lattice::Path;
+use trellis::domain::lattice::layout::Scope;
+use trellis::domain::session::TurnRecord;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::keys;
+use trellis::workspace::{Workspace, WriteOp};
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "reader", turn = 1, text = "load" }
+then = { calls = [{ tool = "context_load", arguments = { path = "w/reports/Q1", label = "Q1 Report", budget = 5000, level = "{{input.level}}" } }, { tool = "context_load", arguments = { path = "s/key" } }] }
+
+[[rule]]
+when = { agent = "reader", prompt = "[Context: Q1 Report]\n{total: 42}", text = "forget" }
+then = { calls = [{ tool = "context_unload", arguments = { path = "w/reports/Q1" } }] }
+
+[[rule]]
+when = { agent = "reader", prompt = "[Context: Q1 Report]\n{total: 42}" }
+then = { text = "I see it" }
+
+[[rule]]
+when = { agent = "reader" }
+then = { text = "I see nothing" }
+
+[[rule]]
+when = { agent = "finder", turn = 1 }
+then = { calls = [{ tool = "more_tools", arguments = { query = "never returns" } }] }
+
+[[rule]]
+when = { agent = "finder", turn = 2 }
+then = { calls = [{ tool = "test_echo", arguments = {} }, { tool = "lattice_write", arguments = { path = "w/x/y", value = "{{tool_result}}" } }] }
+
+[[rule]]
+when = { agent = "finder" }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
+when = { agent = "viewer", prompt = "[Context: echoed]\n{message: \"for ${x}\"}" }
+then = { text = "all there" }
+
+[[rule]]
+when = { agent = "viewer" }
+then = { text = "something is missing" }
+
+[[rule]]
+when = { agent = "crowded", turn = 1 }
+then = { calls = [{ tool = "context_load", arguments = { path = "w/big/a", budget = 4000 } }, { tool = "context_load", arguments = { path = "w/big/b", budget = 4000 } }] }
+
+[[rule]]
+when = { agent = "crowded", turn = 2, prompt = "omitted: loads/w/big/b" }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/none" } }] }
+
+[[rule]]
+when = { agent = "crowded", turn = 3, prompt = "w/big/b [4000B]" }
+then = { text = "still loaded" }
+
+[[rule]]
+when = { agent = "crowded", turn = 3 }
+then = { text = "done" }
+"#;
+
+async fn venue() -> (TestVenue, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    venue.worker().await;
+    (venue, dir)
+}
+
+async fn write(venue: &TestVenue, path: &str, value: Value) {
+    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+    let op = WriteOp::Write { path: Path::parse(path).unwrap(), value, expect: None };
+    tree.apply_now(venue.venue.now(), &op).await.unwrap();
+}
+
+async fn turns(venue: &TestVenue, job: &Job) -> Vec<TurnRecord> {
+    let key = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let found = venue.venue.store.scan(&venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
+    found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
+}
+
+async fn ask(venue: &TestVenue, agent: &str, id: &str, session: &str, input: Value) -> Job {
+    let submission = Submission { input, session_id: Some(session.parse().unwrap()), ..Submission::default() };
+    let submitted = venue.arrive(agent, id, true, submission).await;
+    venue.ended(&submitted.job.unwrap()).await
+}
+
+fn output(job: &Job) -> Value {
+    job.result.clone().unwrap().output.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_loaded_path_is_shown_from_the_next_turn_on_at_its_level() {
+    let (venue, _dir) = venue().await;
+    write(&venue, "w/reports/Q1", json!({"total": 42})).await;
+    venue.agent("reader", json!({"caps": [{"with": "w/reports", "can": "crud/read"}]})).await;
+    let job = ask(&venue, "reader", "t1", "a", json!({"do": "load", "level": "session"})).await;
+    assert_eq!(output(&job), json!("I see it"));
+    let outcomes: Vec<_> = turns(&venue, &job).await[0].calls.iter().map(|call| call.outcome.clone()).collect();
+    assert_eq!(outcomes, ["ok", "denied"]);
+    // The session keeps it; another one doesn't have it.
+    assert_eq!(output(&ask(&venue, "reader", "t2", "a", json!("look")).await), json!("I see it"));
+    assert_eq!(output(&ask(&venue, "reader", "t3", "b", json!("look")).await), json!("I see nothing"));
+    // It is read afresh: what it shows is what is there now.
+    write(&venue, "w/reports/Q1", json!({"total": 43})).await;
+    assert_eq!(output(&ask(&venue, "reader", "t4", "a", json!("look")).await), json!("I see nothing"));
+    write(&venue, "w/reports/Q1", json!({"total": 42})).await;
+    assert_eq!(output(&ask(&venue, "reader", "t5", "a", json!("forget")).await), json!("I see nothing"));
+    // At the level of the agent every session has it.
+    assert_eq!(
+        output(&ask(&venue, "reader", "t6", "c", json!({"do": "load", "level": "agent"})).await),
+        json!("I see it")
+    );
+    assert_eq!(output(&ask(&venue, "reader", "t7", "b", json!("look")).await), json!("I see it"));
+    assert_eq!(output(&ask(&venue, "reader", "t8", "b", json!("forget")).await), json!("I see nothing"));
+    assert_eq!(output(&ask(&venue, "reader", "t9", "c", json!("look")).await), json!("I see nothing"));
+}
+
+#[tokio::test]
+async fn tools_that_are_found_are_offered_from_the_next_turn_on() {
+    let (venue, _dir) = venue().await;
+    venue.agent("finder", json!({"tools": ["more_tools", "v/ops/lattice/write"], "defaultTools": false})).await;
+    let job = venue.run("finder", "t1", json!({})).await;
+    let calls: Vec<_> = turns(&venue, &job).await.into_iter().flat_map(|turn| turn.calls).collect();
+    let outcomes: Vec<_> = calls.iter().map(|call| (call.tool.as_str(), call.outcome.as_str())).collect();
+    assert_eq!(outcomes, [("more_tools", "ok"), ("test_echo", "unknown tool"), ("lattice_write", "ok")]);
+    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+    let found = tree.get(&Path::parse("w/x/y").unwrap()).await.unwrap().unwrap();
+    assert_eq!(found["found"][0]["path"], "v/ops/test/never");
+    assert_eq!(found["found"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn entries_of_every_form_are_shown_and_what_fails_says_why() {
+    let (venue, _dir) = venue().await;
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let done = venue.run("echo", "t0", json!({"message": {"deep": [1, 2]}})).await;
+    write(&venue, "w/docs/policy", json!("pay on time")).await;
+    let config = json!({"context": [
+        "Be brief.",
+        "w/docs/policy",
+        {"op": "v/ops/test/echo", "input": {"message": "for \\${x}"}, "label": "echoed"},
+        {"job": done.head.id, "label": "child"},
+        {"op": "v/ops/test/error", "label": "broken"},
+        {"op": "v/ops/test/never", "label": "hanging"},
+        {"op": "v/ops/lattice/write", "input": {"path": "w/a/b", "value": 1}, "label": "writes"},
+        {"op": "v/ops/no/such", "label": "unknown"},
+        {"ref": "w/docs/none", "label": "gone"},
+        {"job": "00".repeat(16), "label": "no job"},
+    ]});
+    venue.agent("viewer", config).await;
+    let job = venue.run("viewer", "t1", json!({})).await;
+    assert_eq!(output(&job), json!("all there"));
+}
+
+#[tokio::test]
+async fn a_required_entry_that_is_not_there_fails_the_task_before_any_model_call() {
+    let (venue, _dir) = venue().await;
+    venue.agent("viewer", json!({"context": [{"ref": "w/docs/none", "required": true}]})).await;
+    let job = venue.run("viewer", "t1", json!({})).await;
+    let result = job.result.unwrap();
+    assert_eq!((job.status, result.error_code), (JobStatus::Failed, Some(ErrorCode::ContextRequiredMissing)));
+    assert_eq!(result.error.unwrap(), "required context `w/docs/none` is unavailable: nothing is there");
+    assert!(venue.model_calls().is_empty());
+}
+
+#[tokio::test]
+async fn loads_leave_a_nearly_full_context_and_stay_out() {
+    let (venue, _dir) = venue().await;
+    write(&venue, "w/big/a", json!("a".repeat(5_000))).await;
+    write(&venue, "w/big/b", json!("b".repeat(5_000))).await;
+    let config = json!({"contextBudget": {"bytes": 11_000}, "defaultTools": false, "tools": ["v/ops/lattice/read"]});
+    venue.agent("crowded", config).await;
+    let job = venue.run("crowded", "t1", json!({})).await;
+    assert_eq!(output(&job), json!("done"));
+}
