@@ -2,6 +2,7 @@
 
 use super::exit::{Exit, Failure};
 use crate::config::mask_url;
+use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
 use reqwest::header::{HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
@@ -90,6 +91,12 @@ impl Client {
             request = request.header(IDEMPOTENCY_KEY, header("id", key.as_str())?);
         }
         self.json(request.json(&json!({"operation": operation, "input": input}))).await
+    }
+
+    /// `POST path` with a submission under an id.
+    pub async fn submit(&self, path: &str, body: &Submission, key: &EventId) -> Result<Value, Failure> {
+        let request = self.request(Method::POST, path).header(IDEMPOTENCY_KEY, header("id", key.as_str())?);
+        self.json(request.json(body)).await
     }
 
     /// `GET path` as a stream of server-sent events.

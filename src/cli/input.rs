@@ -60,10 +60,37 @@ fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
     }
 }
 
+/// `KEY=VALUE` of `--context`: the value is JSON where it parses, else text.
+pub fn pair(argument: &str) -> Result<(String, Value), String> {
+    match argument.split_once('=') {
+        Some((key, value)) if !key.is_empty() => {
+            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+            Ok((key.to_owned(), value))
+        }
+        Some(_) | None => Err("expected `KEY=VALUE`".into()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn a_pair_has_a_key_and_json_or_text() {
+        for (given, expected) in [
+            ("a=b", Ok(("a", json!("b")))),
+            ("a=[1]", Ok(("a", json!([1])))),
+            ("a={x", Ok(("a", json!("{x")))),
+            ("a=b=c", Ok(("a", json!("b=c")))),
+            ("a=", Ok(("a", json!("")))),
+            ("a", Err("expected `KEY=VALUE`")),
+            ("=b", Err("expected `KEY=VALUE`")),
+        ] {
+            let expected = expected.map(|(key, value)| (key.to_owned(), value)).map_err(str::to_owned);
+            assert_eq!(pair(given), expected, "{given}");
+        }
+    }
 
     #[test]
     fn json_where_it_looks_like_json_text_elsewhere() {

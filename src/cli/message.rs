@@ -1,6 +1,6 @@
 //! `trellis message`: a one-way message.
 
-use super::client::{Client, Server};
+use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::{Context, input, queue, submit};
 use crate::bus::InKind;
@@ -8,7 +8,7 @@ use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::ingress;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Sends an agent a message: it sees it in its next turn and owes no answer.
 #[derive(Debug, Args)]
@@ -28,6 +28,9 @@ pub struct Message {
     /// Conversation to put it into [default: main]
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
+    /// A value for this request, `KEY=VALUE`; JSON where it parses, else text. Repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = input::pair)]
+    context: Vec<(String, Value)>,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -41,10 +44,17 @@ impl Message {
         let input = input::value(&self.input, self.text)?;
         submit::check_size(&input)?;
         let id = self.id.unwrap_or_else(ingress::fresh_id);
-        if let Some(url) = &self.queue.nats {
+        if self.queue.nats.is_some() || !self.context.is_empty() {
+            let session_context = self.context.into_iter().collect();
+            let submission = Submission { input, session_id: self.session, session_context, ..Submission::default() };
+            let Some(url) = &self.queue.nats else {
+                let path = format!("agents/{}/messages", encode(self.agent.as_str()));
+                let sent = Client::new(&self.server)?.submit(&path, &submission, &id).await;
+                sent.map_err(|e| e.hint(Exit::NotFound, submit::NO_AGENT))?;
+                return delivered(context, &self.agent, &id);
+            };
             let prefix = context.load(Vec::new())?.config.bus.prefix;
             let queue = queue::Publisher::connect(url, prefix).await?;
-            let submission = Submission { input, session_id: self.session, ..Submission::default() };
             queue.publish(&queue::owner(&self.server), &self.agent, InKind::Message, &id, &submission).await?;
         } else {
             let mut body = json!({"agentId": self.agent, "message": input});
@@ -54,8 +64,12 @@ impl Message {
             let sent = Client::new(&self.server)?.run("v/ops/agent/message", &body, Some(&id)).await;
             sent.map_err(|e| e.hint(Exit::NotFound, submit::NO_AGENT))?;
         }
-        let answer = json!({"id": id, "agentId": self.agent, "delivered": true});
-        context.out.value(&answer, || id.to_string())?;
-        Ok(Exit::Ok)
+        delivered(context, &self.agent, &id)
     }
+}
+
+fn delivered(context: &Context, agent: &AgentId, id: &EventId) -> Result<Exit, Failure> {
+    let answer = json!({"id": id, "agentId": agent, "delivered": true});
+    context.out.value(&answer, || id.to_string())?;
+    Ok(Exit::Ok)
 }

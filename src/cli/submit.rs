@@ -1,6 +1,6 @@
 //! `trellis submit`: a task for an agent.
 
-use super::client::{Client, Server};
+use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::output::{note, remark};
 use super::{Context, input, queue, wait};
@@ -40,6 +40,9 @@ pub struct Submit {
     /// Conversation to put it into [default: one of its own]
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
+    /// A value for this request, `KEY=VALUE`; JSON where it parses, else text. Repeatable
+    #[arg(long, value_name = "KEY=VALUE", value_parser = input::pair)]
+    context: Vec<(String, Value)>,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -61,11 +64,23 @@ impl Submit {
 
     async fn over_http(&self, context: &Context, id: &EventId, input: Value) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
-        let mut body = json!({"agentId": self.agent, "input": input, "timeout": 0});
-        if let Some(session) = &self.session {
-            body["sessionId"] = session.as_str().into();
-        }
-        let accepted = client.run("v/ops/agent/request", &body, Some(id)).await;
+        let accepted = if self.context.is_empty() {
+            let mut body = json!({"agentId": self.agent, "input": input, "timeout": 0});
+            if let Some(session) = &self.session {
+                body["sessionId"] = session.as_str().into();
+            }
+            client.run("v/ops/agent/request", &body, Some(id)).await
+        } else {
+            // No operation takes values: an agent that calls one could set its own.
+            let submission = Submission {
+                input,
+                session_id: self.session.clone(),
+                session_context: self.context.iter().cloned().collect(),
+                ..Submission::default()
+            };
+            let answer = client.submit(&format!("agents/{}/tasks", encode(self.agent.as_str())), &submission, id).await;
+            answer.map(|answer| json!({"agentId": self.agent, "id": answer["job"], "job": answer["job"], "status": answer["status"]}))
+        };
         let accepted = accepted.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
         let job: JobId = accepted["id"]
             .as_str()
@@ -89,7 +104,13 @@ impl Submit {
         let publisher = queue::Publisher::connect(url, prefix).await?;
         let owner = queue::owner(&self.server);
         let reply_to = Some(queue::inbox(&owner, &id));
-        let submission = Submission { input, session_id: self.session.clone(), reply_to, ..Submission::default() };
+        let submission = Submission {
+            input,
+            session_id: self.session.clone(),
+            reply_to,
+            session_context: self.context.iter().cloned().collect(),
+            ..Submission::default()
+        };
         let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;
         publisher.publish(&owner, &self.agent, InKind::Task, &id, &submission).await?;
         let Some(limit) = self.wait else {

@@ -28,5 +28,6 @@ mod redis_store;
 mod store_conformance;
 mod store_differential;
 mod tidy;
+mod values;
 mod worker;
 mod workspace;

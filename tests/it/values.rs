@@ -1,0 +1,163 @@
+//! Values from the request, the user and the project: into prompts and tool calls, and nowhere else.
+
+use crate::support::cli::{Done, Up};
+use crate::support::nats;
+use crate::support::venue::TestVenue;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::nats::NatsBus;
+use trellis::bus::{Address, InKind, Message};
+use trellis::store::embedded::EmbeddedStore;
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "clerk", turn = 1 }
+then = { calls = [{ tool = "save", arguments = { path = "w/evil", value = "{{input}}" } }] }
+
+[[rule]]
+when = { agent = "sly", turn = 1 }
+then = { calls = [{ tool = "lattice_write", arguments = { path = "v/context/project", value = { company = "Mine" } } }] }
+
+[[rule]]
+when = { agent = "sly", turn = 2 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "v/context/users/other" } }] }
+
+[[rule]]
+when = { agent = "clerk", turn = 2 }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
+when = { agent = "sly", turn = 3 }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+const CLERK: &str = r#"
+systemPrompt = "You work for ${user.name} of {{company}}."
+strictPlaceholders = true
+defaultTools = false
+tools = [{ operation = "v/ops/lattice/write", name = "save" }]
+
+[contextMapping]
+company = "project.company"
+
+[toolArgInjection.save]
+path = "target"
+"#;
+
+/// The binary, with agents that all follow [`RULES`].
+fn site() -> Up {
+    let up = Up::start();
+    up.file("all.rules", RULES);
+    let rules = up.dir.path().join("all.rules").display().to_string();
+    for (name, text) in [("clerk", CLERK), ("sly", ""), ("scoped", "entityIdsRequired = true\n")] {
+        up.file(&format!("{name}.toml"), &format!("model = {{ provider = \"scripted\", name = \"{rules}\" }}\n{text}"));
+        up.run(&["agent", "apply", &format!("{name}.toml")]).ok();
+    }
+    up
+}
+
+fn submit(up: &Up, agent: &str, context: &[&str]) -> Done {
+    let mut args = vec!["submit", agent, "hello", "--wait"];
+    args.extend(context.iter().flat_map(|pair| ["--context", pair]));
+    up.run(&args)
+}
+
+#[track_caller]
+fn says(done: &Done, words: &str) {
+    assert!(done.err.contains(words) || done.out.contains(words), "expected `{words}`, got {done:#?}");
+}
+
+#[test]
+fn values_reach_prompts_and_tool_arguments_and_the_model_has_no_say() {
+    let up = site();
+    up.run(&["lattice", "write", "v/context/project", r#"{"company": "Acme"}"#]).ok();
+    let failed = submit(&up, "clerk", &["target=w/good"]);
+    assert_ne!(failed.code, 0);
+    says(&failed, "no value for the placeholder");
+    says(&failed, "`user.name`");
+
+    up.run(&["lattice", "write", "v/context/users/me", r#"{"user": {"name": "Ada"}}"#]).ok();
+    says(&submit(&up, "clerk", &[]), "INJECT_UNRESOLVED: argument `path` is bound to `target`");
+    says(&submit(&up, "clerk", &["target=w/good"]), "written");
+    assert_eq!(up.run(&["lattice", "read", "w/good"]).ok(), "hello");
+    assert_ne!(up.run(&["lattice", "read", "w/evil"]).code, 0, "what the model sent counts for nothing");
+    says(&submit(&up, "clerk", &["target=42", "note=[1]"]), "at `/path`");
+    let timeline = up.run(&["lattice", "read", "g/clerk/timeline"]).ok();
+    for hidden in ["w/good", "w/evil", "target\":"] {
+        assert!(!timeline.contains(hidden), "`{hidden}` is in the transcript: {timeline}");
+    }
+    // Another user of the tenant has no name.
+    up.run(&["agent", "apply", "clerk.toml", "--owner", "local/other"]).ok();
+    let other = up.run(&["submit", "clerk", "hello", "--wait", "--context", "target=w/x", "--owner", "local/other"]);
+    says(&other, "`user.name`");
+}
+
+#[test]
+fn operators_write_shared_values_and_agents_can_t() {
+    let up = site();
+    up.run(&["lattice", "write", "v/context/project", r#"{"company": "Acme"}"#]).ok();
+    up.run(&["lattice", "write", "v/context/users/other", r#"{"salary": 7}"#]).ok();
+    up.run(&["lattice", "write", "v/context/project/rates/eu", "20"]).ok();
+    let answer = submit(&up, "sly", &[]).ok();
+    assert!(answer.contains("is another user's"), "{answer}");
+    let project: Value = serde_json::from_str(&up.run(&["lattice", "read", "v/context/project"]).ok()).unwrap();
+    assert_eq!(project, json!({"company": "Acme", "rates": {"eu": 20}}));
+    says(&up.run(&["lattice", "write", "v/context/project", "[1]"]), "expected a map of values");
+    says(&up.run(&["lattice", "write", "v/context/else", "1"]), "expected `v/context/project`");
+    says(&up.run(&["lattice", "read", "w/x", "--owner", "local/_venue"]), "is the venue's own");
+    up.run(&["lattice", "delete", "v/context/project/rates"]).ok();
+    let project: Value = serde_json::from_str(&up.run(&["lattice", "read", "v/context/project"]).ok()).unwrap();
+    assert_eq!(project, json!({"company": "Acme"}));
+}
+
+#[test]
+fn a_mandate_and_protected_keys_are_checked_before_anything_runs() {
+    let up = site();
+    for context in [&[][..], &["entity_ids=e1"], &["entity_ids=[]"], &["entity_ids=[\"\"]"]] {
+        says(&submit(&up, "scoped", context), "ENTITY_IDS_REQUIRED");
+    }
+    assert_eq!(submit(&up, "scoped", &["entity_ids=[\"e1\"]"]).ok(), "done");
+    let denied = submit(&up, "scoped", &["tenant_id=x", "entity_ids=[\"e1\"]"]);
+    assert_ne!(denied.code, 0);
+    says(&denied, "CONTEXT_OVERRIDE_DENIED");
+    says(&denied, "`tenant_id`");
+    let large = format!("k={}", "x".repeat(65_000));
+    says(&submit(&up, "scoped", &[&large, &large.replace('k', "l")]), "`sessionContext` has");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_same_holds_for_the_queue() {
+    let Some(url) = nats::shared() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = NatsBus::open(&nats::options(&url)).await.unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    venue.worker().await;
+    venue.agent("scoped", json!({"entityIdsRequired": true})).await;
+    let client = async_nats::connect(&url).await.unwrap();
+    for (n, (context, status, code)) in [
+        (json!({"tenant_id": "x"}), "REJECTED", "CONTEXT_OVERRIDE_DENIED"),
+        (json!({"other": "x"}), "FAILED", "ENTITY_IDS_REQUIRED"),
+        (json!({"entity_ids": ["e1"]}), "COMPLETE", ""),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let inbox = format!("_INBOX.values-{}.{n}", std::process::id());
+        let mut answers = client.subscribe(inbox.clone()).await.unwrap();
+        client.flush().await.unwrap();
+        let to = Address::In { owner: venue.owner.clone(), agent: "scoped".parse().unwrap(), kind: InKind::Task };
+        let body = json!({"input": "hi", "sessionContext": context, "replyTo": inbox});
+        venue.venue.bus.publish(&Message { to, id: Some(format!("v{n}")), body }).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(10), answers.next()).await.unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
+        assert_eq!((&answer["status"], answer["errorCode"].as_str().unwrap_or_default()), (&json!(status), code));
+    }
+    let calls = venue.model_calls();
+    assert_eq!(calls.iter().filter(|call| call["event"] == "replied").count(), 1, "one model call: {calls:?}");
+}
