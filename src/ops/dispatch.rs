@@ -71,3 +71,48 @@ fn check(path: &str, validator: &jsonschema::Validator, arguments: &Value, mask:
     }
     Err(OpError::Invalid(format!("arguments of `{path}` are not valid: {}", problems.join("; "))))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::values::inject::Unresolved;
+    use crate::ops::Catalog;
+    use serde_json::json;
+
+    fn check_inject(injected: &Value, unresolved: bool, arguments: Value, expected: Result<Value, &str>) {
+        let Value::Object(values) = injected.clone() else { panic!("expected a map") };
+        let missing = Unresolved { argument: "path".into(), key: "target".into() };
+        let unresolved = if unresolved { vec![missing] } else { Vec::new() };
+        let injection = Injection { values, unresolved, ..Injection::default() };
+        let shown = arguments.to_string();
+        let done = inject(&Catalog::new(false), "v/ops/lattice/write", arguments, &injection);
+        match (done.map_err(|error| error.to_string()), expected) {
+            (Ok(done), Ok(expected)) => assert_eq!(done, expected, "{shown}"),
+            (Err(error), Err(part)) => {
+                assert!(error.contains(part) && !error.contains("s3cret"), "{shown}: {error}");
+            }
+            (done, expected) => panic!("{shown}: expected {expected:?}, got {done:?}"),
+        }
+    }
+
+    #[test]
+    fn the_model_s_arguments_are_validated_then_injected_then_validated_as_a_whole() {
+        let path = json!({"path": "w/s3cret"});
+        let wrong = json!({"path": {"s3cret": 1}});
+        let ok = json!({"path": "w/s3cret", "value": 1});
+        check_inject(&path, false, json!({"value": 1}), Ok(ok.clone()));
+        check_inject(&path, false, json!({"value": 1, "path": "w/evil"}), Ok(ok));
+        check_inject(&path, false, Value::Null, Err("\"value\" is a required property"));
+        check_inject(&path, false, json!({"value": 1, "vlaue": 2}), Err("'vlaue' was unexpected"));
+        check_inject(&path, false, json!([1]), Err("as a map"));
+        check_inject(&wrong, false, json!({"value": 1}), Err("at `/path`"));
+        check_inject(
+            &json!({}),
+            true,
+            json!({"value": 1}),
+            Err("INJECT_UNRESOLVED: argument `path` is bound to `target`"),
+        );
+        // The model's own mistake is said first: it can mend that.
+        check_inject(&json!({}), true, json!({}), Err("\"value\" is a required property"));
+    }
+}

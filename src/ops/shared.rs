@@ -100,7 +100,7 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
     for _ in 0..TRIES {
         let doc = call.venue.store.read(&owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
         let before: Option<Value> = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
-        let (after, mut answer) = apply(&op, before, &rest, &target)?;
+        let (after, mut answer) = apply(&op, before.as_ref(), &rest, &target)?;
         let change = match after {
             None => Change::Delete,
             Some(values) => Change::Put(encode(&values, &target)?),
@@ -136,12 +136,12 @@ fn place(path: &Path) -> Result<(String, Vec<String>), OpError> {
 /// The document after a change, `None` when it is gone, and the answer.
 fn apply(
     op: &WriteOp,
-    before: Option<Value>,
+    before: Option<&Value>,
     rest: &[String],
     target: &Path,
 ) -> Result<(Option<Value>, Value), OpError> {
     let invalid = |e: crate::domain::lattice::value::ChangeError| OpError::Invalid(e.to_string());
-    let mut values = before.clone().unwrap_or_else(|| json!({}));
+    let mut values = before.cloned().unwrap_or_else(|| json!({}));
     match op {
         WriteOp::Write { expect: Some(_), .. } => {
             Err(OpError::Invalid(format!("`expect` is not supported under `v/context`, got it for `{target}`")))

@@ -193,6 +193,11 @@ impl Run {
     }
 }
 
+/// An event without its values: what is recorded of a prompt has them once, in its resolver.
+fn plain(event: &Event) -> Event {
+    Event { session_context: Values::new(), ..event.clone() }
+}
+
 impl Plan {
     /// The open task's job.
     pub fn job(&self) -> Option<&JobId> {
@@ -206,7 +211,7 @@ impl Plan {
         let remind = config.completion == crate::domain::agent::Completion::Explicit
             && state.task.as_ref().is_some_and(|progress| progress.reminded && Some(&progress.job) == self.job());
         Served {
-            task: self.task.as_ref().map(|task| task.event.clone()),
+            task: self.task.as_ref().map(|task| plain(&task.event)),
             results: self.results.iter().map(keyed).collect(),
             messages: self.messages.iter().map(keyed).collect(),
             pending: pending.map(|(job, p)| (job.clone(), p.clone())).collect(),
@@ -221,7 +226,7 @@ impl Plan {
 }
 
 fn keyed(pending: &Pending) -> (String, Event) {
-    (pending.key.clone(), pending.event.clone())
+    (pending.key.clone(), plain(&pending.event))
 }
 
 #[cfg(test)]
