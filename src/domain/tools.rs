@@ -172,16 +172,7 @@ impl Builder<'_> {
             targets.push(target);
             injections.push(injection);
         }
-        let json = serde_json::to_vec(&specs).unwrap_or_default();
-        ToolTable {
-            bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
-            hash: sha256_hex(&json),
-            specs: specs.into(),
-            targets,
-            refused: self.refused,
-            injections,
-            reports: self.reports,
-        }
+        ToolTable { injections, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
     }
 
     fn offer(&mut self, found: &Described, name: Option<String>, description: Option<String>) {
@@ -217,6 +208,20 @@ impl Builder<'_> {
 }
 
 impl ToolTable {
+    /// Tools with what follows from them, and nothing to fill in.
+    pub fn new(specs: Vec<ToolSpec>, targets: Vec<Target>, refused: Vec<(String, String)>) -> Self {
+        let json = serde_json::to_vec(&specs).unwrap_or_default();
+        Self {
+            bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
+            hash: sha256_hex(&json),
+            injections: vec![Injection::default(); specs.len()],
+            specs: specs.into(),
+            targets,
+            refused,
+            reports: Vec::new(),
+        }
+    }
+
     /// What a call of `name` does.
     pub fn target(&self, name: &str) -> Option<&Target> {
         let at = self.specs.iter().position(|spec| spec.name == name)?;

@@ -15,6 +15,7 @@ pub mod item;
 pub mod ledger;
 pub mod load;
 mod map;
+pub mod record;
 pub mod text;
 mod transcript;
 

@@ -1,0 +1,259 @@
+//! Manifests: the lines of a turn's record, stored as what changed since the turn before.
+//!
+//! ```text
+//! ledger 1 base 11        ledger 1: whole, without a base
+//! =0,12                   the lines 0 to 11 of the base
+//! transcript [1,11,11]    a line of its own
+//! =13,8
+//! ```
+
+use super::part::PartName;
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+/// First words of every stored manifest: what it is, and the version of its layout.
+const HEAD: &str = "ledger 1";
+/// A manifest is stored whole in the first turn of so many: what reading one may cost.
+pub const WHOLE_EVERY: u64 = 50;
+/// Places of an equal line that are tried; the same line rarely stands in more.
+const PLACES: usize = 8;
+
+/// The lines of one turn's record.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Manifest {
+    /// Without line ends in them.
+    pub lines: Vec<String>,
+}
+
+/// A stored manifest that can't be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Damaged {
+    /// It begins otherwise.
+    #[error("expected a manifest that begins with `{HEAD}`, got `{0}`")]
+    Head(String),
+    /// The manifest that it is a change of is another, or none.
+    #[error("expected the manifest of turn {expected} before it, got {got}")]
+    Base {
+        /// As it says.
+        expected: u64,
+        /// What was there: a turn, or 0.
+        got: u64,
+    },
+    /// A line makes no sense.
+    #[error("a line of a manifest makes no sense: `{0}`")]
+    Line(String),
+}
+
+impl Damaged {
+    /// A line that makes no sense, as much of it as is readable.
+    pub fn line(line: &str) -> Self {
+        Self::Line(line.chars().take(120).collect())
+    }
+}
+
+/// A manifest with its turn: what the next one is a change of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Base {
+    /// Its turn.
+    pub turn: u64,
+    /// Its lines.
+    pub manifest: Manifest,
+}
+
+/// First turn of the stretch in which the manifests up to `turn` can be read: it is whole.
+pub const fn stretch(turn: u64) -> u64 {
+    turn.saturating_sub(1) / WHOLE_EVERY * WHOLE_EVERY + 1
+}
+
+impl Base {
+    /// Takes in the stored manifest of the next turn.
+    pub fn read(before: Option<&Self>, turn: u64, stored: &str) -> Result<Self, Damaged> {
+        let (head, body) = stored.split_once('\n').unwrap_or((stored, ""));
+        let bad = || Damaged::Head(head.chars().take(40).collect());
+        let lines = match head.strip_prefix(HEAD).ok_or_else(bad)? {
+            "" => &[][..],
+            rest => {
+                let expected = rest.strip_prefix(" base ").and_then(|n| n.parse().ok()).ok_or_else(bad)?;
+                match before {
+                    Some(before) if before.turn == expected => &before.manifest.lines[..],
+                    other => return Err(Damaged::Base { expected, got: other.map_or(0, |base| base.turn) }),
+                }
+            }
+        };
+        Ok(Self { turn, manifest: Manifest { lines: apply(lines, body)? } })
+    }
+}
+
+impl Manifest {
+    /// As it is stored for `turn`: a change of `base` if that is of the same stretch.
+    pub fn stored(&self, turn: u64, base: Option<&Base>) -> String {
+        match base.filter(|base| base.turn < turn && stretch(base.turn) == stretch(turn)) {
+            None => self.lines.iter().fold(HEAD.to_owned(), |text, line| text + "\n" + line),
+            Some(base) => {
+                let mut text = format!("{HEAD} base {}", base.turn);
+                for step in steps(&base.manifest.lines, &self.lines) {
+                    let _ = match step {
+                        Step::Copy(from, count) => write!(text, "\n={from},{count}"),
+                        Step::Line(line) => write!(text, "\n{line}"),
+                    };
+                }
+                text
+            }
+        }
+    }
+
+    /// Parts that its lines name; those of `#` lines are lists of more.
+    pub fn parts(&self) -> impl Iterator<Item = PartName> {
+        self.lines.iter().filter_map(|line| PartName::parse(line.strip_prefix(['@', '#'])?))
+    }
+
+    /// Its lines that name parts.
+    pub(super) fn names(&self) -> HashSet<&str> {
+        self.lines.iter().map(String::as_str).filter(|line| line.starts_with(['@', '#'])).collect()
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Step<'l> {
+    Copy(usize, usize),
+    Line(&'l str),
+}
+
+/// The longest runs of equal lines, taken greedily.
+fn steps<'l>(base: &[String], lines: &'l [String]) -> Vec<Step<'l>> {
+    let mut places: HashMap<&str, Vec<usize>> = HashMap::with_capacity(base.len());
+    for (at, line) in base.iter().enumerate() {
+        let here = places.entry(line).or_default();
+        if here.len() < PLACES {
+            here.push(at);
+        }
+    }
+    let run = |from: usize, at: usize| base[from..].iter().zip(&lines[at..]).take_while(|(a, b)| a == b).count();
+    let (mut steps, mut at, mut next) = (Vec::new(), 0, 0);
+    while at < lines.len() {
+        let known = places.get(lines[at].as_str()).map_or(&[][..], Vec::as_slice);
+        let onward = (next < base.len()).then_some(next);
+        let best = onward.into_iter().chain(known.iter().copied()).map(|from| (run(from, at), from));
+        // Of equal runs the first: where the last one ended.
+        let best = best.fold((0, 0), |best, new| if new.0 > best.0 { new } else { best });
+        let (count, from) = best;
+        let bytes: usize = lines[at..at + count].iter().map(|line| line.len() + 1).sum();
+        if bytes > format!("={from},{count}").len() + 1 {
+            steps.push(Step::Copy(from, count));
+            (at, next) = (at + count, from + count);
+        } else {
+            steps.push(Step::Line(&lines[at]));
+            (at, next) = (at + 1, next + 1);
+        }
+    }
+    steps
+}
+
+fn apply(base: &[String], body: &str) -> Result<Vec<String>, Damaged> {
+    let mut lines = Vec::new();
+    for line in body.lines() {
+        match line.strip_prefix('=') {
+            None => lines.push(line.to_owned()),
+            Some(copy) => {
+                let range = copy.split_once(',').and_then(|(from, count)| {
+                    let (from, count): (usize, usize) = (from.parse().ok()?, count.parse().ok()?);
+                    base.get(from..from.checked_add(count)?)
+                });
+                lines.extend_from_slice(range.ok_or_else(|| Damaged::line(line))?);
+            }
+        }
+    }
+    Ok(lines)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest(text: &str) -> Manifest {
+        Manifest { lines: text.split(' ').map(|word| format!("line of {word}")).collect() }
+    }
+
+    fn base(turn: u64, text: &str) -> Base {
+        Base { turn, manifest: manifest(text) }
+    }
+
+    #[test]
+    fn a_manifest_is_stored_as_what_changed() {
+        let before = base(3, "a b c d e");
+        for (now, stored) in [
+            ("a b c d e", "ledger 1 base 3\n=0,5"),
+            ("a b X d e", "ledger 1 base 3\n=0,2\nline of X\n=3,2"),
+            ("a b d e", "ledger 1 base 3\n=0,2\n=3,2"),
+            ("X a b c d e Y", "ledger 1 base 3\nline of X\n=0,5\nline of Y"),
+            ("d e a b", "ledger 1 base 3\n=3,2\n=0,2"),
+            ("X", "ledger 1 base 3\nline of X"),
+        ] {
+            assert_eq!(manifest(now).stored(4, Some(&before)), stored);
+            assert_eq!(Base::read(Some(&before), 4, stored), Ok(base(4, now)));
+        }
+    }
+
+    #[test]
+    fn the_first_of_a_stretch_is_whole() {
+        for (turn, before, whole) in [(1, 0, true), (2, 1, false), (50, 49, false), (51, 50, true), (52, 50, true)] {
+            let before = base(before, "a b");
+            let stored = manifest("a b").stored(turn, Some(&before).filter(|base| base.turn > 0));
+            assert_eq!(stored == "ledger 1\nline of a\nline of b", whole, "{turn}: {stored}");
+        }
+        assert_eq!([1, 50, 51, 100, 101].map(stretch), [1, 1, 51, 51, 101]);
+    }
+
+    #[test]
+    fn short_lines_are_not_worth_a_copy() {
+        let before = Base { turn: 1, manifest: Manifest { lines: vec!["x".into(), "remind".into()] } };
+        let now = Manifest { lines: vec!["y".into(), "remind".into()] };
+        assert_eq!(now.stored(2, Some(&before)), "ledger 1 base 1\ny\n=1,1");
+        let now = Manifest { lines: vec!["x".into(), "y".into()] };
+        assert_eq!(now.stored(2, Some(&before)), "ledger 1 base 1\nx\ny");
+    }
+
+    #[test]
+    fn what_is_damaged_says_how() {
+        let before = base(3, "a b");
+        for (stored, expected) in [
+            ("", "expected a manifest that begins with `ledger 1`, got ``"),
+            ("ledger 2\nx", "expected a manifest that begins with `ledger 1`, got `ledger 2`"),
+            ("ledger 1 base 2\nx", "expected the manifest of turn 2 before it, got 3"),
+            ("ledger 1 base 3\n=1,2", "a line of a manifest makes no sense: `=1,2`"),
+            ("ledger 1 base 3\n=x", "a line of a manifest makes no sense: `=x`"),
+            ("ledger 1 base 3\n=1,18446744073709551615", "makes no sense"),
+        ] {
+            let error = Base::read(Some(&before), 4, stored).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+        assert!(matches!(Base::read(None, 4, "ledger 1 base 3"), Err(Damaged::Base { expected: 3, got: 0 })));
+    }
+
+    #[test]
+    fn random_manifests_come_back() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..300 {
+            let lines = random(40);
+            let before: Vec<String> = (0..lines).map(|_| format!("a line {}", random(20))).collect();
+            let mut after = before.clone();
+            for _ in 0..random(8) {
+                let at = usize::try_from(random(after.len() as u64 + 1)).unwrap();
+                match random(3) {
+                    0 => after.insert(at, format!("new {}", random(30))),
+                    1 if at < after.len() => drop(after.remove(at)),
+                    _ => after.rotate_left(at),
+                }
+            }
+            let before = Base { turn: 2, manifest: Manifest { lines: before } };
+            let after = Manifest { lines: after };
+            let stored = after.stored(3, Some(&before));
+            let read = Base::read(Some(&before), 3, &stored).unwrap();
+            assert_eq!(read.manifest, after, "{stored}");
+        }
+    }
+}

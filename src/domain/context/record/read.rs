@@ -1,0 +1,268 @@
+//! Lines and parts become inputs and ledger again.
+
+use super::Restored;
+use super::manifest::{Damaged, Manifest};
+use super::part::PartName;
+use super::write::{ItemLine, Kind, RowLine};
+use crate::domain::chat::ToolSpec;
+use crate::domain::context::budget::Budget;
+use crate::domain::context::inputs::{Inputs, Moment, Served};
+use crate::domain::context::item::{Content, Item};
+use crate::domain::context::ledger::{Ledger, Row};
+use crate::domain::session::TurnRecord;
+use crate::domain::tools::{Target, ToolTable};
+use crate::domain::values::inject::Injection;
+use serde::de::DeserializeOwned;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Contents of parts, those of lists included.
+pub type Parts = HashMap<PartName, String>;
+
+/// Turn records of a transcript.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Span {
+    /// Number of the oldest.
+    pub first: u64,
+    /// Number of the newest.
+    pub last: u64,
+    /// How many there were.
+    pub count: usize,
+}
+
+/// Specs, targets, refusals and reports of a tool table.
+type ToolsText = (Vec<ToolSpec>, Vec<Target>, Vec<(String, String)>, Vec<(String, String)>);
+
+/// A component: its line in two halves, and the text that follows.
+struct Component<'m> {
+    name: &'m str,
+    about: &'m str,
+    /// `None` when a part of it is gone.
+    content: Option<String>,
+}
+
+impl Manifest {
+    /// Parts that the given lists name.
+    pub fn listed(parts: &Parts, lists: impl IntoIterator<Item = PartName>) -> Vec<PartName> {
+        let texts = lists.into_iter().filter_map(|list| parts.get(&list));
+        texts.flat_map(|text| text.lines()).filter_map(|line| PartName::parse(line.strip_prefix('@')?)).collect()
+    }
+
+    /// Parts that are lists of parts.
+    pub fn lists(&self) -> impl Iterator<Item = PartName> {
+        self.lines.iter().filter_map(|line| PartName::parse(line.strip_prefix('#')?))
+    }
+
+    /// The turn records that the transcript is made of.
+    pub fn span(&self) -> Result<Option<Span>, Damaged> {
+        let found = self.lines.iter().find_map(|line| line.strip_prefix("transcript "));
+        let Some(text) = found else { return Ok(None) };
+        let (first, last, count) = parse(text)?;
+        Ok(Some(Span { first, last, count }))
+    }
+
+    /// The rows, without anything else.
+    pub fn rows(&self) -> impl Iterator<Item = Result<Row, Damaged>> {
+        self.lines.iter().filter_map(|line| line.strip_prefix("row ")).map(row)
+    }
+}
+
+fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Damaged> {
+    serde_json::from_str(text).map_err(|_| Damaged::line(text))
+}
+
+fn row(line: &str) -> Result<Row, Damaged> {
+    let (key, source, allowed, asked, given, rendered, status, reason): RowLine = parse(line)?;
+    Ok(Row { key, source, allowed, asked, given, rendered, status, reason })
+}
+
+/// Reads the record of the turn `name` (`owner/agent/session/turn`). `transcript` is what is left
+/// of the turn records of [`Manifest::span`], oldest first.
+pub fn read(name: &str, manifest: &Manifest, parts: &Parts, transcript: Vec<TurnRecord>) -> Result<Restored, Damaged> {
+    let reader = Reader::new(manifest, parts)?;
+    let mut gone = Vec::new();
+    let span = manifest.span()?;
+    if span.map_or(0, |span| span.count) != transcript.len() {
+        gone.push("transcript".to_owned());
+    }
+    let tools = reader.tools(&mut gone)?;
+    let budget = reader.moment()?.1;
+    let mut ledger = reader.ledger(budget)?;
+    if let Some(tools) = &tools {
+        ledger.tools = tools.names().into_iter().map(str::to_owned).collect();
+        ledger.refused.clone_from(&tools.refused);
+    }
+    let inputs = reader.inputs(name, tools, transcript, &mut gone)?;
+    let inputs = match inputs {
+        Some(inputs) if gone.is_empty() => Ok(inputs),
+        Some(_) | None => Err(gone),
+    };
+    Ok(Restored { inputs, ledger })
+}
+
+struct Reader<'m> {
+    components: VecDeque<Component<'m>>,
+}
+
+impl<'m> Reader<'m> {
+    fn new(manifest: &'m Manifest, parts: &Parts) -> Result<Self, Damaged> {
+        let mut components: VecDeque<Component<'m>> = VecDeque::new();
+        for line in &manifest.lines {
+            if !line.starts_with(['"', '@', '#']) {
+                let (name, about) = line.split_once(' ').unwrap_or((line, ""));
+                components.push_back(Component { name, about, content: Some(String::new()) });
+                continue;
+            }
+            let Some(component) = components.back_mut() else { return Err(Damaged::line(line)) };
+            let more = text_of(line, parts)?;
+            component.content = component.content.take().zip(more).map(|(text, more)| text + &more);
+        }
+        Ok(Self { components })
+    }
+
+    /// The component of that name.
+    fn find(&self, name: &str) -> Option<&Component<'m>> {
+        self.components.iter().find(|component| component.name == name)
+    }
+
+    fn about<T: DeserializeOwned>(&self, name: &str) -> Result<T, Damaged> {
+        parse(self.find(name).ok_or_else(|| Damaged::Line(format!("no `{name}`")))?.about)
+    }
+
+    fn all(&self, name: &'static str) -> impl Iterator<Item = &Component<'m>> {
+        self.components.iter().filter(move |component| component.name == name)
+    }
+
+    /// The value of a component that every record has.
+    fn value<T: DeserializeOwned>(&self, name: &str, gone: &mut Vec<String>) -> Result<Option<T>, Damaged> {
+        let component = self.find(name).ok_or_else(|| Damaged::Line(format!("no `{name}`")))?;
+        component.value(name, gone)
+    }
+
+    fn moment(&self) -> Result<(String, Budget), Damaged> {
+        self.about("moment")
+    }
+
+    fn tools(&self, gone: &mut Vec<String>) -> Result<Option<Arc<ToolTable>>, Damaged> {
+        let Some((specs, targets, refused, reports)) = self.value::<ToolsText>("tools", gone)? else {
+            return Ok(None);
+        };
+        let mut table = ToolTable { reports, ..ToolTable::new(specs, targets, refused) };
+        if let Some(injected) = self.find("injected") {
+            let injected: Vec<(usize, Injection)> = injected.value("injected", gone)?.unwrap_or_default();
+            for (at, injection) in injected {
+                *table.injections.get_mut(at).ok_or_else(|| Damaged::Line("injected".into()))? = injection;
+            }
+        }
+        Ok(Some(Arc::new(table)))
+    }
+
+    fn inputs(
+        &self,
+        name: &str,
+        tools: Option<Arc<ToolTable>>,
+        transcript: Vec<TurnRecord>,
+        gone: &mut Vec<String>,
+    ) -> Result<Option<Inputs>, Damaged> {
+        let frame = self.value("frame", gone)?;
+        let (date, budget) = self.moment()?;
+        let system = self.find("system").ok_or_else(|| Damaged::Line("no `system`".into()))?.text("system", gone);
+        let resolver = self.value("resolver", gone)?;
+        let mut items = Vec::new();
+        for component in self.all("item") {
+            items.extend(component.item(gone)?);
+        }
+        let served = self.served(gone)?;
+        let (Some(frame), Some(system), Some(resolver), Some(tools)) = (frame, system, resolver, tools) else {
+            return Ok(None);
+        };
+        let moment = Moment { turn: name.to_owned(), date, budget };
+        Ok(Some(Inputs { frame, moment, system, resolver, items, tools, transcript, served }))
+    }
+
+    fn served(&self, gone: &mut Vec<String>) -> Result<Served, Damaged> {
+        let mut served = Served::default();
+        if let Some(task) = self.find("task") {
+            served.task = task.value("task", gone)?;
+        }
+        for (kind, events) in [("result", &mut served.results), ("message", &mut served.messages)] {
+            for component in self.all(kind) {
+                let key: String = parse(component.about)?;
+                if let Some(event) = component.value(&format!("{kind} {key}"), gone)? {
+                    events.push((key, event));
+                }
+            }
+        }
+        if let Some(pending) = self.find("pending") {
+            served.pending = pending.value("pending", gone)?.unwrap_or_default();
+        }
+        served.remind = self.find("remind").is_some();
+        Ok(served)
+    }
+
+    fn ledger(&self, budget: Budget) -> Result<Ledger, Damaged> {
+        let list = |name: &str| self.find(name).map_or(Ok(Vec::new()), |found| parse(found.about));
+        let text = |name: &str| self.find(name).map(|found| found.about.to_owned()).unwrap_or_default();
+        Ok(Ledger {
+            budget,
+            used: self.about("used")?,
+            rows: self.all("row").map(|found| row(found.about)).collect::<Result<_, _>>()?,
+            values: self.find("values").map_or(Ok(Vec::new()), |found| parse(found.about))?,
+            unresolved: list("unresolved")?,
+            cut: list("cut")?,
+            tools: Vec::new(),
+            refused: Vec::new(),
+            prefix: text("prefix"),
+            prompt: text("prompt"),
+        })
+    }
+}
+
+impl Component<'_> {
+    fn text(&self, name: &str, gone: &mut Vec<String>) -> Option<String> {
+        if self.content.is_none() {
+            gone.push(name.to_owned());
+        }
+        self.content.clone()
+    }
+
+    fn value<T: DeserializeOwned>(&self, name: &str, gone: &mut Vec<String>) -> Result<Option<T>, Damaged> {
+        self.text(name, gone).map(|text| parse(&text)).transpose()
+    }
+
+    fn item(&self, gone: &mut Vec<String>) -> Result<Option<Item>, Damaged> {
+        let line: ItemLine = parse(self.about)?;
+        let ItemLine { section, key, label, source, allowed, asked, priority, required, unresolved, content } = line;
+        let content = match content {
+            Kind::Absent(why, reason) => Some(Content::Absent(why, reason)),
+            Kind::Text => self.text(&key, gone).map(Content::Text),
+            Kind::Excerpt(of) => self.text(&key, gone).map(|text| Content::Excerpt { text, of }),
+            Kind::Value => self.value(&key, gone)?.map(Content::Value),
+        };
+        Ok(content.map(|content| Item {
+            section,
+            key,
+            label,
+            source,
+            allowed,
+            asked,
+            priority,
+            required,
+            unresolved,
+            content,
+        }))
+    }
+}
+
+/// The text of a content line; `None` when a part of it is gone.
+fn text_of(line: &str, parts: &Parts) -> Result<Option<String>, Damaged> {
+    if line.starts_with('"') {
+        return parse(line).map(Some);
+    }
+    let name = PartName::parse(&line[1..]).ok_or_else(|| Damaged::line(line))?;
+    let Some(content) = parts.get(&name) else { return Ok(None) };
+    if line.starts_with('@') {
+        return Ok(Some(content.clone()));
+    }
+    content.lines().map(|line| text_of(line, parts)).collect()
+}

@@ -1,0 +1,365 @@
+//! Records: what is written is read back, costs what changed, and assembles to the same prompt.
+
+use super::manifest::{Base, Manifest};
+use super::part::{Namer, PartName};
+use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
+use crate::domain::agent::Completion;
+use crate::domain::capability::Authority;
+use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec, Usage};
+use crate::domain::context::assemble::assemble;
+use crate::domain::context::budget::Budget;
+use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::item::{Absence, Content, Item, Section};
+use crate::domain::context::ledger::{Ledger, Row, Status};
+use crate::domain::event::{Event, Payload};
+use crate::domain::ids::JobId;
+use crate::domain::job::JobResult;
+use crate::domain::session::{Heard, PendingJob, TurnRecord};
+use crate::domain::time::Millis;
+use crate::domain::tools::{Target, ToolTable};
+use crate::domain::values::placeholder::Used;
+use crate::domain::values::{Mapping, Resolver, Tier};
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+const NAME: &str = "t/u/clerk/main/7";
+
+fn namer() -> Namer {
+    Namer::new(b"key", &"t/u".parse().unwrap())
+}
+
+fn job(n: usize) -> JobId {
+    JobId::new(&format!("{n:032x}")).unwrap()
+}
+
+fn event(n: usize, payload: Payload) -> Event {
+    let caller = Some("t/u".into());
+    Event { id: format!("e{n}").parse().unwrap(), caller, received: Millis(0), reply_to: None, parent: None, payload }
+}
+
+fn turn(n: usize, text: String) -> TurnRecord {
+    TurnRecord {
+        turn: n as u64,
+        start: Millis(0),
+        end: Millis(0),
+        config_version: 1,
+        model: "m".into(),
+        usage: Usage::default(),
+        job: None,
+        events: Vec::new(),
+        heard: vec![Heard { job: None, text: format!("heard {n}") }],
+        said: vec![ChatMessage::Assistant { text, calls: Vec::new() }],
+        calls: Vec::new(),
+        ended: Vec::new(),
+        prompt: String::new(),
+    }
+}
+
+fn tools(n: usize) -> Arc<ToolTable> {
+    let spec = |at: usize| ToolSpec {
+        name: format!("tool_{at}"),
+        description: format!("Does {at}. {}", "It really does. ".repeat(at)),
+        schema: json!({"type": "object", "properties": {"path": {"type": "string"}}}),
+    };
+    let targets = (0..n).map(|at| Target::Operation(format!("v/ops/x/{at}"))).collect();
+    let refused = vec![("v/ops/no".into(), "no such".into())];
+    let mut table = ToolTable::new((0..n).map(spec).collect(), targets, refused);
+    if let Some(last) = table.injections.last_mut().filter(|_| n % 3 == 0) {
+        last.values.insert("hidden".into(), json!({"n": n}));
+        table.reports.push(("tool_0".into(), "a report".into()));
+    }
+    Arc::new(table)
+}
+
+fn inputs(items: Vec<Item>) -> Inputs {
+    Inputs {
+        frame: Frame {
+            agent: "clerk".parse().unwrap(),
+            venue: "test".into(),
+            model: ModelSettings {
+                provider: "scripted".into(),
+                name: "x".into(),
+                base_url: None,
+                temperature: Some(0.25),
+                max_tokens: None,
+                context_window: None,
+            },
+            authority: Authority::default(),
+            completion: Completion::Implicit,
+            strict: false,
+            aliases: false,
+        },
+        moment: Moment { turn: NAME.into(), date: "2026-01-02".into(), budget: Budget::default() },
+        system: "You are {{session.name}}, a clerk.".into(),
+        resolver: Resolver::default(),
+        items,
+        tools: tools(2),
+        transcript: Vec::new(),
+        served: Served::default(),
+    }
+}
+
+fn item(name: &str, content: Content) -> Item {
+    Item {
+        section: Section::Context,
+        key: format!("context/{name}"),
+        label: Some(name.to_owned()),
+        source: Some(format!("w/{name}")),
+        allowed: Some("w/ crud/read".into()),
+        asked: None,
+        priority: 500,
+        required: false,
+        unresolved: Vec::new(),
+        content,
+    }
+}
+
+fn scribe(inputs: &Inputs, base: Option<&Base>) -> Scribe {
+    let namer = namer();
+    Scribe {
+        base: base.cloned().map(Arc::new),
+        tools: Arc::new(pack_tools(&namer, &inputs.tools)),
+        system: Arc::new(pack_system(&namer, &inputs.system)),
+        namer,
+    }
+}
+
+/// A session's records as a store would hold them.
+#[derive(Default)]
+struct Stored {
+    parts: Parts,
+    base: Option<Base>,
+}
+
+impl Stored {
+    fn add(&mut self, turn: u64, inputs: &Inputs) -> LedgerWrite {
+        let ledger = match assemble(inputs) {
+            Ok(assembled) => assembled.ledger,
+            Err(refused) => refused.ledger,
+        };
+        let write = scribe(inputs, self.base.as_ref()).write(turn, inputs, &ledger);
+        self.parts.extend(write.parts.iter().cloned());
+        self.base = Some(Base::read(self.base.as_ref(), turn, &write.manifest).unwrap());
+        write
+    }
+
+    fn manifest(&self) -> &Manifest {
+        &self.base.as_ref().unwrap().manifest
+    }
+
+    fn restore(&self, inputs: &Inputs) -> Restored {
+        read(&inputs.moment.turn, self.manifest(), &self.parts, inputs.transcript.clone()).unwrap()
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % bound
+    }
+
+    fn text(&mut self) -> String {
+        const PIECES: [&str; 12] =
+            ["a", "word ", "é", "😀", "\"", "\\", "\n", "\r\n", "@", "{{session.name}}", "=0,1", " "];
+        let longest = [0, 1, 5, 80, 1500][self.below(5)];
+        (0..self.below(longest + 1)).map(|_| PIECES[self.below(PIECES.len())]).collect()
+    }
+
+    fn value(&mut self, depth: usize) -> Value {
+        match self.below(if depth == 0 { 4 } else { 6 }) {
+            0 => Value::Null,
+            1 => json!(i64::try_from(self.below(1 << 30)).unwrap() - (1 << 29)),
+            2 => json!(self.below(1 << 30).to_string().parse::<f64>().unwrap() / 1e7),
+            3 => json!(self.text()),
+            4 => (0..self.below(9)).map(|_| (self.text(), self.value(depth - 1))).collect::<Map<_, _>>().into(),
+            _ => (0..self.below(9)).map(|_| self.value(depth - 1)).collect(),
+        }
+    }
+
+    fn content(&mut self) -> Content {
+        match self.below(5) {
+            0 => Content::Absent(Absence::Denied, self.text()),
+            1 => Content::Excerpt { text: self.text(), of: self.below(1 << 20) },
+            2 => Content::Text(self.text()),
+            _ => Content::Value(self.value(3)),
+        }
+    }
+
+    fn maybe<T>(&mut self, value: T) -> Option<T> {
+        (self.below(2) == 0).then_some(value)
+    }
+
+    fn item(&mut self) -> Item {
+        let text = self.text();
+        let content = self.content();
+        Item {
+            label: self.maybe(text.clone()),
+            source: self.maybe(text),
+            allowed: self.maybe("w/ crud".into()),
+            asked: self.maybe(700),
+            required: self.below(9) == 0,
+            unresolved: if self.below(4) == 0 { vec!["key".into()] } else { Vec::new() },
+            ..item(&self.below(9).to_string(), content)
+        }
+    }
+
+    fn inputs(&mut self) -> Inputs {
+        let events = |random: &mut Self, kind: usize| {
+            let payload = |random: &mut Self, n| match kind {
+                0 => Payload::Result { job: job(n), result: JobResult::complete(json!([random.value(2)])) },
+                _ => Payload::Message { input: random.value(2) },
+            };
+            (0..random.below(3)).map(|n| (format!("k{n}"), event(n, payload(random, n)))).collect()
+        };
+        let task = event(9, Payload::Task { job: job(9), input: self.value(2) });
+        let served = Served {
+            task: self.maybe(task),
+            results: events(self, 0),
+            messages: events(self, 1),
+            pending: (0..self.below(3))
+                .map(|n| (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1) }))
+                .collect(),
+            remind: self.below(2) == 0,
+        };
+        let items = (0..self.below(6)).map(|_| self.item()).collect();
+        let Value::Object(session) = json!({"session.name": self.text(), "more": self.value(1)}) else {
+            unreachable!()
+        };
+        let first = 1 + self.below(9);
+        let transcript = (first..first + self.below(5)).map(|n| turn(n, self.text())).collect();
+        let resolver = Resolver::new(session, Map::new(), Map::new(), Mapping::default());
+        Inputs { system: self.text(), resolver, tools: tools(self.below(20)), transcript, served, ..inputs(items) }
+    }
+}
+
+#[test]
+fn random_inputs_come_back_and_assemble_to_the_same_prompt() {
+    let mut stored = Stored::default();
+    for turn in 1..=60 {
+        let inputs = Random(turn).inputs();
+        stored.add(turn, &inputs);
+        let restored = stored.restore(&inputs);
+        let again = restored.inputs.unwrap_or_else(|gone| panic!("turn {turn}: {gone:?} is gone"));
+        assert!(again == inputs, "turn {turn}");
+        let (now, before) = (assemble(&again), assemble(&inputs));
+        assert!(now == before, "turn {turn}");
+        let ledger = now.map_or_else(|refused| refused.ledger, |assembled| assembled.ledger);
+        assert_eq!(restored.ledger, ledger, "turn {turn}");
+    }
+}
+
+#[test]
+fn a_turn_costs_what_changed() {
+    let notes =
+        |turn: usize| -> Value { (0..turn).map(|n| json!(format!("note {n} {}", "x".repeat(1_000)))).collect() };
+    let inputs = |number: usize| Inputs {
+        transcript: (1..number).map(|n| turn(n, String::new())).collect(),
+        tools: tools(60),
+        system: "Be exact. ".repeat(500),
+        ..inputs(vec![item("notes", Content::Value(notes(number))), item("rules", Content::Text("r".repeat(9_000)))])
+    };
+    let mean = |first: u64| {
+        let mut stored = Stored::default();
+        let mut bytes = Vec::new();
+        for turn in first..first + 11 {
+            let write = stored.add(turn, &inputs(usize::try_from(turn).unwrap()));
+            let parts: usize = write.parts.iter().map(|(name, content)| name.as_str().len() + content.len()).sum();
+            bytes.push(write.manifest.len() + parts);
+        }
+        assert!(bytes[0] > 20_000, "the first turn writes everything: {}", bytes[0]);
+        bytes[1..].iter().sum::<usize>() / 10
+    };
+    let (early, late) = (mean(5), mean(289));
+    assert!(early < 4_000, "{early}");
+    assert!(late * 10 <= early * 12, "{late} at turn 300, {early} at turn 10");
+}
+
+#[test]
+fn an_unchanged_turn_is_one_small_document() {
+    let mut stored = Stored::default();
+    let inputs = Inputs { tools: tools(40), ..inputs(vec![item("a", Content::Text("a".repeat(5_000)))]) };
+    stored.add(1, &inputs);
+    let write = stored.add(2, &inputs);
+    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 1 base 1\n=0,21", 0));
+}
+
+#[test]
+fn the_bytes_of_a_record_are_pinned() {
+    let served = Served {
+        task: Some(event(1, Payload::Task { job: job(1), input: "go".into() })),
+        messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}) }))],
+        pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5) })],
+        remind: true,
+        ..Served::default()
+    };
+    let items = vec![
+        item("list", Content::Value(json!([1, "two"]))),
+        item("gone", Content::Absent(Absence::Missing, "nothing is there".into())),
+    ];
+    let inputs = Inputs { served, transcript: vec![turn(5, "a".into()), turn(6, "b".into())], ..inputs(items) };
+    let row = Row {
+        key: "context/list".into(),
+        source: Some("w/list".into()),
+        allowed: Some("w/ crud/read".into()),
+        asked: 9,
+        given: 8,
+        rendered: 7,
+        status: Status::Shrunk,
+        reason: Some("larger than its budget".into()),
+    };
+    let ledger = Ledger {
+        rows: vec![row],
+        values: vec![Used { key: "a".into(), tier: Tier::Session }],
+        unresolved: vec!["b".into()],
+        cut: vec!["c".into()],
+        used: 1_383,
+        prefix: "p".into(),
+        prompt: "q".into(),
+        ..Ledger::default()
+    };
+    let write = scribe(&inputs, None).write(7, &inputs, &ledger);
+    assert_eq!(write.manifest, include_str!("pinned.txt").trim_end());
+}
+
+#[test]
+fn what_is_gone_is_named() {
+    let mut stored = Stored::default();
+    let inputs = Inputs {
+        tools: tools(40),
+        transcript: vec![turn(1, String::new()), turn(2, String::new())],
+        ..inputs(vec![item("kept", Content::Text("k".repeat(500))), item("notes", Content::Text("n".repeat(500)))])
+    };
+    stored.add(3, &inputs);
+    let whole = stored.restore(&inputs);
+    let gone = |parts: &Parts, transcript: &[TurnRecord]| {
+        let restored = read(NAME, stored.manifest(), parts, transcript.to_vec()).unwrap();
+        assert_eq!(restored.ledger.rows, whole.ledger.rows);
+        restored.inputs.unwrap_err()
+    };
+    let without = |name: &PartName| {
+        let mut parts = stored.parts.clone();
+        parts.remove(name).unwrap();
+        parts
+    };
+    let notes = &namer().pack(&"n".repeat(500)).parts[0].0;
+    assert_eq!(gone(&without(notes), &inputs.transcript), ["context/notes"]);
+    let packed = pack_tools(&namer(), &inputs.tools);
+    for (name, _) in [packed.parts.first().unwrap(), packed.parts.last().unwrap()] {
+        assert_eq!(gone(&without(name), &inputs.transcript), ["tools"]);
+    }
+    assert_eq!(gone(&stored.parts, &inputs.transcript[1..]), ["transcript"]);
+    assert_eq!(gone(&without(notes), &[]), ["transcript", "context/notes"]);
+}
+
+#[test]
+fn lists_of_parts_are_read_before_what_they_list() {
+    let namer = namer();
+    let packed = pack_tools(&namer, &tools(40));
+    let manifest = Manifest { lines: packed.lines.clone() };
+    let parts: Parts = packed.parts.iter().map(|(name, text)| (name.clone(), text.to_string())).collect();
+    let lists: Vec<_> = manifest.lists().collect();
+    assert_eq!(lists.len(), 1);
+    assert_eq!(Manifest::listed(&parts, lists).len(), packed.parts.len() - 1);
+}

@@ -1,0 +1,181 @@
+//! Inputs and ledger become lines and parts.
+
+use super::Scribe;
+use super::manifest::Manifest;
+use super::part::{Packed, PartName};
+use crate::domain::context::inputs::{Inputs, Moment, Served};
+use crate::domain::context::item::{Absence, Content, Item, Section};
+use crate::domain::context::ledger::{Ledger, Row, Status};
+use crate::domain::event::Event;
+use serde::{Deserialize, Serialize};
+use std::collections::HashSet;
+
+/// An item without its content.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ItemLine {
+    pub(super) section: Section,
+    pub(super) key: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) label: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) source: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) allowed: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) asked: Option<usize>,
+    pub(super) priority: i32,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) required: bool,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) unresolved: Vec<String>,
+    pub(super) content: Kind,
+}
+
+/// What the content of an item is; its text follows, except of an absent one.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    Text,
+    Value,
+    Excerpt(usize),
+    Absent(Absence, String),
+}
+
+/// A row without the names of its fields.
+pub(super) type RowLine = (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>);
+
+struct Writer<'s> {
+    scribe: &'s Scribe,
+    /// Lines of parts that are stored already.
+    known: HashSet<&'s str>,
+    lines: Vec<String>,
+    parts: Vec<(PartName, String)>,
+    named: HashSet<PartName>,
+}
+
+/// The whole record, and the parts that the turn before didn't have.
+pub(super) fn lines(scribe: &Scribe, inputs: &Inputs, ledger: &Ledger) -> (Manifest, Vec<(PartName, String)>) {
+    let known = scribe.base.as_ref().map(|base| base.manifest.names()).unwrap_or_default();
+    let mut writer = Writer { scribe, known, lines: Vec::new(), parts: Vec::new(), named: HashSet::new() };
+    writer.inputs(inputs);
+    writer.ledger(ledger);
+    (Manifest { lines: writer.lines }, writer.parts)
+}
+
+fn json<T: Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("records serialise")
+}
+
+impl Writer<'_> {
+    fn inputs(&mut self, inputs: &Inputs) {
+        let Inputs { frame, moment, system: _, resolver, items, tools, transcript, served } = inputs;
+        // Turn's name is the place of the record.
+        let Moment { turn: _, date, budget } = moment;
+        let scribe = self.scribe;
+        self.lines.push("frame".into());
+        self.put(&scribe.namer.bundle(&json(frame)));
+        self.lines.push("system".into());
+        self.put(&scribe.system);
+        self.component("resolver".into(), &json(resolver));
+        self.lines.push("tools".into());
+        self.put(&scribe.tools);
+        let injected = tools.injections.iter().enumerate().filter(|(_, injection)| !injection.is_empty());
+        let injected: Vec<_> = injected.collect();
+        if !injected.is_empty() {
+            self.component("injected".into(), &json(&injected));
+        }
+        self.lines.push(format!("moment {}", json(&(date, budget))));
+        for item in items {
+            self.item(item);
+        }
+        self.served(served);
+        if let (Some(first), Some(last)) = (transcript.first(), transcript.last()) {
+            self.lines.push(format!("transcript {}", json(&(first.turn, last.turn, transcript.len()))));
+        }
+    }
+
+    fn item(&mut self, item: &Item) {
+        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, content } = item;
+        let (kind, text) = match content {
+            Content::Text(text) => (Kind::Text, Some(text.clone())),
+            Content::Value(value) => (Kind::Value, Some(value.to_string())),
+            Content::Excerpt { text, of } => (Kind::Excerpt(*of), Some(text.clone())),
+            Content::Absent(why, reason) => (Kind::Absent(*why, reason.clone()), None),
+        };
+        let line = ItemLine {
+            section: *section,
+            key: key.clone(),
+            label: label.clone(),
+            source: source.clone(),
+            allowed: allowed.clone(),
+            asked: *asked,
+            priority: *priority,
+            required: *required,
+            unresolved: unresolved.clone(),
+            content: kind,
+        };
+        self.lines.push(format!("item {}", json(&line)));
+        if let Some(text) = text {
+            self.put(&self.scribe.namer.pack(&text));
+        }
+    }
+
+    fn served(&mut self, served: &Served) {
+        let Served { task, results, messages, pending, remind } = served;
+        if let Some(task) = task {
+            self.component("task".into(), &json(task));
+        }
+        let mut events = |kind: &str, events: &[(String, Event)]| {
+            for (key, event) in events {
+                self.component(format!("{kind} {}", json(key)), &json(event));
+            }
+        };
+        events("result", results);
+        events("message", messages);
+        if !pending.is_empty() {
+            self.component("pending".into(), &json(pending));
+        }
+        if *remind {
+            self.lines.push("remind".into());
+        }
+    }
+
+    fn ledger(&mut self, ledger: &Ledger) {
+        // Budget and tools are those of the inputs.
+        let Ledger { budget: _, used, rows, values, unresolved, cut, tools: _, refused: _, prefix, prompt } = ledger;
+        for row in rows {
+            let Row { key, source, allowed, asked, given, rendered, status, reason } = row;
+            let line = json(&(key, source, allowed, asked, given, rendered, status, reason));
+            self.lines.push(format!("row {line}"));
+        }
+        if !values.is_empty() {
+            self.lines.push(format!("values {}", json(values)));
+        }
+        for (name, list) in [("unresolved", unresolved), ("cut", cut)] {
+            if !list.is_empty() {
+                self.lines.push(format!("{name} {}", json(list)));
+            }
+        }
+        self.lines.extend([format!("used {used}"), format!("prefix {prefix}"), format!("prompt {prompt}")]);
+    }
+
+    fn component(&mut self, line: String, content: &str) {
+        self.lines.push(line);
+        self.put(&self.scribe.namer.pack(content));
+    }
+
+    fn put(&mut self, packed: &Packed) {
+        let new: HashSet<&str> =
+            packed.lines.iter().map(String::as_str).filter(|line| !self.known.contains(line)).collect();
+        // A list that is known has its chunks stored; of another any may be new.
+        let list = new.iter().any(|line| line.starts_with('#'));
+        for (name, content) in &packed.parts {
+            let line = format!("@{name}");
+            if (list || new.contains(line.as_str())) && self.named.insert(name.clone()) {
+                self.parts.push((name.clone(), content.to_string()));
+            }
+        }
+        self.lines.extend(packed.lines.iter().cloned());
+    }
+}
