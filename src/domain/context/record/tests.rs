@@ -34,7 +34,8 @@ fn job(n: usize) -> JobId {
 
 fn event(n: usize, payload: Payload) -> Event {
     let caller = Some("t/u".into());
-    Event { id: format!("e{n}").parse().unwrap(), caller, received: Millis(0), reply_to: None, parent: None, payload }
+    let id = format!("e{n}").parse().unwrap();
+    Event { id, caller, received: Millis(0), reply_to: None, parent: None, session_context: Map::new(), payload }
 }
 
 fn turn(n: usize, text: String) -> TurnRecord {
