@@ -77,15 +77,7 @@ pub async fn apply(
             }
             None => (fresh(id, config, now), Expect::Any, Applied::Created),
         };
-        let writes = [
-            DocWrite { key: keys::agent(id), expect: version, change: Change::Put(encode(&record)) },
-            DocWrite {
-                key: keys::agent_gate(id),
-                expect: Expect::Any,
-                change: Change::Put(Bytes::from(record.gate().encode())),
-            },
-        ];
-        if venue.store.write(now, owner, &writes).await? == Written::Done {
+        if venue.store.write(now, owner, &writes(&record, version)).await? == Written::Done {
             return Ok((record, applied));
         }
     }
@@ -110,12 +102,17 @@ pub async fn change(
     for change in changes {
         change.apply(Level::Agent, &mut record.state.loads);
     }
-    // The gate's version tells workers that what they know of the agent is old.
+    Ok(writes(&record, Expect::Version(version)).into())
+}
+
+/// A record and its gate. No record is written without: workers know by the version of the gate,
+/// which comes with every lease, whether the record that they have is still the one.
+fn writes(record: &AgentRecord, expect: Expect) -> [DocWrite; 2] {
     let gate = Change::Put(Bytes::from(record.gate().encode()));
-    Ok(vec![
-        DocWrite { key: keys::agent(id), expect: Expect::Version(version), change: Change::Put(encode(&record)) },
-        DocWrite { key: keys::agent_gate(id), expect: Expect::Any, change: gate },
-    ])
+    [
+        DocWrite { key: keys::agent(&record.id), expect, change: Change::Put(encode(record)) },
+        DocWrite { key: keys::agent_gate(&record.id), expect: Expect::Any, change: gate },
+    ]
 }
 
 fn fresh(id: &AgentId, config: &AgentConfig, now: Millis) -> AgentRecord {

@@ -244,6 +244,9 @@ pub struct Grant {
     pub lease: Lease,
     /// It lapses then.
     pub until: Millis,
+    /// Version of the agent's gate document, 0 without one. The agent's record is only written
+    /// together with its gate, so this also tells whether a record read before is still the one.
+    pub gate: u64,
     /// Turns committed in this session so far.
     pub version: u64,
     /// The session state of the last commit.

@@ -13,6 +13,7 @@ mod gather;
 mod harness;
 mod intake;
 mod keeper;
+mod known;
 mod relay;
 mod session;
 pub mod stage;
@@ -77,6 +78,8 @@ pub(crate) struct Worker {
     pub(crate) shutdown: Shutdown,
     /// Tasks that are being served here, by job: what a cancellation must reach.
     serving: Mutex<HashMap<JobId, CancellationToken>>,
+    /// Agents as they were read before.
+    known: known::Known,
     /// Tools of agents, by what they depend on.
     tools: Mutex<HashMap<ToolKey, Arc<ToolTable>>>,
     /// Bytes per token by model, as their usage says.
@@ -150,6 +153,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         options,
         shutdown: shutdown.clone(),
         serving: Mutex::default(),
+        known: known::Known::default(),
         tools: Mutex::default(),
         ratios: Mutex::default(),
         relay,

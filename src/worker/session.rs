@@ -3,8 +3,7 @@
 use super::commit::{self, Outcome};
 use super::keeper::{self, Stops};
 use super::stage::Stage;
-use super::{Worker, turn};
-use crate::agents;
+use super::{Worker, known, turn};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::event::Event;
@@ -37,6 +36,8 @@ pub(super) struct Leased {
     pub(super) run: Run,
     /// Events ever appended, as far as seen.
     pub(super) arrivals: u64,
+    /// Version of the agent's gate, until a turn has begun with it.
+    pub(super) gate: Option<u64>,
     /// The mailbox may have more than was handed out.
     pub(super) more: bool,
     /// What a predecessor left of the next turn.
@@ -107,6 +108,7 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
         more,
         run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
         arrivals: grant.arrivals,
+        gate: Some(grant.gate).filter(|version| *version > 0),
         checkpoint,
         calls: grant.calls,
         transcript: None,
@@ -175,7 +177,7 @@ impl From<StoreError> for Stop {
 async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     let owner = leased.lease.owner.clone();
     let agent = leased.lease.session.agent.clone();
-    let Some((record, _)) = agents::get(&worker.venue, &owner, &agent).await? else {
+    let Some(record) = known::agent(worker, &owner, &agent, leased.gate.take()).await? else {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return rest(worker, leased, None).await;
     };

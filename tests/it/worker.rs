@@ -152,6 +152,16 @@ async fn the_same_submission_twice_is_one_job() {
 }
 
 #[tokio::test]
+async fn the_next_task_runs_with_a_changed_configuration() {
+    let Some((venue, _dir)) = fleet().await else { return };
+    for (n, model, expected) in [(1, "echo", "hi"), (2, "echo", "hi"), (3, "rules", "worked")] {
+        venue.agent("slow", json!({"model": {"provider": "scripted", "name": model}})).await;
+        let job = venue.run("slow", &format!("t{n}"), json!({"message": "hi"})).await;
+        assert_eq!(job.result.unwrap().output, Some(json!(expected)), "task {n}");
+    }
+}
+
+#[tokio::test]
 async fn a_child_job_parks_its_parent_and_wakes_it() {
     let Some((venue, _dir)) = fleet().await else { return };
     venue.agent("boss", json!({})).await;

@@ -36,10 +36,10 @@ pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Adm
     Ok(Admitted { intake, lease: outcome })
 }
 
-fn usable(gate: Option<Gate>) -> Result<Gate, Refusal> {
+fn usable(gate: Option<(Gate, u64)>) -> Result<(Gate, u64), Refusal> {
     match gate {
         None => Err(Refusal::UnknownAgent),
-        Some(gate) if gate.status == GateStatus::Terminated => Err(Refusal::Terminated),
+        Some((gate, _)) if gate.status == GateStatus::Terminated => Err(Refusal::Terminated),
         Some(gate) => Ok(gate),
     }
 }
@@ -48,7 +48,7 @@ fn intake(
     tx: &mut Tx<'_>,
     now: Millis,
     slot: &mut Slot,
-    gate: Result<Gate, Refusal>,
+    gate: Result<(Gate, u64), Refusal>,
     event: &NewEvent,
 ) -> Result<Intake, Fault> {
     let seen_key = layout::seen(&slot.owner, event.id.as_str());
@@ -62,7 +62,7 @@ fn intake(
         return Ok(Intake::Duplicate);
     }
     let gate = match gate {
-        Ok(gate) => gate,
+        Ok((gate, _)) => gate,
         Err(refusal) => return Ok(Intake::Refused(refusal)),
     };
     if let Some(refusal) = no_room(tx, slot, gate, event.kind)? {

@@ -27,10 +27,15 @@ pub(super) fn present(key: &str, bytes: &[u8]) -> Result<Option<Doc>, Fault> {
 }
 
 /// Replaces the bytes at `key`, version + 1.
-pub(super) fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Fault> {
-    let version = get(tx, owner, key)?.version + 1;
-    tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(version, Ok(bytes)));
+fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Fault> {
+    let version = get(tx, owner, key)?.version;
+    put_after(tx, owner, key, version, bytes);
     Ok(())
+}
+
+/// The same when `version` is known to be the one before.
+fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, version: u64, bytes: &[u8]) {
+    tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(version + 1, Ok(bytes)));
 }
 
 fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
@@ -89,28 +94,40 @@ pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -
 
 /// The status of a job; `None` when there is no such job.
 pub(super) fn job_status(view: &impl View, owner: &str, job: &JobId) -> Result<Option<JobStatus>, Fault> {
-    let Some(bytes) = get(view, owner, &keys::job_status(job))?.value else { return Ok(None) };
-    let (status, _) =
-        keys::decode_status(&bytes).ok_or_else(|| Fault::Record(format!("status of job `{job}` is damaged")))?;
-    Ok(Some(status))
+    Ok(status_and_version(view, owner, &keys::job_status(job))?.0)
 }
 
-/// Sets a job's status.
+fn status_and_version(view: &impl View, owner: &str, key: &str) -> Result<(Option<JobStatus>, u64), Fault> {
+    let Doc { version, value } = get(view, owner, key)?;
+    let Some(bytes) = value else { return Ok((None, version)) };
+    let (status, _) = keys::decode_status(&bytes).ok_or_else(|| Fault::Record(format!("status `{key}` is damaged")))?;
+    Ok((Some(status), version))
+}
+
+/// Sets a job's status if `may` says so of the one before. Whether it did.
 pub(super) fn set_status(
     tx: &mut Tx<'_>,
     now: Millis,
     owner: &str,
     job: &JobId,
     status: JobStatus,
-) -> Result<(), Fault> {
-    put(tx, owner, &keys::job_status(job), keys::encode_status(status, now).as_bytes())
+    may: impl FnOnce(Option<JobStatus>) -> bool,
+) -> Result<bool, Fault> {
+    let key = keys::job_status(job);
+    let (before, version) = status_and_version(tx, owner, &key)?;
+    if !may(before) {
+        return Ok(false);
+    }
+    put_after(tx, owner, &key, version, keys::encode_status(status, now).as_bytes());
+    Ok(true)
 }
 
 /// Writes a job's head and its place in the list, unless it exists.
 pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob) -> Result<(), Fault> {
     let key = keys::job_head(&new.job);
-    if get(tx, owner, &key)?.value.is_none() {
-        put(tx, owner, &key, &new.head)?;
+    let head = get(tx, owner, &key)?;
+    if head.value.is_none() {
+        put_after(tx, owner, &key, head.version, &new.head);
         put(tx, owner, &keys::job_list_entry(now, &new.job), b"")?;
     }
     Ok(())
@@ -119,18 +136,16 @@ pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob)
 /// Opens a job as `PENDING`; what exists of it stays.
 pub(super) fn open_job(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob) -> Result<(), Fault> {
     open_head(tx, now, owner, new)?;
-    if job_status(tx, owner, &new.job)?.is_none() {
-        set_status(tx, now, owner, &new.job, JobStatus::Pending)?;
-    }
+    set_status(tx, now, owner, &new.job, JobStatus::Pending, |before| before.is_none())?;
     Ok(())
 }
 
 /// Ends a job unless it has ended. Whether it did.
 pub(super) fn end_job(tx: &mut Tx<'_>, now: Millis, owner: &str, finish: &JobFinish) -> Result<bool, Fault> {
-    if job_status(tx, owner, &finish.job)?.is_some_and(JobStatus::is_terminal) {
+    let open = |before: Option<JobStatus>| !before.is_some_and(JobStatus::is_terminal);
+    if !set_status(tx, now, owner, &finish.job, finish.status, open)? {
         return Ok(false);
     }
-    set_status(tx, now, owner, &finish.job, finish.status)?;
     put(tx, owner, &keys::job_result(&finish.job), &finish.result)?;
     Ok(true)
 }

@@ -61,9 +61,9 @@ impl Flusher {
     /// Whether it can take a group now; with `wait`, after it is done with the one that it has.
     pub(super) fn is_free(&mut self, wait: bool) -> bool {
         if self.busy.is_some() {
-            let landed =
-                if wait { self.landed.recv().is_ok() } else { self.landed.try_recv() != Err(TryRecvError::Empty) };
-            if landed || wait {
+            let landed = if wait { self.landed.recv().map_err(Into::into) } else { self.landed.try_recv() };
+            // A flusher that is gone isn't waited for: whoever sends to it learns that.
+            if landed != Err(TryRecvError::Empty) {
                 self.busy = None;
             }
         }

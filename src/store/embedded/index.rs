@@ -19,6 +19,8 @@ pub(super) struct Index {
 /// The index of one owner.
 #[derive(Debug, Default)]
 pub(super) struct OwnerIndex {
+    /// It is known to be on the list of owners.
+    pub(super) registered: bool,
     /// Due time and session.
     pub(super) due: BTreeSet<(u64, String)>,
     /// By agent token.
@@ -105,6 +107,11 @@ impl Index {
             self.owners.insert(owner.to_owned(), OwnerIndex::default());
         }
         self.owners.get_mut(owner).expect("inserted above")
+    }
+
+    /// Whether the owner is known to be on the list of owners.
+    pub(super) fn is_registered(&self, owner: &str) -> bool {
+        self.owners.get(owner).is_some_and(|index| index.registered)
     }
 
     /// The agent's index, when it has one.

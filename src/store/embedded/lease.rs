@@ -13,7 +13,7 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
 use crate::store::{
-    After, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next, OutboxEntry,
+    After, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next, OutboxEntry,
 };
 use bytes::Bytes;
 use std::{ops::ControlFlow, time::Duration};
@@ -21,10 +21,12 @@ use std::{ops::ControlFlow, time::Duration};
 /// A session told to come for its slot is told again after this, unless it came.
 const WAKE_AGAIN: Duration = Duration::from_secs(5);
 
-/// The agent's gate; `None` when there is no such agent.
-pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<Gate>, Fault> {
-    let Some(bytes) = docs::get(view, owner, &keys::agent_gate(agent))?.value else { return Ok(None) };
-    Gate::decode(&bytes).map(Some).ok_or_else(|| Fault::Record(format!("gate of agent `{agent}` is damaged")))
+/// The agent's gate and the version of its document; `None` when there is no such agent.
+pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<(Gate, u64)>, Fault> {
+    let Doc { version, value } = docs::get(view, owner, &keys::agent_gate(agent))?;
+    let Some(bytes) = value else { return Ok(None) };
+    let gate = Gate::decode(&bytes).ok_or_else(|| Fault::Record(format!("gate of agent `{agent}` is damaged")))?;
+    Ok(Some((gate, version)))
 }
 
 /// Tries the lease. Without a gate (no such agent, or terminated) there is nothing to run.
@@ -32,16 +34,17 @@ pub(super) fn ask(
     tx: &mut Tx<'_>,
     now: Millis,
     slot: &mut Slot,
-    gate: Option<Gate>,
+    gate: Option<(Gate, u64)>,
     ask: &LeaseRequest,
 ) -> Result<LeaseOutcome, Fault> {
     if slot.now.granted_to(&ask.token) {
-        return Ok(LeaseOutcome::Run(Box::new(grant_again(tx, now, slot, ask)?)));
+        let version = gate.map_or(0, |(_, version)| version);
+        return Ok(LeaseOutcome::Run(Box::new(grant_again(tx, now, slot, version, ask)?)));
     }
     if let Some(until) = slot.now.live_until(now) {
         return Ok(LeaseOutcome::Busy(Millis(until)));
     }
-    let Some(gate) = gate.filter(|_| slot.now.pending() > 0) else {
+    let Some((gate, version)) = gate.filter(|_| slot.now.pending() > 0) else {
         let waited = slot.now.waiting.take().is_some();
         let session = &mut slot.now;
         // A lapsed lease is kept while there is mail: its crash still counts.
@@ -67,7 +70,7 @@ pub(super) fn ask(
         wait(tx, slot)?;
         return Ok(LeaseOutcome::Waiting);
     }
-    Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, ask)?)))
+    Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, version, ask)?)))
 }
 
 /// Whether a slot is free for this session: those who wait longer go first.
@@ -96,7 +99,7 @@ fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
     slot.save(tx)
 }
 
-fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> Result<Grant, Fault> {
+fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRequest) -> Result<Grant, Fault> {
     if let Some(lapsed) = slot.now.lease.take() {
         count_crash(tx, slot, &lapsed.serving)?;
     }
@@ -111,25 +114,34 @@ fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> R
         serving: Serving::default(),
     });
     session.hold_until(now.plus(ask.ttl));
-    hand_out(tx, now, slot, Some(ask.crash_limit))
+    hand_out(tx, now, slot, gate, Some(ask.crash_limit))
 }
 
 /// The holder asks once more: its answer was lost.
-fn grant_again(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, ask: &LeaseRequest) -> Result<Grant, Fault> {
+fn grant_again(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRequest) -> Result<Grant, Fault> {
     slot.now.hold_until(now.plus(ask.ttl));
-    hand_out(tx, now, slot, None)
+    hand_out(tx, now, slot, gate, None)
 }
 
 /// Everything that the holder needs to go on.
-fn hand_out(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, crash_limit: Option<u32>) -> Result<Grant, Fault> {
+fn hand_out(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    slot: &mut Slot,
+    gate: u64,
+    crash_limit: Option<u32>,
+) -> Result<Grant, Fault> {
     let mailbox = serve(tx, now, slot, crash_limit)?;
     slot.save(tx)?;
     let until = Millis(slot.now.lease.as_ref().map_or(0, |lease| lease.until));
     let (checkpoint, calls) = recorded(tx, slot)?;
-    let state = tx.get(Space::Core, &slot.part(b"s"))?.map(|b| Bytes::copy_from_slice(&b));
+    let state = match slot.now.version {
+        0 => None,
+        _ => tx.get(Space::Core, &slot.part(b"s"))?.map(|b| Bytes::copy_from_slice(&b)),
+    };
     let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
     let (version, arrivals) = (slot.now.version, slot.now.arrivals);
-    Ok(Grant { lease, until, version, state, checkpoint, calls, mailbox, arrivals })
+    Ok(Grant { lease, until, gate, version, state, checkpoint, calls, mailbox, arrivals })
 }
 
 type Recorded = (Option<Bytes>, Vec<(u32, Bytes)>);
@@ -202,7 +214,7 @@ fn start(tx: &mut Tx<'_>, now: Millis, slot: &Slot, task: &mut Mail, crash_limit
         docs::end_job(tx, now, &slot.owner, &finish)?;
         task.entry.job_status = Some(JobStatus::Failed);
     } else if task.entry.job_status == Some(JobStatus::Pending) {
-        docs::set_status(tx, now, &slot.owner, &job, JobStatus::Started)?;
+        docs::set_status(tx, now, &slot.owner, &job, JobStatus::Started, |_| true)?;
         task.entry.job_status = Some(JobStatus::Started);
     }
     Ok(())
@@ -249,7 +261,7 @@ pub(super) fn wake_waiting(
         return Ok(Vec::new());
     }
     // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
-    let Ok(Some(gate)) = gate(tx, &owner_token, agent) else { return Ok(Vec::new()) };
+    let Ok(Some((gate, _))) = gate(tx, &owner_token, agent) else { return Ok(Vec::new()) };
     if gate.status != GateStatus::Active {
         return Ok(Vec::new());
     }

@@ -111,6 +111,13 @@ impl Slot {
         let prefix = layout::mailbox(&self.owner, &self.token);
         let mut from = prefix.clone();
         from.extend_from_slice(self.now.head.as_deref().unwrap_or_default().as_bytes());
+        // Mostly there is one, and finding one key is much less work than a range of them.
+        if self.now.pending() == 1
+            && let Some(head) = &self.now.head
+            && let Some(value) = view.get(Space::Mail, &from)?
+        {
+            return visit(head, &value).map(drop);
+        }
         view.walk(Space::Mail, &from, &layout::end_of(&prefix), &mut |key, value| {
             let place = std::str::from_utf8(&key[prefix.len()..])
                 .map_err(|_| Fault::Record(format!("mailbox key of `{}` is damaged", self.token)))?;

@@ -166,10 +166,14 @@ impl<'a> Tx<'a> {
 
     /// Puts the owner on the list, so that sweeps find what it has.
     pub(super) fn register(&mut self, owner: &str) -> Result<(), Fault> {
+        if self.index.is_registered(owner) {
+            return Ok(());
+        }
         let key = layout::owner(owner);
         if self.get(Space::Core, &key)?.is_none() {
             self.put(Space::Core, key, Vec::new());
         }
+        self.index_mut().owner(owner).registered = true;
         Ok(())
     }
 

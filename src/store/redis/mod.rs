@@ -227,11 +227,21 @@ fn outcome(part: &mut Answer, request: &Admit) -> Result<LeaseOutcome, StoreErro
 fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
     let epoch = part.number()?;
     let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
-    let (until, version) = (part.millis()?, part.number()?);
+    let (until, gate, version) = (part.millis()?, part.number()?, part.number()?);
     let (state, checkpoint) = (part.optional()?, part.optional()?);
     let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
     calls.sort_by_key(|(index, _): &(u32, _)| *index);
-    Ok(Grant { lease, until, version, state, checkpoint, calls, mailbox: part.mailbox()?, arrivals: part.number()? })
+    Ok(Grant {
+        lease,
+        until,
+        gate,
+        version,
+        state,
+        checkpoint,
+        calls,
+        mailbox: part.mailbox()?,
+        arrivals: part.number()?,
+    })
 }
 
 fn held(answer: &mut Answer) -> Result<Held, StoreError> {

@@ -287,3 +287,13 @@ pub async fn a_backoff_takes_events_but_gives_no_lease(w: World) {
     w.done(at(9001), &grant).await;
     assert!(matches!(w.admit(at(9002), "main", message("e3")).await.lease, LeaseOutcome::Run(_)));
 }
+
+pub async fn a_grant_names_the_version_of_the_gate(w: World) {
+    for version in 1..=2 {
+        w.agent().await;
+        let grant = granted(w.admit(T0, "main", message(&format!("m{version}"))).await);
+        assert_eq!(grant.gate, version);
+        w.done(T0, &grant).await;
+    }
+    assert_eq!(granted(w.admit(T0, "b", message("b")).await).gate, 2);
+}

@@ -86,7 +86,7 @@ macro_rules! conformance {
                     its_messages_are_written_with_it an_ended_job_gets_no_head;
                 lease:
                     a_grant_has_everything_to_go_on epochs_grow a_live_lease_is_busy
-                    a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
+                    a_grant_names_the_version_of_the_gate a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken
                     a_request_whose_lease_was_given_back_is_like_any_other
                     a_wake_of_an_idle_session_is_empty a_wake_of_an_unknown_agent_is_empty
                     the_mailbox_limit_is_kept the_first_task_starts renewal_moves_the_end

@@ -17,7 +17,7 @@ local function is_busy(o, s)
 end
 
 -- Why the event is not appended, or nothing.
-local function refusal(o, s, event)
+local function refusal(o, s, g, event)
   local seen = call('HGET', o .. ':seen', event.id)
   if seen then
     return { seen == event.hash and 'duplicate' or 'conflict' }
@@ -27,15 +27,14 @@ local function refusal(o, s, event)
       return { 'duplicate' }
     end
   end
-  local status, _, limit, busy = gate(o, agent_of(s))
-  if not status then
+  if not g.status then
     return { 'unknown' }
-  elseif status == 'TERMINATED' then
+  elseif g.status == 'TERMINATED' then
     return { 'terminated' }
-  elseif event.kind == 't' and busy == 'reject' and is_busy(o, s) then
+  elseif event.kind == 't' and g.busy == 'reject' and is_busy(o, s) then
     return { 'busy' }
-  elseif event.kind ~= 'r' and call('ZCARD', mailbox_key(o, s)) >= limit then
-    return { 'full', limit }
+  elseif event.kind ~= 'r' and call('ZCARD', mailbox_key(o, s)) >= g.mailbox then
+    return { 'full', g.mailbox }
   end
 end
 
@@ -77,18 +76,18 @@ local function bury(o, now, entries, limit, dead)
 end
 
 -- Everything that the holder needs to go on.
-local function hand_out(o, now, s, lease, entries)
+local function hand_out(o, now, s, g, lease, entries)
   serve(o, now, s, entries)
   local ends = now + lease.ttl
   hold_until(o, s, ends)
   local f = call('HMGET', session_key(o, s), 'epoch', 'version', 'state', 'reply', 'arrivals')
   local calls = call('HGETALL', call_key(o, s))
   return {
-    'run', tonumber(f[1]), ends, tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
+    'run', tonumber(f[1]), ends, g.version or 0, tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
   }
 end
 
-local function grant(o, now, s, lease, crashed)
+local function grant(o, now, s, g, lease, crashed)
   local key = session_key(o, s)
   if crashed then
     count_crash(o, s, crashed)
@@ -98,7 +97,7 @@ local function grant(o, now, s, lease, crashed)
   call('HINCRBY', key, 'epoch', 1)
   call('HSET', key, 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
   call('HDEL', key, 'backoff')
-  return hand_out(o, now, s, lease, entries)
+  return hand_out(o, now, s, g, lease, entries)
 end
 
 local function take_lease(take)
@@ -130,29 +129,28 @@ local function rest(o, now, s)
   return { 'empty' }
 end
 
-local function try(o, now, s, lease)
+local function try(o, now, s, g, lease)
   local f = call('HMGET', session_key(o, s), 'until', 'served', 'backoff', 'token', 'limit')
   if f[1] and f[4] == lease.token then
     -- The holder asks once more: its answer was lost.
-    return hand_out(o, now, s, lease, pending(o, s, tonumber(f[5])))
+    return hand_out(o, now, s, g, lease, pending(o, s, tonumber(f[5])))
   elseif f[1] and tonumber(f[1]) > now then
     return { 'lease', tonumber(f[1]) }
   end
   local agent = agent_of(s)
-  local status, concurrency = gate(o, agent)
-  if not status or status == 'TERMINATED' or call('ZCARD', mailbox_key(o, s)) == 0 then
+  if not g.status or g.status == 'TERMINATED' or call('ZCARD', mailbox_key(o, s)) == 0 then
     return rest(o, now, s)
-  elseif status == 'SUSPENDED' then
+  elseif g.status == 'SUSPENDED' then
     wait(o, s)
     return { 'suspended' }
   elseif f[3] and tonumber(f[3]) > now then
     return { 'backoff', tonumber(f[3]) }
-  elseif not has_place(o, now, s, agent, concurrency) then
+  elseif not has_place(o, now, s, agent, g.concurrency) then
     wait(o, s)
     return { 'waiting' }
   end
   call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
-  return grant(o, now, s, lease, f[1] and (f[2] or ''))
+  return grant(o, now, s, g, lease, f[1] and (f[2] or ''))
 end
 
 -- The lease's end, the backoff's end and the agent's queue see to it otherwise.
@@ -169,17 +167,22 @@ local function admit(keys, args)
   local now, s = clock(take()), take()
   local event = take() == '1' and take_event(take)
   local lease = take_lease(take)
+  local g = {}
+  g.status, g.concurrency, g.mailbox, g.busy, g.version = gate(o, agent_of(s))
   local intake = { 'nothing' }
   if event then
-    intake = refusal(o, s, event) or { 'new' }
+    intake = refusal(o, s, g, event) or { 'new' }
   end
   if intake[1] == 'new' then
     append(o, now, s, event)
-    look_soon(o, now, s)
+    -- A lease that is asked for sets the time itself, whatever comes of it.
+    if not lease then
+      look_soon(o, now, s)
+    end
   elseif intake[1] ~= 'nothing' and intake[1] ~= 'duplicate' then
     return { intake, { 'none' } }
   end
-  return { intake, lease and try(o, now, s, lease) or { 'none' } }
+  return { intake, lease and try(o, now, s, g, lease) or { 'none' } }
 end
 
 register('admit', admit, {})

@@ -27,11 +27,11 @@ register('commit', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, s, epoch = clock(take()), take(), take()
   local c = take_commit(take)
-  local f = call('HMGET', session_key(o, s), 'done', 'version')
-  local is_held = holds(o, s, epoch)
-  if f[1] == epoch .. ' ' .. c.turn then
+  local f = call('HMGET', session_key(o, s), 'epoch', 'until', 'done', 'version')
+  local is_held = is_holder(f, epoch)
+  if f[3] == epoch .. ' ' .. c.turn then
     return { 'done', is_held and held(o, now, s) or RELEASED_BEFORE }
-  elseif not is_held or tonumber(c.turn) ~= tonumber(f[2] or 0) + 1 then
+  elseif not is_held or tonumber(c.turn) ~= tonumber(f[4] or 0) + 1 then
     return { 'fenced' }
   elseif is_cancelled(o, c.unless_cancelled) then
     return { 'cancelled' }

@@ -78,13 +78,20 @@ local function is_empty(o)
   return call('EXISTS', o .. ':keys') == 0
 end
 
-local function put(o, key, value)
-  local version, old = doc(o, key)
+-- `version` and `old` are what `doc` says of the key.
+local function put_after(o, key, version, old, value)
   call('HSET', o .. ':doc', key, text(version + 1) .. ' ' .. value)
   if not old then
     call('ZADD', o .. ':keys', 0, key)
-    call('ZREM', o .. ':gone', key)
+    if version > 0 then
+      call('ZREM', o .. ':gone', key)
+    end
   end
+end
+
+local function put(o, key, value)
+  local version, old = doc(o, key)
+  put_after(o, key, version, old, value)
 end
 
 local function delete(o, now, key)
@@ -146,31 +153,42 @@ local function job_status(o, job)
   return value and string.match(value, '^%S+')
 end
 
-local function set_status(o, now, job, status)
-  put(o, 'j/' .. job .. '/s', status .. ' ' .. text(now))
+-- Unless `may` says no of the status before. Whether it did.
+local function set_status(o, now, job, status, may)
+  local key = 'j/' .. job .. '/s'
+  local version, old = doc(o, key)
+  if may and not may(old and string.match(old, '^%S+')) then
+    return false
+  end
+  put_after(o, key, version, old, status .. ' ' .. text(now))
+  return true
+end
+
+local function is_none(status)
+  return not status
+end
+
+local function is_open(status)
+  return not (status and TERMINAL[status])
 end
 
 -- Head and place in the list, unless it has them.
 local function describe_job(o, now, job)
-  local _, head = doc(o, 'j/' .. job[1])
+  local version, head = doc(o, 'j/' .. job[1])
   if not head then
-    put(o, 'j/' .. job[1], job[2])
+    put_after(o, 'j/' .. job[1], version, head, job[2])
     put(o, 'l/' .. string.format('%016.0f', now) .. '-' .. job[1], '')
   end
 end
 
 local function open_job(o, now, job)
   describe_job(o, now, job)
-  if not job_status(o, job[1]) then
-    set_status(o, now, job[1], 'PENDING')
-  end
+  set_status(o, now, job[1], 'PENDING', is_none)
 end
 
 -- Unless it has ended.
 local function finish_job(o, now, finish)
-  local status = job_status(o, finish[1])
-  if not (status and TERMINAL[status]) then
-    set_status(o, now, finish[1], finish[2])
+  if set_status(o, now, finish[1], finish[2], is_open) then
     put(o, 'j/' .. finish[1] .. '/r', finish[3])
   end
 end
@@ -234,10 +252,10 @@ local function unplace(member)
   return (string.gsub(member, '%z', '|', 1))
 end
 
--- Status, concurrency, mailbox limit, busy policy; nothing without a gate, nor, with `lenient`,
--- with a damaged one.
+-- Status, concurrency, mailbox limit, busy policy, version; nothing without a gate, nor, with
+-- `lenient`, with a damaged one.
 local function gate(o, agent, lenient)
-  local _, line = doc(o, 'g/' .. agent .. '/gate')
+  local version, line = doc(o, 'g/' .. agent .. '/gate')
   if not line then
     return nil
   end
@@ -245,7 +263,7 @@ local function gate(o, agent, lenient)
   if not status and not lenient then
     error({ err = 'CORRUPT gate of agent ' .. agent })
   end
-  return status, tonumber(concurrency), tonumber(mailbox), busy
+  return status, tonumber(concurrency), tonumber(mailbox), busy, version
 end
 
 -- Pending events: {member, kind, job or false, job's status or false, crashes, body}.
@@ -305,10 +323,13 @@ local function serve(o, now, s, entries)
   call('HDEL', session_key(o, s), 'nudged')
 end
 
--- The lease of this epoch is there: neither taken by another nor given back.
-local function holds(o, s, epoch)
-  local f = call('HMGET', session_key(o, s), 'epoch', 'until')
+-- Of the answer to `HMGET … epoch until`: the lease of this epoch is there, neither taken by another nor given back.
+local function is_holder(f, epoch)
   return f[1] == epoch and f[2] and true
+end
+
+local function holds(o, s, epoch)
+  return is_holder(call('HMGET', session_key(o, s), 'epoch', 'until'), epoch)
 end
 
 local function is_cancelled(o, job)
