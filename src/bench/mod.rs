@@ -1,12 +1,14 @@
 //! `trellis bench`: what this machine, these servers and this configuration give, measured against
 //! the raw commit rate of the same store in the same run.
 
+mod context;
 mod latency;
 mod load;
 mod raw;
 mod turns;
 mod usage;
 
+pub use context::{ContextReport, context};
 pub use latency::latency;
 pub use turns::turns;
 

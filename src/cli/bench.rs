@@ -1,4 +1,4 @@
-//! `trellis bench turns|latency`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
@@ -23,6 +23,9 @@ pub enum Bench {
     /// Time from publish to completion, one task at a time
     #[command(after_help = "Example:\n  trellis bench latency --tasks 500")]
     Latency(Load),
+    /// What building a prompt costs, without any store or model
+    #[command(after_help = "Example:\n  trellis bench context")]
+    Context,
 }
 
 /// How much is measured.
@@ -42,6 +45,7 @@ impl Bench {
         let (load, is_latency) = match &self {
             Self::Turns(load) => (load, false),
             Self::Latency(load) => (load, true),
+            Self::Context => return prompts(context),
         };
         if load.tasks == 0 || load.agents == 0 {
             return Err(Failure::usage("expected at least one task and one agent"));
@@ -65,6 +69,13 @@ impl Bench {
         let lost = report["result"]["unaccounted"].as_u64().unwrap_or(0);
         Ok(if lost == 0 { Exit::Ok } else { Exit::Internal })
     }
+}
+
+fn prompts(context: &Context) -> Result<Exit, Failure> {
+    let measured = bench::context().map_err(|e| Failure::internal(e.to_string()))?;
+    let report = json!({"bench": "context", "store": "none", "result": measured});
+    context.out.value(&report, || text(&report))?;
+    Ok(Exit::Ok)
 }
 
 async fn measure(config: &Config, plan: &Plan, is_latency: bool) -> Result<Value, Failure> {

@@ -62,6 +62,7 @@ impl Facts {
     }
 
     /// With the whole text of the prompt.
+    #[must_use]
     pub fn with_prompt(mut self, request: &ModelRequest) -> Facts {
         let texts = std::iter::once(request.system.as_str()).chain(request.messages.iter().map(text));
         self.prompt = texts.collect::<Vec<_>>().join("\n\n");

@@ -18,6 +18,7 @@ mod map;
 pub mod record;
 pub mod text;
 mod transcript;
+pub mod window;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,146 @@
+//! `trellis bench context`: what a prompt costs to build, without any store or model.
+
+use crate::domain::agent::{AgentConfig, Completion};
+use crate::domain::capability::Authority;
+use crate::domain::context::assemble::assemble;
+use crate::domain::context::budget::Budget;
+use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::item::{Content, Item, Section};
+use crate::domain::ids::{AgentId, IdError};
+use crate::domain::render::{RenderOptions, render};
+use crate::domain::tools::{Described, ToolTable};
+use crate::domain::values::Resolver;
+use crate::ops::Catalog;
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Paths of the context.
+const PATHS: usize = 40;
+/// Bytes of the context.
+const CONTEXT: usize = 180_000;
+/// Bytes of the large value.
+const LARGE: usize = 10_000_000;
+/// Repetitions; the median counts.
+const ROUNDS: usize = 201;
+
+/// Times in microseconds, each the median of 201.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ContextReport {
+    /// Building a prompt of 180 KB from 40 paths of JSON and text, ledger and hashes included.
+    pub assemble_us: f64,
+    /// Bytes of that prompt.
+    pub prompt_bytes: usize,
+    /// Of these, in hashing the prompt for the ledger.
+    pub hash_us: f64,
+    /// Rendering a value of 10 MB at 500 bytes.
+    pub render_500_us: f64,
+    /// The same at 10,000 bytes.
+    pub render_10000_us: f64,
+}
+
+/// Measures.
+pub fn context() -> Result<ContextReport, IdError> {
+    let inputs = inputs("bench".parse()?);
+    let Ok(built) = assemble(&inputs) else { unreachable!("the budget is twice of what is in it") };
+    let large = large();
+    let rendered = |budget| median(|| render(black_box(&large), RenderOptions { budget, pretty: false }));
+    let tools = &inputs.tools;
+    Ok(ContextReport {
+        assemble_us: median(|| assemble(black_box(&inputs))),
+        prompt_bytes: built.ledger.used,
+        hash_us: median(|| crate::domain::context::assemble::prompt_hash(black_box(&built.request), tools)),
+        render_500_us: rendered(500),
+        render_10000_us: rendered(10_000),
+    })
+}
+
+fn median<T>(mut work: impl FnMut() -> T) -> f64 {
+    let mut times: Vec<_> = (0..ROUNDS)
+        .map(|_| {
+            let start = Instant::now();
+            black_box(work());
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    times[ROUNDS / 2].as_secs_f64() * 1e6
+}
+
+/// Half texts, half records, together as large as the default budget.
+fn inputs(agent: AgentId) -> Inputs {
+    let each = CONTEXT / PATHS;
+    let item = |n: usize| {
+        let name = format!("w/docs/{n}");
+        let content = if n.is_multiple_of(2) { Content::Text(prose(each)) } else { Content::Value(records(each)) };
+        Item {
+            section: Section::Context,
+            key: format!("context/{name}"),
+            label: Some(name.clone()),
+            source: Some(name),
+            allowed: Some("crud/read on w/docs".into()),
+            asked: Some(each * 2),
+            priority: Section::Context.priority(),
+            required: false,
+            unresolved: Vec::new(),
+            content,
+        }
+    };
+    let config = AgentConfig::parse(&json!({"model": {"provider": "scripted", "name": "echo"}}));
+    let config = config.unwrap_or_else(|_| unreachable!("the smallest configuration is valid"));
+    Inputs {
+        frame: Frame {
+            agent,
+            venue: "bench".into(),
+            model: config.model.clone(),
+            authority: Authority::default(),
+            completion: Completion::Implicit,
+            strict: false,
+            aliases: false,
+        },
+        moment: Moment {
+            turn: "bench/run/bench/s/1".into(),
+            date: "2026-01-01".into(),
+            budget: Budget { bytes: CONTEXT * 2, ..Budget::default() },
+        },
+        system: "You check invoices against the policy.".into(),
+        resolver: Resolver::default(),
+        items: (0..PATHS).map(item).collect(),
+        tools: tools(&config).into(),
+        transcript: Vec::new(),
+        served: Served::default(),
+    }
+}
+
+fn tools(config: &AgentConfig) -> ToolTable {
+    let catalog = Catalog::new(false);
+    crate::domain::tools::resolve(config, &[], false, &Resolver::default(), |path| {
+        let found = catalog.resolve(path)?;
+        Some(Described {
+            asked: path.to_owned(),
+            path: found.spec.path.to_owned(),
+            description: found.spec.description.to_owned(),
+            input: found.spec.input.clone(),
+            entities: found.entities.clone(),
+        })
+    })
+}
+
+fn prose(bytes: usize) -> String {
+    "Invoices over the limit need a second signature.\n".chars().cycle().take(bytes).collect()
+}
+
+fn record(n: usize) -> Value {
+    json!({"id": n, "vendor": format!("vendor-{n}"), "total": 12.5, "paid": n.is_multiple_of(3), "tags": ["a", "b"]})
+}
+
+fn records(bytes: usize) -> Value {
+    let one = record(100).to_string().len() + 2;
+    Value::Array((0..bytes / one).map(record).collect())
+}
+
+fn large() -> Value {
+    let part = |n: usize| (format!("part{n}"), records(LARGE / 100));
+    Value::Object((0..100).map(part).collect())
+}
