@@ -26,6 +26,7 @@ pub mod workspace;
 
 pub mod agents;
 pub mod app;
+pub mod assets;
 pub mod audit;
 pub mod bench;
 pub mod cli;

@@ -92,6 +92,12 @@ pub const SESSION_CONTEXT_BYTES: usize = 64 * 1024;
 /// Bytes of `v/context/project`, and of a user's values: they are read in every turn that uses any.
 pub const SHARED_VALUES_BYTES: usize = 256 * 1024;
 
+/// Bytes of an asset: a long document or a picture; larger things belong into a file store.
+pub const ASSET_BYTES: usize = 8 * 1024 * 1024;
+
+/// Bytes of an asset's name, and of its description: it stands in a context in the asset's stead.
+pub const ASSET_DESCRIPTION_BYTES: usize = 16 * 1024;
+
 /// Bytes of a schema that an operation is given: far more than people write, compiled in milliseconds.
 pub const SCHEMA_BYTES: usize = 64 * 1024;
 

@@ -13,6 +13,7 @@ pub mod event;
 pub mod job;
 
 pub mod agent;
+pub mod asset;
 pub mod gate;
 pub mod session;
 

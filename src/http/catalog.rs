@@ -1,7 +1,7 @@
-//! What the venue is and offers: status, operations, and Covia's collections that are empty here.
+//! What the venue is and offers: status, operations, and secrets, of which it has none.
 
 use super::Api;
-use super::extract::{Asked, Who};
+use super::extract::Who;
 use super::problem::Problem;
 use crate::ops::dispatch::resolve;
 use crate::ops::virtuals::describe;
@@ -84,23 +84,6 @@ pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) ->
         return Err(Problem::not_found(format!("no operations `{prefix}…`; `GET /api/v1/operations` lists all")));
     }
     Ok(axum::Json(group).into_response())
-}
-
-/// `GET assets`: none.
-pub(super) async fn assets(_: Who, asked: Asked) -> Result<Response, Problem> {
-    let offset = asked.number("offset")?.unwrap_or(0);
-    let limit = asked.number("limit")?.unwrap_or(1_000);
-    Ok(axum::Json(json!({"items": [], "total": 0, "offset": offset, "limit": limit})).into_response())
-}
-
-/// `GET assets/{id}` and its content.
-pub(super) async fn asset(_: Who, Path(id): Path<String>) -> Problem {
-    Problem::not_found(format!("no asset `{id}`: this version stores none"))
-}
-
-/// `POST assets`, `PUT assets/{id}/content`.
-pub(super) async fn store_asset(_: Who) -> Problem {
-    Problem::unsupported("assets can't be stored by this version; write the value to a path under `w/`")
 }
 
 /// `GET secrets`: none.

@@ -1,7 +1,7 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, catalog, guard, health, jobs, operate, sse};
+use super::{Api, agents, assets, catalog, guard, health, jobs, operate, sse};
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -58,10 +58,10 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/operations", catalog::operations),
         route("get", "/api/v1/operations/{*name}", catalog::operation),
         route("get", "/api/v1/adapters/{name}/operations", catalog::adapter),
-        route("get", "/api/v1/assets", catalog::assets),
-        route("post", "/api/v1/assets", catalog::store_asset),
-        route("get", "/api/v1/assets/{*id}", catalog::asset),
-        route("put", "/api/v1/assets/{*id}", catalog::store_asset),
+        route("get", "/api/v1/assets", assets::list),
+        route("post", "/api/v1/assets", assets::store),
+        route("get", "/api/v1/assets/{*id}", assets::get),
+        route("put", "/api/v1/assets/{*id}", assets::put),
         route("get", "/api/v1/secrets", catalog::secrets),
         route("put", "/api/v1/secrets/{name}", catalog::store_secret),
         route("delete", "/api/v1/secrets/{name}", catalog::delete_secret),

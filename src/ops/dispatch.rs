@@ -1,7 +1,7 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
 use super::{Invocation, OpError, Output, Registered};
-use crate::domain::limits::OPERATION_TIME;
+use crate::domain::limits::{JOB_DEPTH, OPERATION_TIME};
 use crate::domain::nearest::nearest;
 use crate::domain::values::inject::Injection;
 use serde_json::Value;
@@ -35,11 +35,32 @@ pub fn inject(catalog: &super::Catalog, path: &str, arguments: Value, injection:
     Ok(arguments)
 }
 
+/// What a call really runs, with its valid arguments: aliases and `job/run` taken off. Authority and
+/// effect of a call are those of this operation, whatever it was called by. With `mask` no error
+/// shows an argument.
+pub fn settle<'c>(
+    catalog: &'c super::Catalog,
+    path: &str,
+    arguments: Value,
+    mask: bool,
+) -> Result<(&'c Registered, Value), OpError> {
+    let mut found = resolve(catalog, path)?;
+    let mut arguments = arguments;
+    for _ in 0..=JOB_DEPTH {
+        if arguments.is_null() {
+            arguments = Value::Object(serde_json::Map::new());
+        }
+        check(found.spec.path, &found.validator, &arguments, mask)?;
+        let Some((path, inner)) = found.operation.inner(&mut arguments) else { return Ok((found, arguments)) };
+        found = resolve(catalog, &path)?;
+        arguments = inner;
+    }
+    Err(OpError::Invalid(format!("`v/ops/job/run` is nested more than {JOB_DEPTH} times, call the operation itself")))
+}
+
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
-    let found = resolve(&call.venue.catalog, path)?;
-    let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
-    check(found.spec.path, &found.validator, &arguments, false)?;
+    let (found, arguments) = settle(&call.venue.catalog, path, arguments, false)?;
     for need in found.operation.needs(&arguments)? {
         call.caller
             .authority

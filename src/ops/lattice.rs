@@ -1,8 +1,11 @@
 //! `v/ops/lattice/*`: read, write and list the owner's tree.
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, shared, virtuals};
+use crate::domain::lattice::path::MAX_SEGMENTS;
+use crate::domain::lattice::value::below;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
+use crate::domain::patch::{place, select};
 use crate::domain::render::{RenderOptions, render};
 use crate::workspace::{Listing, WriteOp, page};
 use async_trait::async_trait;
@@ -22,6 +25,9 @@ pub const ALIASES: [(&str, &str); 10] = [
     ("v/ops/covia/count", "v/ops/lattice/count"),
     ("v/ops/covia/aggregate", "v/ops/lattice/aggregate"),
 ];
+
+/// Paths of one call.
+const PATHS: usize = 100;
 
 #[derive(Debug, Clone, Copy)]
 enum Verb {
@@ -71,11 +77,15 @@ impl Verb {
     fn spec(self) -> Spec {
         let path = path_schema;
         let count = || json!({"type": "integer", "minimum": 0});
+        let depth = || json!({"type": "integer", "minimum": 1, "maximum": MAX_SEGMENTS});
         let (name, description, input) = match self {
             Self::Read => (
                 "v/ops/lattice/read",
-                "Read the value at a path. A value over maxSize bytes is not returned but its size.",
-                schema(&json!({"path": path(), "maxSize": count()}), &["path"]),
+                "Read the value at a path, or (`paths`) the values at several. A value over maxSize bytes is not returned but its size.",
+                schema(
+                    &json!({"path": path(), "paths": {"type": "array", "items": path(), "maxItems": PATHS}, "maxSize": count()}),
+                    &[],
+                ),
             ),
             Self::Write => (
                 "v/ops/lattice/write",
@@ -106,7 +116,7 @@ impl Verb {
                 "v/ops/lattice/inspect",
                 "Render one or more values as JSON5 within a byte budget: a summary of what is large.",
                 schema(
-                    &json!({"path": path(), "paths": {"type": "array", "items": path()}, "budget": count(), "compact": {"type": "boolean"}}),
+                    &json!({"path": path(), "paths": {"type": "array", "items": path(), "maxItems": PATHS}, "budget": count(), "compact": {"type": "boolean"}}),
                     &[],
                 ),
             ),
@@ -117,13 +127,13 @@ impl Verb {
             ),
             Self::Count => (
                 "v/ops/lattice/count",
-                "Count the entries of the map or array at a path.",
-                schema(&json!({"path": path()}), &["path"]),
+                "Count the entries of the map or array at a path, or what lies `depth` steps below it.",
+                schema(&json!({"path": path(), "depth": depth()}), &["path"]),
             ),
             Self::Aggregate => (
                 "v/ops/lattice/aggregate",
-                "Count the entries under a path, grouped by the text of one of their fields.",
-                schema(&json!({"path": path(), "groupBy": {"type": "string"}}), &["path"]),
+                "Count the entries `depth` steps below a path (1 when absent), grouped by one of their fields (`state`, or a path such as customer/country).",
+                schema(&json!({"path": path(), "groupBy": {"type": "string"}, "depth": depth()}), &["path"]),
             ),
         };
         Spec { path: name, description, input, effect: self.effect() }
@@ -159,9 +169,9 @@ impl Operation for Lattice {
         let path = || path_of(arguments, "path");
         Ok(match self.0 {
             Verb::List if arguments["path"].is_null() => Vec::new(),
-            Verb::Read | Verb::Slice | Verb::Count | Verb::Aggregate | Verb::List => vec![need("crud/read", &path()?)],
-            Verb::Inspect => {
-                let paths = inspected(arguments)?;
+            Verb::Slice | Verb::Count | Verb::Aggregate | Verb::List => vec![need("crud/read", &path()?)],
+            Verb::Read | Verb::Inspect => {
+                let paths = several(arguments)?;
                 paths.iter().map(|path| need("crud/read", path)).collect()
             }
             Verb::Write => vec![need("crud/write", &path()?)],
@@ -219,7 +229,8 @@ async fn page_at(
     Ok(virtuals::get(call, path).await?.map(|value| page(value, offset, limit)))
 }
 
-async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
+/// Changes the tree: in a turn with its commit, else at once.
+pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     let path = op.target();
     if path.namespace() == Namespace::Venue && path.segments().first().is_some_and(|first| first == shared::CONTEXT) {
         return shared::change(call, op).await;
@@ -227,22 +238,48 @@ async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     if !path.namespace().is_writable() {
         return Err(OpError::Invalid(format!("`{path}` can't be written: the namespace is kept by the venue")));
     }
+    if let WriteOp::Copy { from, to } = &op
+        && !from.namespace().is_writable()
+    {
+        return copy_kept(call, from, to.clone()).await;
+    }
     Ok(match &call.site {
         Site::Turn(site) => call.workspace.apply(site.call, op).await?,
         Site::Api { .. } => call.workspace.apply_now(call.venue.now(), &op).await?,
     })
 }
 
+/// A copy of what the venue keeps: it is read once, and written as a value is.
+async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Value, OpError> {
+    let Some(value) = virtuals::get(call, from).await? else { return Ok(json!({"copied": false, "exists": false})) };
+    let mut answer = Box::pin(change(call, WriteOp::Write { path, value, expect: None })).await?;
+    if let Value::Object(map) = &mut answer {
+        map.shift_remove("written");
+        map.shift_insert(0, "copied".to_owned(), true.into());
+    }
+    Ok(answer)
+}
+
 async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
-    let path = path_of(arguments, "path")?;
-    let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
+    if arguments["paths"].is_null() {
+        return read_one(call, &path_of(arguments, "path")?, arguments).await;
+    }
+    let mut values = Map::new();
+    for path in several(arguments)? {
+        values.insert(path.to_string(), read_one(call, &path, arguments).await?);
+    }
+    Ok(json!({"values": values}))
+}
+
+async fn read_one(call: &Invocation<'_>, path: &Path, arguments: &Value) -> Result<Value, OpError> {
+    let Some(value) = value_at(call, path).await? else { return Ok(json!({"exists": false})) };
     let size = serde_json::to_vec(&value).map_or(0, |b| b.len());
     if size > number(arguments, "maxSize", READ_BYTES) {
         return Ok(json!({"exists": true, "value": null, "truncated": true, "size": size, "valueBytes": size}));
     }
     let mut answer = json!({"exists": true, "value": value});
     if path.namespace().is_writable() && !path.segments().is_empty() {
-        answer["version"] = call.workspace.version(&path).await?.into();
+        answer["version"] = call.workspace.version(path).await?.into();
     }
     Ok(answer)
 }
@@ -285,13 +322,14 @@ async fn slice(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErro
     Ok(json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset}))
 }
 
-fn inspected(arguments: &Value) -> Result<Vec<Path>, OpError> {
-    match &arguments["paths"] {
-        Value::Array(paths) => {
-            let parsed = paths.iter().map(|p| Path::from_json(p).map_err(|e| OpError::Invalid(e.to_string())));
-            parsed.collect()
+/// The paths of a call with `path` or `paths`.
+fn several(arguments: &Value) -> Result<Vec<Path>, OpError> {
+    match (&arguments["path"], &arguments["paths"]) {
+        (Value::Null, Value::Array(paths)) => {
+            paths.iter().map(|p| Path::from_json(p).map_err(|e| OpError::Invalid(e.to_string()))).collect()
         }
-        _ => Ok(vec![path_of(arguments, "path")?]),
+        (path, Value::Null) if !path.is_null() => Ok(vec![path_of(arguments, "path")?]),
+        _ => Err(OpError::Invalid("expected exactly one of `path` and `paths`".to_owned())),
     }
 }
 
@@ -301,7 +339,7 @@ async fn inspect(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpEr
         pretty: !arguments["compact"].as_bool().unwrap_or(true),
     };
     let mut rendered = Map::new();
-    for path in inspected(arguments)? {
+    for path in several(arguments)? {
         let text = match value_at(call, &path).await? {
             Some(value) => render(&value, options),
             None => "null /* missing */".to_owned(),
@@ -315,6 +353,14 @@ async fn inspect(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpEr
 
 async fn count(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let path = path_of(arguments, "path")?;
+    let depth = number(arguments, "depth", 1);
+    if depth > 1 {
+        let value = value_at(call, &path).await?;
+        return Ok(value.map_or_else(
+            || json!({"exists": false}),
+            |value| json!({"exists": true, "count": below(&value, depth).len()}),
+        ));
+    }
     let Some(page) = page_at(call, &path, 0, 0, false).await? else { return Ok(json!({"exists": false})) };
     Ok(json!({"exists": true, "count": page.count.unwrap_or(1)}))
 }
@@ -322,12 +368,14 @@ async fn count(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErro
 async fn aggregate(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let path = path_of(arguments, "path")?;
     let Some(value) = value_at(call, &path).await? else { return Ok(json!({"exists": false})) };
-    let page = page(value, 0, usize::MAX);
-    let mut answer = json!({"exists": true, "count": page.count.unwrap_or(1)});
-    if let Some(field) = arguments["groupBy"].as_str() {
+    let entries = below(&value, number(arguments, "depth", 1));
+    let count = if entries.is_empty() && !value.is_object() && !value.is_array() { 1 } else { entries.len() };
+    let mut answer = json!({"exists": true, "count": count});
+    if !arguments["groupBy"].is_null() {
+        let field = place(&arguments["groupBy"]).map_err(OpError::Invalid)?;
         let mut groups: Map<String, Value> = Map::new();
-        for (_, entry) in page.items {
-            let key = match entry.get(field) {
+        for entry in entries {
+            let key = match select(entry, &field) {
                 None | Some(Value::Null) => "null".to_owned(),
                 Some(Value::String(text)) => text.clone(),
                 Some(other) => other.to_string(),

@@ -4,6 +4,7 @@
 //! checks all of that in one place before any operation runs.
 
 pub mod agent;
+pub mod asset;
 pub mod dispatch;
 pub mod job;
 pub mod json;
@@ -184,6 +185,12 @@ pub trait Operation: Send + Sync {
     /// What a call with these (valid) arguments needs, on resolved paths.
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError>;
 
+    /// The operation that valid arguments mean to run in this one's stead, and its arguments: what
+    /// is asked of the call then is what that operation asks.
+    fn inner(&self, _arguments: &mut Value) -> Option<(String, Value)> {
+        None
+    }
+
     /// Runs it. Capabilities are checked and arguments validated by then.
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError>;
 }
@@ -211,8 +218,14 @@ impl Catalog {
     /// The operations of this version; `test` adds the group `test/`.
     pub fn new(test: bool) -> Self {
         let mut catalog = Self::default();
-        let groups =
-            [lattice::operations(), agent::operations(), schema::operations(), json::operations(), job::operations()];
+        let groups = [
+            lattice::operations(),
+            agent::operations(),
+            asset::operations(),
+            schema::operations(),
+            json::operations(),
+            job::operations(),
+        ];
         for operation in groups.into_iter().flatten() {
             catalog.add(operation);
         }

@@ -1,6 +1,6 @@
 //! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
 
-use super::{Invocation, OpError, Registered, shared};
+use super::{Invocation, OpError, Registered, asset, shared};
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
@@ -55,8 +55,9 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             Ok(Some(all))
         }
         (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),
-        (Namespace::Secrets | Namespace::Assets, None) => Ok(Some(Value::Object(Map::new()))),
-        (Namespace::Secrets | Namespace::Assets, Some(_))
+        (Namespace::Assets, _) => asset::at(call, path.segments()).await,
+        (Namespace::Secrets, None) => Ok(Some(Value::Object(Map::new()))),
+        (Namespace::Secrets, Some(_))
         | (Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job, _) => {
             Ok(None)
         }

@@ -9,7 +9,7 @@ use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
 use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::ops::{Caller, Effect, Invocation, OpError, Site, TurnSite, dispatch};
+use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Site, TurnSite, dispatch, job};
 use crate::store::{Checkpoint, Held};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -124,9 +124,20 @@ fn parent(turn: &Turn) -> Parent {
     }
 }
 
-fn on_the_tree(call: &PlannedCall) -> bool {
+/// Groups of operations that read or write the tree.
+const TREE: [&str; 4] = ["v/ops/lattice/", "v/ops/asset/", "v/ops/json/", "v/ops/schema/"];
+
+/// A call that can't be made is as good as one on the tree.
+fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
     match &call.what {
-        Ok(Resolved { target: Target::Operation(path), .. }) => path.starts_with("v/ops/lattice/"),
+        Ok(Resolved { target: Target::Operation(path), arguments }) => {
+            let on_tree = |path: &str| TREE.iter().any(|group| path.starts_with(group));
+            if path != job::RUN {
+                return on_tree(path);
+            }
+            let settled = dispatch::settle(catalog, path, arguments.clone(), false);
+            settled.map_or(true, |(found, _)| on_tree(found.spec.path))
+        }
         Ok(Resolved {
             target: Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools,
             ..
@@ -141,15 +152,16 @@ impl Round<'_> {
     }
 
     async fn all(&self, planned: &[PlannedCall]) -> Result<Vec<CallOutcome>, Stop> {
+        let catalog = &self.worker.venue.catalog;
         let numbered = || planned.iter().zip(0u32..);
         let ordered = async {
             let mut outcomes = Vec::new();
-            for (call, index) in numbered().filter(|(call, _)| on_the_tree(call)) {
+            for (call, index) in numbered().filter(|(call, _)| on_the_tree(catalog, call)) {
                 outcomes.push((index, self.one(index, call).await?));
             }
             Ok::<_, Stop>(outcomes)
         };
-        let beside = numbered().filter(|(call, _)| !on_the_tree(call));
+        let beside = numbered().filter(|(call, _)| !on_the_tree(catalog, call));
         let beside =
             join_all(beside.map(|(call, index)| async move { Ok::<_, Stop>((index, self.one(index, call).await?)) }));
         let (ordered, beside) = tokio::join!(ordered, beside);
@@ -172,7 +184,7 @@ impl Round<'_> {
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;
                 match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
-                    Ok(arguments) => self.operation(index, path, &arguments).await?,
+                    Ok(arguments) => self.operation(index, path, arguments, !call.injection.is_empty()).await?,
                     Err(error) => plain(Outcome::Error, &format!("error: {error}")),
                 }
             }
@@ -181,13 +193,16 @@ impl Round<'_> {
         Ok(outcome)
     }
 
-    /// A call with its final arguments.
-    async fn operation(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
-        match self.worker.venue.catalog.resolve(path).map(|found| found.spec.effect) {
-            Some(Effect::Once) => self.once(index, path, arguments).await,
-            Some(Effect::Read | Effect::Buffered | Effect::Idempotent) | None => {
-                self.invoke(index, path, arguments).await
-            }
+    /// A call with its final arguments, some of them injected or none.
+    async fn operation(&self, index: u32, path: &str, arguments: Value, injected: bool) -> Result<CallOutcome, Stop> {
+        match dispatch::settle(&self.worker.venue.catalog, path, arguments, injected) {
+            Err(error) => refused(error),
+            Ok((found, arguments)) => match found.spec.effect {
+                Effect::Once => self.once(index, found.spec.path, &arguments).await,
+                Effect::Read | Effect::Buffered | Effect::Idempotent => {
+                    self.invoke(index, found.spec.path, &arguments).await
+                }
+            },
         }
     }
 
@@ -245,17 +260,22 @@ impl Round<'_> {
                 started: output.started.map(|job| (job, asked_agent(arguments))),
                 change: None,
             }),
-            Err(OpError::Fenced) => Err(Stop::Lost),
-            Err(OpError::Store(error)) => Err(Stop::Store(error)),
-            Err(error @ OpError::Denied(_)) => Ok(plain(Outcome::Denied, &error.to_string())),
-            Err(
-                error @ (OpError::Invalid(_)
-                | OpError::NotFound(_)
-                | OpError::Conflict(_)
-                | OpError::Failed(_)
-                | OpError::Timeout(_)),
-            ) => Ok(plain(Outcome::Error, &format!("error: {error}"))),
+            Err(error) => refused(error),
         }
+    }
+}
+
+/// What the model gets instead of a result, or why the turn stops.
+fn refused(error: OpError) -> Result<CallOutcome, Stop> {
+    match error {
+        OpError::Fenced => Err(Stop::Lost),
+        OpError::Store(error) => Err(Stop::Store(error)),
+        OpError::Denied(_) => Ok(plain(Outcome::Denied, &error.to_string())),
+        OpError::Invalid(_)
+        | OpError::NotFound(_)
+        | OpError::Conflict(_)
+        | OpError::Failed(_)
+        | OpError::Timeout(_) => Ok(plain(Outcome::Error, &format!("error: {error}"))),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Fetches the pieces of a context from their sources, with authority checked per read. A piece
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
+use crate::domain::asset::not_text;
 use crate::domain::context::entry::{Read, Source};
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item};
@@ -9,11 +10,11 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::value::get as navigate;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::values::Resolver;
-use crate::jobs;
 use crate::ops::{Caller, Effect, Invocation, OpError, Site, dispatch, lattice};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::workspace::Workspace;
+use crate::{assets, jobs};
 use futures::future::try_join_all;
 use serde_json::Value;
 
@@ -78,10 +79,16 @@ impl Reader<'_> {
     }
 
     async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {
-        match Path::parse(&format!("a/{asset}")) {
-            Ok(path) => self.path(&path).await,
-            Err(error) => Ok(Err((Absence::Failed, error.to_string()))),
+        if let Some(denied) = self.denied(&format!("a/{asset}")) {
+            return Ok(Err(denied));
         }
+        let Some(found) = assets::content(self.venue, &self.caller.owner, asset).await? else {
+            return Ok(Err((Absence::Missing, "no such asset".into())));
+        };
+        Ok(match (found.text(), found.record.description.as_deref()) {
+            (Ok(text), _) | (Err(_), Some(text)) => Ok(text.into()),
+            (Err(at), None) => Err((Absence::Failed, format!("{}, and it has no description", not_text(at)))),
+        })
     }
 
     async fn job(&self, job: &JobId, within: &[String]) -> Result<Found, StoreError> {
@@ -105,15 +112,19 @@ impl Reader<'_> {
     }
 
     async fn operation(&self, path: &str, input: Value) -> Result<Found, StoreError> {
-        let Some(operation) = self.venue.catalog.resolve(path) else {
+        if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
+        }
+        let (operation, input) = match dispatch::settle(&self.venue.catalog, path, input, false) {
+            Ok(settled) => settled,
+            Err(error) => return failed(error),
         };
         if operation.spec.effect != Effect::Read {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));
         }
         let call = self.call();
-        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, path, input)).await {
+        match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, operation.spec.path, input)).await {
             Ok(Ok(output)) => Ok(Ok(output.value)),
             Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
             Ok(Err(error)) => failed(error),

@@ -50,9 +50,6 @@ async fn what_is_not_there_is_a_problem_with_a_hint() {
     assert_eq!(wrong.header("allow"), "GET,HEAD");
     server.put(&format!("/api/v1/jobs/{}", "0".repeat(32)), json!(1)).await.is_problem(405, "expected GET or POST");
     server.get("/api/v1/agents/%FF").await.is_problem(400, "bad request");
-    server.get("/api/v1/assets/w/x").await.is_problem(404, "no asset `w/x`");
-    server.post("/api/v1/assets", json!({})).await.is_problem(501, "assets can't be stored");
-    server.put("/api/v1/assets/a/content", json!("x")).await.is_problem(501, "assets can't be stored");
     server.put("/api/v1/secrets/key", json!("x")).await.is_problem(501, "secrets can't be stored");
     server.send(Method::DELETE, "/api/v1/secrets/key", &[], "").await.is_problem(404, "no secret `key`");
     let empty = json!({"items": [], "total": 0, "offset": 5, "limit": 7});
@@ -69,7 +66,8 @@ async fn run_answers_with_the_output_or_says_why_not() {
     assert_eq!(server.run("v/ops/covia/list", json!({})).await["type"], "map");
     let run = async |body| server.post("/api/v1/run", body).await;
     run(json!({"operation": "v/ops/covia/raed", "input": {"path": "w/a"}})).await.is_problem(404, "no operation");
-    run(json!({"operation": "v/ops/lattice/read"})).await.is_problem(400, "arguments of `v/ops/lattice/read`");
+    run(json!({"operation": "v/ops/lattice/write"})).await.is_problem(400, "arguments of `v/ops/lattice/write`");
+    run(json!({"operation": "v/ops/lattice/read"})).await.is_problem(400, "exactly one of `path` and `paths`");
     run(json!({"operation": "v/ops/lattice/read", "input": {"path": "q/a"}})).await.is_problem(400, "illegal path");
     run(json!({"operation": "v/ops/lattice/write", "input": {"path": "j/a", "value": 1}}))
         .await
@@ -118,7 +116,7 @@ async fn values_are_read_without_a_job() {
     assert_eq!(get("count?path=w/orders").await.body(200), json!({"exists": true, "count": 3}));
     let groups = get("aggregate?path=w/orders&groupBy=state").await.body(200);
     assert_eq!(groups["groups"], json!({"open": {"count": 2}, "done": {"count": 1}}));
-    get("read").await.is_problem(400, "arguments of `v/ops/lattice/read`");
+    get("slice").await.is_problem(400, "arguments of `v/ops/lattice/slice`");
     get("read?path=w/a&depth=2").await.is_problem(400, "depth");
     get("list?path=w/a&limit=-1").await.is_problem(400, "query `limit`");
     get("read?path=w/a&path=w/b").await.is_problem(400, "more than once");

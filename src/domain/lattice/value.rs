@@ -54,6 +54,24 @@ pub fn get<'v>(value: &'v Value, segments: &[String]) -> Option<&'v Value> {
     })
 }
 
+/// What lies exactly `depth` steps below a value: 1 = its entries or elements.
+pub fn below(value: &Value, depth: usize) -> Vec<&Value> {
+    let mut level = vec![value];
+    for _ in 0..depth {
+        level = level
+            .into_iter()
+            .flat_map(|value| -> Box<dyn Iterator<Item = &Value>> {
+                match value {
+                    Value::Object(map) => Box::new(map.values()),
+                    Value::Array(items) => Box::new(items.iter()),
+                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Box::new(std::iter::empty()),
+                }
+            })
+            .collect();
+    }
+    level
+}
+
 /// Writes `new` under `segments`, making maps on the way and replacing scalars; siblings stay.
 /// Returns whether something was there.
 pub fn set(value: &mut Value, segments: &[String], new: Value) -> Result<bool, ChangeError> {
@@ -161,6 +179,14 @@ mod tests {
             ("a/0/x", None),
         ] {
             assert_eq!(get(&value, &segments(path)).cloned(), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn levels_below_a_value() {
+        let value = json!({"a": [1, {"x": [2, 3]}], "b": {"c": 4}, "d": 5});
+        for (depth, count) in [(1, 3), (2, 3), (3, 1), (4, 2), (5, 0)] {
+            assert_eq!(below(&value, depth).len(), count, "{depth}");
         }
     }
 

@@ -1,13 +1,39 @@
 //! The groups of the catalog, each through the API or the venue it runs in.
 
+mod asset;
+mod job;
 mod json;
+mod lattice;
 mod schema;
 
 use crate::support::http::Server;
 use serde_json::{Value, json};
+use std::sync::Arc;
+use trellis::domain::capability::{Authority, Capability};
+use trellis::domain::lattice::layout::Scope;
+use trellis::ops::{Caller, Invocation, Site, dispatch};
+use trellis::workspace::Workspace;
 
 /// The refusal of an operation: status, and that its text has `part`.
 async fn refused(server: &Server, operation: &str, input: Value, status: u16, part: &str) {
     let body = json!({"operation": operation, "input": input});
     server.post("/api/v1/run", body).await.is_problem(status, part);
+}
+
+/// A caller that may do one thing.
+fn agent(can: &str, with: &str) -> Caller {
+    let capability = Capability { with: with.to_owned(), can: can.to_owned() };
+    Caller {
+        owner: "local/me".parse().unwrap(),
+        name: "agent:limited".to_owned(),
+        authority: Authority::new(Some(vec![capability])),
+    }
+}
+
+/// A call by somebody with less than all authority.
+async fn call(server: &Server, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
+    let workspace = Workspace::new(Arc::clone(&server.venue.store), caller.owner.clone(), Scope::default());
+    let call = Invocation { venue: &server.venue, caller, workspace: &workspace, site: Site::Api { key: None } };
+    let output = dispatch::invoke(&call, operation, input).await;
+    output.map(|output| output.value).map_err(|error| error.to_string())
 }

@@ -1,0 +1,77 @@
+//! Assets as callers see them: store, read, list.
+
+use crate::domain::asset::{Asset, AssetRecord, Draft};
+use crate::domain::ids::{AssetId, Owner};
+use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+
+/// Bytes of content per document: a store writes one in milliseconds, and others get between.
+const CHUNK: usize = 256 * 1024;
+
+/// Stores an asset and says whether it was there already; then it stays as it was stored first.
+///
+/// Content goes first, in chunks, and the record last: an asset that is listed is whole. A crash
+/// between leaves chunks that the next try writes again, byte for byte the same.
+pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId, AssetRecord, bool), StoreError> {
+    let id = AssetId::of(&draft.bytes);
+    if let Some(known) = get(venue, owner, &id).await? {
+        return Ok((id, known, true));
+    }
+    for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
+        let change = Change::Put(Bytes::copy_from_slice(chunk));
+        let write = DocWrite { key: keys::asset_chunk(&id, number), expect: Expect::Any, change };
+        venue.store.write(venue.now(), owner, &[write]).await?;
+    }
+    let record = serde_json::to_vec(&draft.record).expect("records serialise");
+    let write = DocWrite { key: keys::asset(&id), expect: Expect::Version(0), change: Change::Put(record.into()) };
+    if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
+        return Ok((id, draft.record.clone(), false));
+    }
+    // Somebody stored the same content at the same time.
+    let known = get(venue, owner, &id).await?;
+    Ok((id, known.unwrap_or_else(|| draft.record.clone()), true))
+}
+
+/// What is said about an asset.
+pub async fn get(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<AssetRecord>, StoreError> {
+    let key = keys::asset(id);
+    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    doc.value.map(|bytes| decode(&key, &bytes)).transpose()
+}
+
+/// An asset with its content, which is checked against its name.
+pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<Asset>, StoreError> {
+    let Some(record) = get(venue, owner, id).await? else { return Ok(None) };
+    let keys: Vec<_> = (0..record.size.div_ceil(CHUNK)).map(|number| keys::asset_chunk(id, number)).collect();
+    let mut bytes = Vec::with_capacity(record.size);
+    if !keys.is_empty() {
+        for doc in venue.store.read(owner, &keys).await? {
+            bytes.extend_from_slice(&doc.value.unwrap_or_default());
+        }
+    }
+    if AssetId::of(&bytes) != *id {
+        let reason = format!("the content of `{}` is not what its name says", keys::asset(id));
+        return Err(StoreError::Corrupt { store: "documents".into(), reason });
+    }
+    Ok(Some(Asset { id: id.clone(), record, bytes }))
+}
+
+/// A page of an owner's assets by name, and how many there are.
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    offset: usize,
+    limit: usize,
+) -> Result<(Vec<(AssetId, AssetRecord)>, usize), StoreError> {
+    let window = Window { reverse: false, skip: offset, limit, values: true };
+    let page = venue.store.page(owner, keys::ASSETS, window).await?;
+    let mut assets = Vec::with_capacity(page.docs.len());
+    for (key, doc) in page.docs {
+        let id = AssetId::new(key.strip_prefix(keys::ASSETS).unwrap_or_default());
+        if let (Ok(id), Some(bytes)) = (id, doc.value) {
+            assets.push((id, decode(&key, &bytes)?));
+        }
+    }
+    Ok((assets, page.total))
+}

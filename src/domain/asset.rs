@@ -1,0 +1,239 @@
+//! Assets: immutable content named by its SHA-256, with what is said about it.
+
+use crate::domain::ids::AssetId;
+use crate::domain::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES};
+use crate::domain::time::Millis;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What is kept beside an asset's content; written once, as the content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AssetRecord {
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Media type.
+    pub content_type: String,
+    /// What it is; shown in a context where the content can't be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// Bytes of the content.
+    pub size: usize,
+    /// When it was stored first.
+    pub created: Millis,
+}
+
+/// An asset that can't be stored.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AssetError {
+    /// Neither or both forms of content.
+    #[error("expected exactly one of `content` (text or JSON) and `contentBase64`")]
+    Content,
+    /// Not Base64.
+    #[error("`contentBase64` is not Base64 with padding: {0}")]
+    Base64(String),
+    /// Too large.
+    #[error("the content has {0} bytes, expected at most {ASSET_BYTES}")]
+    TooLarge(usize),
+    /// Not a media type.
+    #[error("`contentType` expected a media type such as `text/markdown`, got `{0}`")]
+    ContentType(String),
+    /// Too long a description.
+    #[error("`{field}` has {bytes} bytes, expected at most {ASSET_DESCRIPTION_BYTES}")]
+    TooLong {
+        /// Which.
+        field: &'static str,
+        /// Its size.
+        bytes: usize,
+    },
+}
+
+/// An asset that was asked to be stored.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Draft {
+    /// Its content.
+    pub bytes: Vec<u8>,
+    /// What is said about it.
+    pub record: AssetRecord,
+}
+
+impl Draft {
+    /// From `{content | contentBase64, name?, contentType?, description?}`. Content that is no text
+    /// is kept as JSON.
+    pub fn parse(asked: &Value, now: Millis) -> Result<Self, AssetError> {
+        let (bytes, default) = match (asked.get("content"), asked["contentBase64"].as_str()) {
+            (Some(Value::String(text)), None) => (text.clone().into_bytes(), "text/plain"),
+            (Some(value), None) => (value.to_string().into_bytes(), "application/json"),
+            (None, Some(text)) => {
+                let bytes = BASE64_STANDARD.decode(text).map_err(|e| AssetError::Base64(e.to_string()))?;
+                (bytes, "application/octet-stream")
+            }
+            (Some(_), Some(_)) | (None, None) => return Err(AssetError::Content),
+        };
+        Self::new(bytes, asked["contentType"].as_str().unwrap_or(default), asked, now)
+    }
+
+    /// From bytes; `name` and `description` are taken from `about`.
+    pub fn new(bytes: Vec<u8>, content_type: &str, about: &Value, now: Millis) -> Result<Self, AssetError> {
+        if bytes.len() > ASSET_BYTES {
+            return Err(AssetError::TooLarge(bytes.len()));
+        }
+        if !is_media_type(content_type) {
+            return Err(AssetError::ContentType(content_type.chars().take(80).collect()));
+        }
+        let text = |field: &'static str| match about[field].as_str() {
+            Some(text) if text.len() > ASSET_DESCRIPTION_BYTES => Err(AssetError::TooLong { field, bytes: text.len() }),
+            text => Ok(text.map(str::to_owned)),
+        };
+        let (name, description) = (text("name")?, text("description")?);
+        let record =
+            AssetRecord { name, content_type: content_type.to_owned(), description, size: bytes.len(), created: now };
+        Ok(Self { bytes, record })
+    }
+}
+
+/// A media type that is a legal header as well.
+fn is_media_type(text: &str) -> bool {
+    let token =
+        |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&b));
+    let (kind, parameters) = text.split_once(';').unwrap_or((text, ""));
+    let parts = kind.trim().split_once('/');
+    text.len() <= 200
+        && parts.is_some_and(|(kind, sub)| token(kind) && token(sub))
+        && parameters.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
+}
+
+/// An asset with its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asset {
+    /// Its name.
+    pub id: AssetId,
+    /// What is said about it.
+    pub record: AssetRecord,
+    /// Its content.
+    pub bytes: Vec<u8>,
+}
+
+impl Asset {
+    /// The content as text, or from which byte on it is none.
+    pub fn text(&self) -> Result<&str, usize> {
+        std::str::from_utf8(&self.bytes).map_err(|error| error.valid_up_to())
+    }
+
+    /// What a context shows: the text, else the description.
+    pub fn shown(&self) -> Option<&str> {
+        self.text().ok().or(self.record.description.as_deref())
+    }
+
+    /// The content as a value: parsed when it is JSON by its type, else text; of anything else why
+    /// it is none.
+    pub fn value(&self) -> Result<Value, String> {
+        let text = self.text().map_err(not_text)?;
+        let kind = self.record.content_type.split(';').next().unwrap_or_default().trim();
+        if kind == "application/json" || kind.ends_with("+json") {
+            // What calls itself JSON and isn't is still text.
+            return Ok(serde_json::from_str(text).unwrap_or_else(|_| text.into()));
+        }
+        Ok(text.into())
+    }
+
+    /// The content as Base64.
+    pub fn base64(&self) -> String {
+        BASE64_STANDARD.encode(&self.bytes)
+    }
+}
+
+/// Says that content is not text.
+pub fn not_text(at: usize) -> String {
+    format!("the content is not UTF-8 from byte {at} on")
+}
+
+/// Metadata as callers see it.
+pub fn shown(id: &AssetId, record: &AssetRecord) -> Value {
+    let mut shown = json!({"hash": id.as_str(), "path": format!("a/{id}")});
+    if let Some(name) = &record.name {
+        shown["name"] = name.as_str().into();
+    }
+    shown["contentType"] = record.content_type.as_str().into();
+    if let Some(description) = &record.description {
+        shown["description"] = description.as_str().into();
+    }
+    shown["size"] = record.size.into();
+    shown["created"] = json!(record.created);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draft(asked: &Value) -> Result<Draft, String> {
+        Draft::parse(asked, Millis(5)).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn content_is_text_json_or_bytes() {
+        for (asked, bytes, kind) in [
+            (json!({"content": "hé"}), "hé".as_bytes(), "text/plain"),
+            (json!({"content": {"a": [1]}}), br#"{"a":[1]}"#, "application/json"),
+            (json!({"content": null}), b"null", "application/json"),
+            (json!({"content": ""}), b"", "text/plain"),
+            (json!({"contentBase64": "AP8="}), &[0, 255], "application/octet-stream"),
+            (
+                json!({"contentBase64": "aGk=", "contentType": "text/markdown; charset=utf-8"}),
+                b"hi",
+                "text/markdown; charset=utf-8",
+            ),
+        ] {
+            let draft = draft(&asked).unwrap();
+            assert_eq!((draft.bytes.as_slice(), draft.record.content_type.as_str()), (bytes, kind), "{asked}");
+            assert_eq!((draft.record.size, draft.record.created), (bytes.len(), Millis(5)));
+        }
+        let named = draft(&json!({"content": "x", "name": "n", "description": "d"})).unwrap().record;
+        assert_eq!((named.name.as_deref(), named.description.as_deref()), (Some("n"), Some("d")));
+    }
+
+    #[test]
+    fn what_can_not_be_stored_says_why() {
+        for (asked, part) in [
+            (json!({}), "exactly one of"),
+            (json!({"content": "x", "contentBase64": "eA=="}), "exactly one of"),
+            (json!({"contentBase64": "eA"}), "not Base64"),
+            (json!({"contentBase64": "e*=="}), "not Base64"),
+            (json!({"content": "x", "contentType": "text"}), "media type"),
+            (json!({"content": "x", "contentType": "text/plain\r\nX: y"}), "media type"),
+            (json!({"content": "x".repeat(ASSET_BYTES + 1)}), "expected at most"),
+            (json!({"content": "x", "description": "x".repeat(ASSET_DESCRIPTION_BYTES + 1)}), "`description` has"),
+        ] {
+            let error = draft(&asked).unwrap_err();
+            assert!(error.contains(part), "expected `{part}` in: {error}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_never_shown_as_text() {
+        let asset = |bytes: &[u8], content_type: &str, description: Option<&str>| {
+            let about = json!({"description": description});
+            let draft = Draft::new(bytes.to_vec(), content_type, &about, Millis(1)).unwrap();
+            Asset { id: AssetId::of(bytes), record: draft.record, bytes: draft.bytes }
+        };
+        let broken = asset(b"abc\xff", "text/plain", Some("a picture"));
+        assert_eq!((broken.text(), broken.shown()), (Err(3), Some("a picture")));
+        assert_eq!(broken.value(), Err("the content is not UTF-8 from byte 3 on".to_owned()));
+        assert_eq!(asset(b"\xff", "image/png", None).shown(), None);
+        assert_eq!(asset(b"[1]", "application/json", None).value(), Ok(json!([1])));
+        assert_eq!(asset(b"[1", "application/ld+json", None).value(), Ok(json!("[1")));
+        assert_eq!(asset(b"[1]", "text/plain", Some("d")).value(), Ok(json!("[1]")));
+    }
+
+    #[test]
+    fn the_stored_record_is_pinned() {
+        let draft = draft(&json!({"content": "x", "name": "n"})).unwrap();
+        let json = r#"{"name":"n","contentType":"text/plain","size":1,"created":5}"#;
+        assert_eq!(serde_json::to_string(&draft.record).unwrap(), json);
+        assert_eq!(serde_json::from_str::<AssetRecord>(json).unwrap(), draft.record);
+    }
+}

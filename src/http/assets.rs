@@ -1,0 +1,98 @@
+//! `assets`: immutable content by its SHA-256.
+
+use super::Api;
+use super::extract::{Asked, Json, Raw, Who};
+use super::operate::operate;
+use super::problem::Problem;
+use crate::assets;
+use crate::domain::asset::Draft;
+use crate::domain::ids::AssetId;
+use crate::ops::OpError;
+use crate::ops::asset::asset_id;
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+/// End of a path that means the content.
+const CONTENT: &str = "/content";
+
+/// `GET assets`: a page of metadata. `kind` is Covia's; everything here is data.
+pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+    let (offset, limit) = (asked.number("offset")?.unwrap_or(0), asked.number("limit")?.unwrap_or(1_000));
+    let output = operate(&api, &who, "v/ops/asset/list", json!({"offset": offset, "limit": limit})).await?;
+    Ok(axum::Json(output.value).into_response())
+}
+
+/// `POST assets`: stores as `v/ops/asset/store` does; the answer is the hash as a JSON string.
+pub(super) async fn store(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
+    let output = operate(&api, &who, "v/ops/asset/store", body).await?;
+    let status = if output.value["existed"] == true { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, axum::Json(output.value["hash"].clone())).into_response())
+}
+
+/// `GET assets/{id}`: metadata; `GET assets/{id}/content`: the bytes.
+pub(super) async fn get(State(api): State<Api>, who: Who, Path(path): Path<String>) -> Result<Response, Problem> {
+    if let Some(id) = path.strip_suffix(CONTENT) {
+        return content(&api, &who, &asset_id(id)?).await;
+    }
+    let id = asset_id(&path)?;
+    let mut output = operate(&api, &who, "v/ops/asset/get", json!({"id": id.as_str()})).await?;
+    if output.value["exists"] == false {
+        return Err(missing(&id));
+    }
+    if let Value::Object(map) = &mut output.value {
+        map.shift_remove("exists");
+    }
+    Ok(([tag(&id)], axum::Json(output.value)).into_response())
+}
+
+/// Content is data, whatever its type says: no browser shows it as a page of this API.
+async fn content(api: &Api, who: &Who, id: &AssetId) -> Result<Response, Problem> {
+    let permitted = who.caller.authority.permits("crud/read", &format!("a/{id}"));
+    permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/content")))?;
+    let asset = assets::content(&api.venue, who.owner(), id).await?.ok_or_else(|| missing(id))?;
+    let bytes = HeaderValue::from_static("application/octet-stream");
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_str(&asset.record.content_type).unwrap_or(bytes)),
+        (header::CONTENT_DISPOSITION, HeaderValue::from_static("attachment")),
+        (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static("sandbox; default-src 'none'")),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        tag(id),
+    ];
+    Ok((headers, asset.bytes).into_response())
+}
+
+/// `PUT assets/{id}/content`: the bytes whose SHA-256 the id is.
+pub(super) async fn put(
+    State(api): State<Api>,
+    who: Who,
+    Path(path): Path<String>,
+    headers: HeaderMap,
+    Raw(body): Raw,
+) -> Result<Response, Problem> {
+    let Some(id) = path.strip_suffix(CONTENT) else {
+        return Err(Problem::not_found(format!("no route `PUT /api/v1/assets/{path}`, expected `…/content`")));
+    };
+    let (id, actual) = (asset_id(id)?, AssetId::of(&body));
+    if id != actual {
+        return Err(Problem::bad_request(format!("expected content with the SHA-256 `{id}`, got `{actual}`")));
+    }
+    let permitted = who.caller.authority.permits("asset/store", "a");
+    permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/asset/store")))?;
+    let given = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let draft = Draft::new(body.to_vec(), given.unwrap_or("application/octet-stream"), &Value::Null, api.venue.now());
+    let draft = draft.map_err(Problem::bad_request)?;
+    let (_, _, existed) = assets::put(&api.venue, who.owner(), &draft).await?;
+    let status = if existed { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, [tag(&id)], axum::Json(json!(id.as_str()))).into_response())
+}
+
+fn missing(id: &AssetId) -> Problem {
+    Problem::not_found(format!("no asset `{id}`"))
+}
+
+fn tag(id: &AssetId) -> (header::HeaderName, HeaderValue) {
+    let tag = HeaderValue::from_str(&format!("\"0x{id}\""));
+    (header::ETAG, tag.expect("hex digits are legal"))
+}
