@@ -7,6 +7,8 @@
 //! | `g/<agent>/gate` | [`Gate`] line, read by the store itself | agent operations | as the record |
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | retention |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
+//! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
+//! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
@@ -17,7 +19,7 @@
 //!
 //! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
-use crate::domain::ids::{AgentId, JobId, OwnerPart, SessionKey};
+use crate::domain::ids::{AgentId, AssetId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::DocKey;
@@ -59,6 +61,19 @@ pub fn timeline_turn<'e>(agent: &AgentId, entry: &'e str) -> Option<(&'e str, Do
     let (_start, place) = entry.strip_prefix(&timeline(agent))?.split_once('-')?;
     let (session, turn) = place.rsplit_once('-')?;
     Some((session, format!("g/{}/turn/{session}/{turn}", agent.token())))
+}
+
+/// Prefix of asset records.
+pub const ASSETS: &str = "a/";
+
+/// Document of an asset's record.
+pub fn asset(asset: &AssetId) -> String {
+    format!("{ASSETS}{asset}")
+}
+
+/// Document of a part of an asset's content.
+pub fn asset_chunk(asset: &AssetId, number: usize) -> String {
+    format!("a.c/{asset}/{number:04}")
 }
 
 /// Document of a job's head.
@@ -140,6 +155,9 @@ mod tests {
             assert_eq!(timeline_turn(&key.agent, &entry), Some((key.session.token().as_ref(), turn(key, 7))));
         }
         assert_eq!(agent_gate(&key.agent), "g/a%2Eb/gate");
+        let asset_id = AssetId::of(b"");
+        assert_eq!(asset(&asset_id), "a/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(asset_chunk(&asset_id, 7), format!("a.c/{asset_id}/0007"));
         assert_eq!(job_status(&job), format!("j/{job}/s"));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));
