@@ -2,6 +2,8 @@
 
 use super::{agent, refused};
 use crate::support::http::Server;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use reqwest::Method;
 use serde_json::{Value, json};
 use trellis::domain::ids::AssetId;
@@ -41,7 +43,7 @@ async fn an_asset_is_named_by_its_content_and_never_changes() {
 async fn large_content_lies_in_chunks_and_comes_back_whole() {
     let server = Server::start().await;
     let bytes: Vec<u8> = (0..900_000_u32).map(|n| u8::try_from(n % 251).unwrap()).collect();
-    let asked = json!({"contentBase64": data_encoding::BASE64.encode(&bytes)});
+    let asked = json!({"contentBase64": BASE64_STANDARD.encode(&bytes)});
     let caller = agent("*", "");
     let stored = super::call(&server, &caller, "asset/store", asked).await.unwrap();
     let id = AssetId::of(&bytes);

@@ -32,7 +32,7 @@ async fn a_run_needs_what_it_runs_needs() {
     let error = call(&server, &reader, "job/run", read("w/closed/x")).await.unwrap_err();
     assert!(error.starts_with("Capability denied: v/ops/lattice/read requires crud/read on w/closed/x"), "{error}");
     let nested = run("grid/run", &run("lattice/write", &json!({"path": "w/open/x", "value": 1})));
-    let error = call(&server, &reader, "v/ops/grid/run", nested, false).await.unwrap_err();
+    let error = call(&server, &reader, "v/ops/grid/run", nested).await.unwrap_err();
     assert!(error.starts_with("Capability denied: v/ops/lattice/write requires crud/write"), "{error}");
     // Holding an ability for the wrapper's own name is holding nothing.
     let named = agent("*", "v/ops/job/run");
@@ -63,7 +63,7 @@ async fn the_effect_of_a_run_is_that_of_what_it_runs() {
             _ => json!({}),
         };
         let nested = run("job/run", &run(operation, &input));
-        let (found, arguments) = dispatch::settle(&server.venue.catalog, "v/ops/grid/run", nested).unwrap();
+        let (found, arguments) = dispatch::settle(&server.venue.catalog, "v/ops/grid/run", nested, false).unwrap();
         assert_eq!((found.spec.effect, arguments), (effect, input), "{operation}");
     }
 }
