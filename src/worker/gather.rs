@@ -68,12 +68,10 @@ pub(super) async fn inputs(
     })
 }
 
-/// The tools of an agent's configuration; built once per version of it, unless they depend on the
-/// values of the turn.
+/// The tools of an agent's configuration; built once per version of it and per values that its
+/// bindings fill in.
 fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resolver) -> Arc<ToolTable> {
-    if agent.config.injects() {
-        return Arc::new(tool_table(worker, agent, &setting.state.tools, setting.plan.task.is_some(), values));
-    }
+    let bound = agent.config.injects();
     let key = ToolKey {
         owner: setting.owner.clone(),
         agent: agent.id.clone(),
@@ -81,6 +79,7 @@ fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resol
         config_version: agent.config_version,
         task_open: setting.plan.task.is_some(),
         found: setting.state.tools.clone(),
+        values: if bound { values.hash() } else { String::new() },
     };
     if let Some(known) = worker.tools().get(&key) {
         return Arc::clone(known);

@@ -59,7 +59,8 @@ pub struct WorkerOptions {
     pub retry: Policy,
 }
 
-/// What an agent's tools depend on.
+/// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two
+/// users with different values neither gets what was made for the other.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct ToolKey {
     owner: Owner,
@@ -68,6 +69,8 @@ pub(crate) struct ToolKey {
     config_version: u64,
     task_open: bool,
     found: Vec<String>,
+    /// SHA-256 of the values that bindings may fill in; empty when there are no bindings.
+    values: String,
 }
 
 /// A running worker.

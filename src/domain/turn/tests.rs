@@ -105,7 +105,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         },
         moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: Budget::default() },
         system: setting.config.system_prompt.clone(),
-        resolver: Default::default(),
+        resolver: Resolver::default(),
         items,
         transcript: Vec::new(),
         tools: tools.into(),

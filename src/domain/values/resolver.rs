@@ -1,5 +1,6 @@
 //! What one turn knows: the tiers and the rows that name their values.
 
+use crate::domain::ids::sha256_hex;
 use crate::domain::values::mapping::{Mapping, Row, Source};
 use crate::domain::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,11 @@ impl Resolver {
     /// The values of a turn.
     pub fn new(session: Values, user: Values, project: Values, mapping: Mapping) -> Self {
         Self { tiers: Tiers { session, user, agent: mapping.constants(), project }, mapping }
+    }
+
+    /// SHA-256 of everything that it resolves from.
+    pub fn hash(&self) -> String {
+        sha256_hex(&serde_json::to_vec(self).expect("values serialise"))
     }
 
     /// The value of a key. A row owns its key and what is below it (`customer` owns
