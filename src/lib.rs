@@ -34,6 +34,7 @@ pub mod clock;
 pub mod config;
 pub mod http;
 pub mod jobs;
+pub mod ledger;
 pub mod retry;
 pub mod shutdown;
 pub mod telemetry;

@@ -7,6 +7,8 @@
 //! | `g/<agent>/gate` | [`Gate`] line, read by the store itself | agent operations | as the record |
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | retention |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
+//! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
+//! | `p/<part>` | a piece of what manifests name; UTF-8 | commits | until a purge: many manifests share it |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
 //! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
@@ -19,6 +21,7 @@
 //!
 //! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
+use crate::domain::context::record::part::PartName;
 use crate::domain::ids::{AgentId, AssetId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
@@ -44,6 +47,32 @@ pub fn turns(session: &SessionKey) -> String {
 /// Document of a turn record.
 pub fn turn(session: &SessionKey, turn: u64) -> String {
     format!("{}{turn:016}", turns(session))
+}
+
+/// Prefix of an agent's manifests, by session and turn.
+pub fn agent_ledgers(agent: &AgentId) -> String {
+    format!("g/{}/ledger/", agent.token())
+}
+
+/// Prefix of a session's manifests.
+pub fn ledgers(session: &SessionKey) -> String {
+    format!("{}{}/", agent_ledgers(&session.agent), session.session.token())
+}
+
+/// Document of a turn's manifest.
+pub fn ledger(session: &SessionKey, turn: u64) -> String {
+    format!("{}{turn:016}", ledgers(session))
+}
+
+/// The session's token and the turn of a manifest's key.
+pub fn ledger_turn<'k>(agent: &AgentId, key: &'k str) -> Option<(&'k str, u64)> {
+    let (session, turn) = key.strip_prefix(&agent_ledgers(agent))?.split_once('/')?;
+    Some((session, turn.parse().ok()?))
+}
+
+/// Document of a part.
+pub fn part(name: &PartName) -> String {
+    format!("p/{name}")
 }
 
 /// Prefix of an agent's timeline index.
@@ -148,6 +177,10 @@ mod tests {
         let key = SessionKey { agent: "a.b".parse().unwrap(), session: "main".parse().unwrap() };
         let job = JobId::new(&"0f".repeat(16)).unwrap();
         assert_eq!(turn(&key, 7), "g/a%2Eb/turn/main/0000000000000007");
+        assert_eq!(ledger(&key, 7), "g/a%2Eb/ledger/main/0000000000000007");
+        assert_eq!(ledger_turn(&key.agent, &ledger(&key, 7)), Some(("main", 7)));
+        let name = PartName::parse("LZlWEJPXmGQDmK7nCnuWag").unwrap();
+        assert_eq!(part(&name), "p/LZlWEJPXmGQDmK7nCnuWag");
         assert_eq!(timeline_entry(&key, Millis(5), 7), "g/a%2Eb/time/0000000000000005-main-0000000000000007");
         let dashed = SessionKey { session: "a-b".parse().unwrap(), ..key.clone() };
         for key in [&key, &dashed] {

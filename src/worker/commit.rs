@@ -1,11 +1,12 @@
 //! Stage 7: one decision becomes one commit; conflicts are resolved and tried again.
 
-use super::Worker;
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
+use super::{Worker, books};
 use crate::agents;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::budget::ContextBudget;
+use crate::domain::context::record::manifest::Base;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
@@ -49,6 +50,9 @@ pub(super) async fn commit(
 ) -> Result<Outcome, Stop> {
     let clock = &worker.venue.clock;
     let started = clock.steady();
+    if let Some(ledger) = &mut decision.ledger {
+        worker.books.trim(worker.venue.now(), ledger);
+    }
     for _ in 0..=COMMIT_CONFLICTS {
         let (commit, mut outbox) = build(worker, leased, bench, &decision).await?;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
@@ -56,6 +60,9 @@ pub(super) async fn commit(
                 worker.venue.metrics.turns_committed.inc();
                 worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
                 outbox.extend_from_slice(next.wakes());
+                if let Some(ledger) = &decision.ledger {
+                    worker.books.stored(ledger);
+                }
                 let held = apply(leased, decision, next)?;
                 worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
                 return Ok(Outcome::Committed { held });
@@ -113,6 +120,9 @@ async fn build(
     writes.push(put(keys::turn(session, record.turn), bytes(record)));
     writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
+    if let Some(ledger) = &decision.ledger {
+        writes.extend(books::writes(session, record.turn, ledger));
+    }
     let mut outbox = Vec::new();
     let mut finish = Vec::new();
     if let Some((job, result)) = &decision.ended {
@@ -149,6 +159,11 @@ fn completion(leased: &Leased, job: &JobId, result: &JobResult) -> Vec<OutboxEnt
 }
 
 fn apply(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, Stop> {
+    if let (Some(base), Some(ledger)) = (&leased.base, &decision.ledger) {
+        // One that can't be read is looked for in the store next time.
+        leased.base =
+            Base::read(base.as_deref(), decision.record.turn, &ledger.manifest).ok().map(|new| Some(new.into()));
+    }
     leased.run = leased.run.after(&decision.state, &decision.consume);
     leased.calls.clear();
     if let Some(transcript) = &mut leased.transcript {

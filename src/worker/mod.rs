@@ -6,6 +6,7 @@
 //! ```
 
 mod ask;
+mod books;
 mod calls;
 mod commit;
 pub(crate) mod fetch;
@@ -87,6 +88,8 @@ pub(crate) struct Worker {
     tools: Mutex<HashMap<ToolKey, Arc<ToolTable>>>,
     /// Bytes per token by model, as their usage says.
     ratios: Mutex<HashMap<String, u32>>,
+    /// What is remembered of the records of prompts.
+    books: books::Books,
     /// Where commits leave what is to be published.
     relay: relay::Relay,
     /// One place for events that may have killed workers.
@@ -159,6 +162,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         known: known::Known::default(),
         tools: Mutex::default(),
         ratios: Mutex::default(),
+        books: books::Books::default(),
         relay,
         quarantine: Semaphore::new(1),
     });

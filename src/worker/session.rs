@@ -6,6 +6,7 @@ use super::stage::Stage;
 use super::{Worker, known, turn};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
+use crate::domain::context::record::manifest::Base;
 use crate::domain::event::Event;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
@@ -13,6 +14,7 @@ use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use bytes::Bytes;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -45,6 +47,8 @@ pub(super) struct Leased {
     pub(super) calls: Vec<(u32, Bytes)>,
     /// Turn records of this session, oldest first; read once, then kept up.
     pub(super) transcript: Option<Vec<TurnRecord>>,
+    /// The newest record of a prompt, once it was looked for.
+    pub(super) base: Option<Option<Arc<Base>>>,
     /// How long to wait after the failure of the model.
     pub(super) pause: Option<std::time::Duration>,
     pub(super) stops: Stops,
@@ -112,6 +116,7 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
         checkpoint,
         calls: grant.calls,
         transcript: None,
+        base: None,
         pause: None,
         stops: Stops::since(asked),
         cancelled: CancellationToken::new(),

@@ -3,7 +3,7 @@
 use super::commit::{self, Outcome};
 use super::session::{self, Leased, Stop};
 use super::stage::Stage;
-use super::{Worker, ask, calls, gather, keeper, values};
+use super::{Worker, ask, books, calls, gather, keeper, values};
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
@@ -13,6 +13,7 @@ use crate::jobs;
 use crate::store::{After, Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
+use futures::TryFutureExt;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -78,7 +79,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
         let observed = match action {
-            Action::Gather => Observed::Gathered(Box::new(gather::inputs(worker, leased, &bench, agent, &turn).await?)),
+            Action::Gather => gathered(worker, leased, &bench, agent, &turn).await?,
             Action::Ask(request) => {
                 let observed = ask::model(worker, leased, job.as_ref(), &request).await?;
                 if let Observed::Answered(Ok(reply)) = &observed {
@@ -86,7 +87,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 }
                 observed
             }
-            Action::Record(recorded) => record(worker, leased, &recorded).await?,
+            Action::Record(recorded) => record(worker, leased, *recorded).await?,
             Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned).await?,
             Action::Wait { reason } => return wait(worker, leased, &reason).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, &turn, *decision).await,
@@ -106,8 +107,34 @@ const fn stage_of(action: &Action) -> Option<Stage> {
     }
 }
 
-async fn record(worker: &Worker, leased: &Leased, recorded: &Recorded) -> Result<Observed, Stop> {
-    let reply = Bytes::from(serde_json::to_vec(recorded).expect("replies serialise"));
+/// The inputs of the prompt, and the record that theirs is a change of, read at the same time.
+async fn gathered(
+    worker: &Worker,
+    leased: &mut Leased,
+    bench: &Bench,
+    agent: &AgentRecord,
+    turn: &Turn,
+) -> Result<Observed, Stop> {
+    let setting = turn.setting();
+    let known = if leased.run.version == 0 { Some(None) } else { leased.base.take() };
+    let base = async {
+        match known {
+            Some(base) => Ok(base),
+            None => books::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
+        }
+    };
+    let (inputs, base) =
+        futures::try_join!(gather::inputs(worker, leased, bench, agent, turn), base.map_err(Stop::from))?;
+    leased.base = Some(base.clone());
+    let scribe = books::scribe(worker, &setting.owner, agent, &inputs, base);
+    Ok(Observed::Gathered(Box::new(inputs), Box::new(scribe)))
+}
+
+async fn record(worker: &Worker, leased: &Leased, mut recorded: Recorded) -> Result<Observed, Stop> {
+    if let Some(ledger) = &mut recorded.ledger {
+        worker.books.trim(worker.venue.now(), ledger);
+    }
+    let reply = Bytes::from(serde_json::to_vec(&recorded).expect("replies serialise"));
     let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
     match worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? {
         Held::Fenced => Err(Stop::Lost),

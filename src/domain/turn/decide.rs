@@ -4,6 +4,7 @@ use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
 use crate::domain::agent::Completion;
 use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
 use crate::domain::context::load::{Change, Level};
+use crate::domain::context::record::LedgerWrite;
 use crate::domain::context::text;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
@@ -28,6 +29,8 @@ pub struct Decision {
     pub agent: Vec<Change>,
     /// The turn was cancelled: what it wrote to the tree is dropped.
     pub cancelled: bool,
+    /// The record of what the model saw; of a turn without a prompt there is none.
+    pub ledger: Option<LedgerWrite>,
 }
 
 /// What the transcript keeps of an event.
@@ -77,8 +80,15 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
     let agent = unpin(&mut state, &recorded.unpinned).chain(changes.into_iter().filter(Change::is_of_agent)).collect();
     let verdict = verdict(setting, &state, recorded, outcomes);
     let record = record(setting, Some(recorded), outcomes, now);
-    let mut decision =
-        Decision { record, state, consume: consumed(setting, &recorded.consume), ended: None, agent, cancelled: false };
+    let mut decision = Decision {
+        record,
+        state,
+        consume: consumed(setting, &recorded.consume),
+        ended: None,
+        agent,
+        cancelled: false,
+        ledger: recorded.ledger.clone(),
+    };
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
         Verdict::GoOn => {}
@@ -123,6 +133,7 @@ pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> D
         ended: None,
         agent: Vec::new(),
         cancelled: false,
+        ledger: None,
     };
     for result in &setting.plan.results {
         if let Some(job) = result.event.job() {
@@ -165,6 +176,7 @@ pub fn cancelled(
         ended: None,
         agent: Vec::new(),
         cancelled: true,
+        ledger: recorded.and_then(|recorded| recorded.ledger.clone()),
     };
     decision.cancel(setting)
 }
@@ -272,6 +284,12 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
 }
 
 impl Decision {
+    /// The same with the record of its prompt.
+    #[must_use]
+    pub fn with(self, ledger: LedgerWrite) -> Self {
+        Self { ledger: Some(ledger), ..self }
+    }
+
     /// A loose run goes on: what it shows stays in the mailbox until it is through.
     fn keep(&mut self) {
         self.state.shown = std::mem::take(&mut self.consume);

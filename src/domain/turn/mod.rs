@@ -20,6 +20,7 @@ use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::load::Change;
+use crate::domain::context::record::{LedgerWrite, Scribe};
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
 use crate::domain::session::{Heard, SessionState};
@@ -80,6 +81,9 @@ pub struct Recorded {
     pub start: Millis,
     /// The configuration that it was made with.
     pub config_version: u64,
+    /// The record of what the model saw.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ledger: Option<LedgerWrite>,
 }
 
 /// One tool call of a reply, resolved.
@@ -191,10 +195,10 @@ pub enum Action {
 }
 
 /// What the shell saw.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub enum Observed {
-    /// The inputs.
-    Gathered(Box<Inputs>),
+    /// The inputs, and what writes the record of them.
+    Gathered(Box<Inputs>, Box<Scribe>),
     /// A reply, or none.
     Answered(Result<Reply, ModelFailure>),
     /// The reply is recorded.
@@ -219,6 +223,7 @@ enum Phase {
 #[derive(Debug, Clone, PartialEq)]
 struct Asking {
     ledger: Ledger,
+    write: LedgerWrite,
     shown: Vec<ShownEvent>,
     unpinned: Vec<String>,
     tools: Arc<ToolTable>,
@@ -287,9 +292,9 @@ impl Turn {
     pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
         let phase = std::mem::replace(&mut self.phase, Phase::Decided);
         match (phase, observed) {
-            (Phase::Gathering, Observed::Gathered(inputs)) => self.gathered(&inputs, now),
+            (Phase::Gathering, Observed::Gathered(inputs, scribe)) => self.gathered(&inputs, &scribe, now),
             (Phase::Asking(asking), Observed::Answered(Ok(reply))) => self.answered(*asking, reply, now),
-            (Phase::Asking(_), Observed::Answered(Err(failure))) => self.unanswered(failure, now),
+            (Phase::Asking(asking), Observed::Answered(Err(failure))) => self.unanswered(*asking, failure, now),
             (Phase::Recording(recorded), Observed::Recorded) => {
                 let calls = recorded.calls.clone();
                 self.phase = Phase::Calling(recorded);
@@ -301,12 +306,15 @@ impl Turn {
             (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled(noted)) => {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), &noted, now)))
             }
-            (Phase::Gathering | Phase::Asking(_) | Phase::Decided, Observed::Cancelled(_)) => {
+            (Phase::Asking(asking), Observed::Cancelled(_)) => {
+                Action::Commit(Box::new(decide::cancelled(&self.setting, None, &[], now).with(asking.write)))
+            }
+            (Phase::Gathering | Phase::Decided, Observed::Cancelled(_)) => {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, None, &[], now)))
             }
             (
                 Phase::Gathering | Phase::Asking(_) | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided,
-                Observed::Gathered(_) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
+                Observed::Gathered(..) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
                 Action::Commit(Box::new(decide::failed(&self.setting, ErrorCode::Internal, text, now)))
@@ -314,11 +322,12 @@ impl Turn {
         }
     }
 
-    fn gathered(&mut self, inputs: &Inputs, now: Millis) -> Action {
+    fn gathered(&mut self, inputs: &Inputs, scribe: &Scribe, now: Millis) -> Action {
         match assemble(inputs) {
             Ok(Assembled { request, ledger, shown, unpinned }) => {
                 let tools = Arc::clone(&inputs.tools);
-                self.phase = Phase::Asking(Box::new(Asking { ledger, shown, unpinned, tools }));
+                let write = scribe.write(self.setting.turn, inputs, &ledger);
+                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools }));
                 Action::Ask(Box::new(request))
             }
             Err(refused) => {
@@ -327,7 +336,9 @@ impl Turn {
                     ContextError::Unresolved(_) => ErrorCode::PlaceholderUnresolved,
                     ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
-                Action::Commit(Box::new(decide::failed(&self.setting, code, &refused.error.to_string(), now)))
+                let failed = decide::failed(&self.setting, code, &refused.error.to_string(), now);
+                let write = scribe.write(self.setting.turn, inputs, &refused.ledger);
+                Action::Commit(Box::new(failed.with(write)))
             }
         }
     }
@@ -346,6 +357,7 @@ impl Turn {
             unpinned: asking.unpinned,
             start: self.setting.start,
             config_version: self.setting.config_version,
+            ledger: Some(asking.write),
             reply,
         };
         if recorded.calls.is_empty() {
@@ -355,11 +367,12 @@ impl Turn {
         Action::Record(Box::new(recorded))
     }
 
-    fn unanswered(&self, failure: ModelFailure, now: Millis) -> Action {
+    fn unanswered(&self, asking: Asking, failure: ModelFailure, now: Millis) -> Action {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
             ModelFailure::Transient { reason, exhausted: true } | ModelFailure::Permanent { reason } => {
-                Action::Commit(Box::new(decide::failed(&self.setting, ErrorCode::ModelError, &reason, now)))
+                let failed = decide::failed(&self.setting, ErrorCode::ModelError, &reason, now);
+                Action::Commit(Box::new(failed.with(asking.write)))
             }
         }
     }

@@ -8,6 +8,8 @@ use crate::domain::chat::ToolCall;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Moment};
 use crate::domain::context::item::{Absence, Content, Item, Section};
+use crate::domain::context::record::part::Namer;
+use crate::domain::context::record::{pack_system, pack_tools};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{JobResult, JobStatus};
@@ -93,7 +95,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         };
         known.then_some(described)
     });
-    Observed::Gathered(Box::new(Inputs {
+    let inputs = Inputs {
         frame: Frame {
             agent: setting.session.agent.clone(),
             venue: "test".into(),
@@ -110,7 +112,15 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         transcript: Vec::new(),
         tools: tools.into(),
         served: setting.plan.served(&setting.state, &setting.config),
-    }))
+    };
+    let namer = Namer::new(b"key", &setting.owner);
+    let scribe = Scribe {
+        base: None,
+        tools: pack_tools(&namer, &inputs.tools).into(),
+        system: pack_system(&namer, &inputs.system).into(),
+        namer,
+    };
+    Observed::Gathered(Box::new(inputs), Box::new(scribe))
 }
 
 fn text(text: &str) -> Reply {
@@ -344,6 +354,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         unpinned: Vec::new(),
         start: Millis(7_000),
         config_version: 1,
+        ledger: None,
     }
 }
 
