@@ -21,19 +21,20 @@ fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {error}") }
 }
 
-/// The records of the turns `from` to `to` that have one, oldest first. `from` begins a stretch. A
-/// record that builds on one that is gone is left out.
-pub async fn chain(
+/// Reads the records of the turns `from` to `to` that have one, oldest first; the answer is the
+/// last. `from` begins a stretch. A record that builds on one that is gone is left out.
+pub async fn walk(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
     from: u64,
     to: u64,
-) -> Result<Vec<Base>, StoreError> {
+    mut each: impl FnMut(&Base),
+) -> Result<Option<Base>, StoreError> {
     let prefix = keys::ledgers(session);
     let after = keys::ledger(session, from.saturating_sub(1));
     let limit = usize::try_from(to.saturating_sub(from) + 1).unwrap_or(usize::MAX);
-    let mut chain: Vec<Base> = Vec::new();
+    let mut last: Option<Base> = None;
     for (key, doc) in store.scan(owner, &prefix, Some(&after), false, limit).await? {
         let Some((_, turn)) = keys::ledger_turn(&session.agent, &key) else { continue };
         if turn > to {
@@ -41,12 +42,15 @@ pub async fn chain(
         }
         let bytes = doc.value.unwrap_or_default();
         let text = std::str::from_utf8(&bytes).map_err(|error| corrupt(&key, &error))?;
-        match Base::read(chain.last(), turn, text) {
-            Ok(base) => chain.push(base),
+        match Base::read(last.as_ref(), turn, text) {
+            Ok(base) => {
+                each(&base);
+                last = Some(base);
+            }
             Err(error) => tracing::warn!(%owner, key, %error, "a record of a prompt can't be read"),
         }
     }
-    Ok(chain)
+    Ok(last)
 }
 
 /// One past turn; `None` when there is none of that number.
@@ -59,8 +63,8 @@ pub async fn load(
     let key = keys::turn(session, turn);
     let record = store.read(owner, std::slice::from_ref(&key)).await?.pop().and_then(|doc| doc.value);
     let record = record.map(|bytes| decode(&key, &bytes)).transpose()?;
-    let base = chain(store, owner, session, stretch(turn), turn).await?.pop().filter(|base| base.turn == turn);
-    let seen = match base {
+    let base = walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
+    let seen = match base.filter(|base| base.turn == turn) {
         Some(base) => Some(restore(store, owner, session, &base).await?),
         None => None,
     };

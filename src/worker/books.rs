@@ -123,8 +123,8 @@ pub(super) async fn base(
     session: &SessionKey,
     turn: u64,
 ) -> Result<Option<Arc<Base>>, StoreError> {
-    let chain = crate::ledger::chain(store, owner, session, stretch(turn), turn).await?;
-    Ok(chain.into_iter().last().map(Arc::new))
+    let base = crate::ledger::walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
+    Ok(base.map(Arc::new))
 }
 
 /// The documents of a record.

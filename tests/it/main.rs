@@ -18,6 +18,7 @@ mod examples;
 mod http_api;
 mod http_client;
 mod http_jobs;
+mod ledger;
 mod model_provider;
 mod nats_bus;
 mod nats_client;

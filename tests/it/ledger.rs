@@ -1,0 +1,203 @@
+//! The ledger of real turns: every prompt can be built again, whatever happened to its worker.
+
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::Bus;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
+use trellis::domain::context::assemble::assemble;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
+use trellis::domain::job::Job;
+use trellis::domain::lattice::Path;
+use trellis::domain::lattice::layout::Scope;
+use trellis::ledger;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::workspace::{Workspace, WriteOp};
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "writer", turn = 1 }
+then = { calls = [
+  { tool = "lattice_append", arguments = { path = "w/notes", value = "{{input.note}}" } },
+  { tool = "context_load", arguments = { path = "w/records/{{input.n}}", budget = 700 } },
+  { tool = "lattice_read", arguments = { path = "w/plain" } },
+] }
+
+[[rule]]
+when = { agent = "writer", turn = 2 }
+then = { calls = [{ tool = "lattice_write", arguments = { path = "w/records/{{input.n}}", value = { note = "{{input.note}}" } } }] }
+
+[[rule]]
+when = { agent = "writer" }
+then = { text = "noted" }
+"#;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Backend {
+    Embedded,
+    Redis,
+}
+
+/// A store that can be opened again.
+struct Disk {
+    backend: Backend,
+    dir: tempfile::TempDir,
+    redis: Option<Arc<dyn Store>>,
+}
+
+impl Disk {
+    async fn new(backend: Backend) -> Option<Self> {
+        let redis: Option<Arc<dyn Store>> = match backend {
+            Backend::Embedded => None,
+            Backend::Redis => {
+                let options = RedisServer::shared()?.options(ServerOrInjected::Server);
+                Some(RedisStore::open(options).await.unwrap())
+            }
+        };
+        Some(Self { backend, dir: tempfile::tempdir().unwrap(), redis })
+    }
+
+    async fn venue(&self, life: usize) -> TestVenue {
+        let dir = self.dir.path().join(if self.backend == Backend::Redis { life.to_string() } else { "s".into() });
+        std::fs::create_dir_all(&dir).unwrap();
+        let embedded = open(&dir).await;
+        let bus: Arc<dyn Bus> =
+            Arc::new(EmbeddedBus::new(Arc::clone(&embedded), Duration::from_secs(2), Clock::system()).unwrap());
+        let store: Arc<dyn Store> = match &self.redis {
+            Some(redis) => Arc::clone(redis),
+            None => embedded,
+        };
+        let venue = TestVenue::new(store, bus, &dir, RULES).await;
+        venue.worker().await;
+        venue
+    }
+}
+
+/// Once whoever had it open has let go of it.
+async fn open(dir: &FilePath) -> Arc<EmbeddedStore> {
+    for _ in 0..200 {
+        match EmbeddedStore::open(dir) {
+            Ok(store) => return store,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+    EmbeddedStore::open(dir).unwrap()
+}
+
+async fn write(venue: &TestVenue, path: &str, value: Value) {
+    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+    let op = WriteOp::Write { path: Path::parse(path).unwrap(), value, expect: None };
+    tree.apply_now(venue.venue.now(), &op).await.unwrap();
+}
+
+async fn ask(venue: &TestVenue, agent: &str, id: &str, session: &str, input: Value) -> Job {
+    let submission = Submission { input, session_id: Some(session.parse().unwrap()), ..Submission::default() };
+    let submitted = venue.arrive(agent, id, true, submission).await;
+    venue.ended(&submitted.job.unwrap()).await
+}
+
+fn key(agent: &str, session: &str) -> SessionKey {
+    SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() }
+}
+
+async fn writer(venue: &TestVenue) {
+    let context = json!(["w/notes", {"ref": "w/plain", "label": "Plain"}, "Be brief, {{session.name}}.", "w/missing"]);
+    venue.agent("writer", json!({"systemPrompt": "You keep notes.", "context": context})).await;
+}
+
+/// Turns of a session that replay to the hash that was recorded.
+async fn replayed(venue: &TestVenue, session: &SessionKey) -> usize {
+    let store = &*venue.venue.store;
+    let docs = store.scan(&venue.owner, &keys::turns(session), None, false, 1_000).await.unwrap();
+    let mut good = 0;
+    for (_, doc) in docs {
+        let record: trellis::domain::session::TurnRecord = serde_json::from_slice(&doc.value.unwrap()).unwrap();
+        let past = ledger::load(store, &venue.owner, session, record.turn).await.unwrap().unwrap();
+        let seen = past.seen.unwrap_or_else(|| panic!("turn {} of {session} has no ledger", record.turn));
+        let again = assemble(&seen.inputs.unwrap()).unwrap();
+        assert!(again.ledger == seen.ledger, "turn {} of {session}", record.turn);
+        assert_eq!(again.ledger.prompt, record.prompt, "turn {} of {session}", record.turn);
+        good += 1;
+    }
+    good
+}
+
+async fn long_scenario(backend: Backend) {
+    let Some(disk) = Disk::new(backend).await else { return };
+    let mut number = 0;
+    for life in 0..3 {
+        let venue = disk.venue(life).await;
+        writer(&venue).await;
+        write(&venue, "w/plain", json!(format!("plain text {life}, {}", "and more ".repeat(300)))).await;
+        for _ in 0..5 {
+            for session in ["a", "b", "c"] {
+                number += 1;
+                let input = json!({"n": format!("r{}", number % 4), "note": format!("note {number} ").repeat(20)});
+                let job = ask(&venue, "writer", &format!("t{number}"), session, input).await;
+                assert_eq!(job.result.unwrap().output.unwrap(), json!("noted"));
+            }
+        }
+        let mut all = 0;
+        for session in ["a", "b", "c"] {
+            all += replayed(&venue, &key("writer", session)).await;
+        }
+        assert_eq!(all, number * 3, "three turns a task");
+        venue.shutdown.trigger();
+        drop(venue);
+    }
+    assert!(number * 3 >= 100);
+}
+
+#[tokio::test]
+async fn every_turn_of_a_long_scenario_replays_to_its_hash_on_the_embedded_store() {
+    long_scenario(Backend::Embedded).await;
+}
+
+#[tokio::test]
+async fn every_turn_of_a_long_scenario_replays_to_its_hash_on_redis() {
+    long_scenario(Backend::Redis).await;
+}
+
+#[tokio::test]
+async fn a_part_that_is_gone_is_named() {
+    let disk = Disk::new(Backend::Embedded).await.unwrap();
+    let venue = disk.venue(0).await;
+    writer(&venue).await;
+    write(&venue, "w/plain", json!("to be erased ".repeat(30))).await;
+    ask(&venue, "writer", "t1", "a", json!({"n": "r", "note": "short"})).await;
+    let store = &*venue.venue.store;
+    let parts = store.scan(&venue.owner, "p/", None, false, 1_000).await.unwrap();
+    let erased: Vec<_> = parts.iter().filter(|(_, doc)| doc.value.as_ref().unwrap().starts_with(b"to be")).collect();
+    assert_eq!(erased.len(), 1);
+    let delete = DocWrite { key: erased[0].0.clone(), expect: Expect::Any, change: Change::Delete };
+    store.write(venue.venue.now(), &venue.owner, &[delete]).await.unwrap();
+    let past = ledger::load(store, &venue.owner, &key("writer", "a"), 1).await.unwrap().unwrap();
+    let seen = past.seen.unwrap();
+    assert_eq!(seen.inputs.unwrap_err(), ["context/Plain"]);
+    assert!(seen.ledger.rows.iter().any(|row| row.key == "context/Plain" && row.rendered > 300));
+}
+
+#[tokio::test]
+async fn a_fresh_session_of_an_unchanged_agent_adds_one_small_document() {
+    let disk = Disk::new(Backend::Embedded).await.unwrap();
+    let venue = disk.venue(0).await;
+    let config = json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": "Be exact. ".repeat(100)});
+    venue.agent("echo", config).await;
+    let parts = async || venue.venue.store.scan(&venue.owner, "p/", None, false, 1_000).await.unwrap().len();
+    ask(&venue, "echo", "t1", "a", json!("x")).await;
+    let before = parts().await;
+    assert!(before > 5, "{before}");
+    ask(&venue, "echo", "t2", "b", json!("x")).await;
+    // The event has its own id and time.
+    assert_eq!(parts().await, before + 1);
+    let stored = venue.venue.store.read(&venue.owner, &[keys::ledger(&key("echo", "b"), 1)]).await.unwrap();
+    let bytes = stored[0].value.as_ref().unwrap().len();
+    assert!(bytes < 900, "{bytes}");
+}
