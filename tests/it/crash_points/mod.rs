@@ -18,11 +18,13 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::{Address, Bus, InKind, Message};
 use trellis::clock::Clock;
 use trellis::domain::agent::AgentConfig;
+use trellis::domain::context::assemble::assemble;
 use trellis::domain::ids::{EventId, JobId, Owner};
 use trellis::domain::job::Job;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::jobs;
+use trellis::ledger;
 use trellis::model::Model;
 use trellis::model::rules::Rules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
@@ -198,6 +200,7 @@ impl Run {
             self.sweep(&healthy).await;
             let state = self.state(&healthy).await;
             if self.is_done(&state) {
+                self.replay().await?;
                 let log = self.log.lock().unwrap().clone();
                 return Ok(Ended { state, log, calls: faulty.calls(), hit: faulty.hits().first().copied() });
             }
@@ -205,6 +208,26 @@ impl Run {
                 return Err(format!("not done: {state:#}\nsessions: {:?}", self.sessions().await));
             }
         }
+    }
+
+    /// Every prompt that was answered can be built again from its record.
+    async fn replay(&self) -> Result<(), String> {
+        for session in self.sessions().await {
+            let prefix = trellis::store::keys::turns(&session.key);
+            for (key, doc) in self.store.scan(&self.owner, &prefix, None, false, 100).await.unwrap() {
+                let record: TurnRecord = serde_json::from_slice(&doc.value.unwrap()).unwrap();
+                if record.prompt.is_empty() {
+                    continue;
+                }
+                let past = ledger::load(&*self.store, &self.owner, &session.key, record.turn).await.unwrap();
+                let inputs = past.and_then(|past| past.seen?.inputs.ok()).ok_or(format!("`{key}` has no ledger"))?;
+                let again = assemble(&inputs).map_err(|refused| refused.error.to_string())?;
+                if again.ledger.prompt != record.prompt {
+                    return Err(format!("the prompt of `{key}` comes out otherwise"));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Cancels the job once it was asked for by a worker that lives.
