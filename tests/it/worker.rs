@@ -48,6 +48,19 @@ then = { calls = [{ tool = "agent_request", arguments = { agentId = "hanging", s
 when = { agent = "hopeful", text = "status=REJECTED" }
 then = { text = "the helper is busy" }
 
+# The child was refused before its parent had parked.
+[[rule]]
+when = { agent = "hopeful", tool_result = "REJECTED" }
+then = { text = "the helper is busy" }
+
+[[rule]]
+when = { agent = "stuck", text = "hang" }
+then = { text = "never", fault = "hang" }
+
+[[rule]]
+when = { agent = "stuck" }
+then = { text = "worked" }
+
 [[rule]]
 when = { agent = "slow" }
 then = { text = "worked", delay_ms = 300 }
@@ -189,16 +202,22 @@ async fn a_child_job_that_is_refused_wakes_its_parent() {
 #[tokio::test]
 async fn a_cancel_stops_its_own_task_and_not_the_next_of_the_session() {
     let Some((venue, _dir)) = fleet().await else { return };
-    venue.agent("slow", json!({})).await;
+    venue.agent("stuck", json!({})).await;
     let session = Some("s".parse().unwrap());
     let mut ids = Vec::new();
     for n in 0..4 {
-        let submission = Submission { session_id: session.clone(), input: json!(n), ..Submission::default() };
-        ids.push(venue.arrive("slow", &format!("t{n}"), true, submission).await.job.unwrap());
+        let submission = Submission {
+            session_id: session.clone(),
+            input: json!({"do": if n == 0 { "hang" } else { "work" }}),
+            ..Submission::default()
+        };
+        ids.push(venue.arrive("stuck", &format!("t{n}"), true, submission).await.job.unwrap());
     }
     // One that waits and one that runs.
     jobs::cancel(&venue.venue, &venue.owner, &ids[2], None).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(100)).await;
+    while venue.model_calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     jobs::cancel(&venue.venue, &venue.owner, &ids[0], None).await.unwrap();
     for (id, expected) in
         ids.iter().zip([JobStatus::Cancelled, JobStatus::Complete, JobStatus::Cancelled, JobStatus::Complete])
