@@ -11,6 +11,7 @@ use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
 use crate::model::scripted::ScriptedOptions;
 use crate::ops::Catalog;
+use crate::ops::http::HttpPolicy;
 use crate::retry::{Failure, Policy, retry};
 use crate::shutdown::Shutdown;
 use crate::store::embedded::EmbeddedStore;
@@ -116,7 +117,7 @@ impl App {
         let Backends { store, bus, nats } = backends(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
-        let catalog = Catalog::new(config.catalog.test);
+        let catalog = Catalog::with(config.catalog.test, http_policy(config));
         let name = config.venue.name.clone();
         let venue = Venue { store, bus, clock, name, key, catalog, metrics };
         Ok(Self { venue: Arc::new(venue), model, nats })
@@ -188,6 +189,18 @@ fn host() -> String {
     let name =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     name.map(|text| text.trim().to_owned()).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
+}
+
+fn http_policy(config: &Config) -> HttpPolicy {
+    let c = &config.http_client;
+    HttpPolicy {
+        hosts: c.allow_hosts.clone(),
+        allow_private: c.allow_private,
+        timeout: c.timeout,
+        max_bytes: c.max_bytes,
+        redirects: c.redirects,
+        ..HttpPolicy::default()
+    }
 }
 
 fn store_name(config: &Config) -> String {

@@ -2,9 +2,10 @@
 
 use super::layers::{ConfigErrors, Entry, Layers};
 use super::{
-    AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpConfig, LogConfig, LogFormat,
-    ModelsConfig, RetryConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
+    AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpClientConfig, HttpConfig, LogConfig,
+    LogFormat, ModelsConfig, RetryConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
 };
+use crate::domain::hosts::HostRule;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -36,6 +37,18 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
                 .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
             body_limit: number(l, "http.body_limit", 1024..=983_040),
+        },
+        http_client: HttpClientConfig {
+            allow_hosts: parse(
+                l,
+                "http_client.allow_hosts",
+                "hosts with commas between such as `api.example.com, *.example.org, 10.0.0.7:8080`",
+                |text| HostRule::list(text).ok(),
+            ),
+            allow_private: l.entry("http_client.allow_private").value.as_bool().unwrap_or_default(),
+            timeout: duration(l, "http_client.timeout", Duration::from_millis(10)..=SECOND * 280),
+            max_bytes: number(l, "http_client.max_bytes", 1..=64 << 20),
+            redirects: number(l, "http_client.redirects", 0..=20),
         },
         worker: worker(l),
         auth: AuthConfig {

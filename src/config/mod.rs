@@ -7,6 +7,7 @@ mod mask;
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Origin};
 pub use mask::{mask_url, mask_value};
 
+use crate::domain::hosts::HostRule;
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -23,6 +24,8 @@ pub struct Config {
     pub bus: BusConfig,
     /// `http.*`.
     pub http: HttpConfig,
+    /// `http_client.*`.
+    pub http_client: HttpClientConfig,
     /// `worker.*`.
     pub worker: WorkerConfig,
     /// `auth.*`.
@@ -91,6 +94,21 @@ pub struct HttpConfig {
     pub listen: SocketAddr,
     /// Longest request body, in bytes.
     pub body_limit: usize,
+}
+
+/// Calls of the operations `http:*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpClientConfig {
+    /// Hosts that may be called.
+    pub allow_hosts: Vec<HostRule>,
+    /// Also addresses that are not public.
+    pub allow_private: bool,
+    /// One call.
+    pub timeout: Duration,
+    /// Body of an answer, in bytes.
+    pub max_bytes: usize,
+    /// Redirects that are followed.
+    pub redirects: usize,
 }
 
 /// Running turns.

@@ -38,6 +38,7 @@ fn the_defaults_are_valid_and_every_key_has_a_comment() {
     assert_eq!(config.http.listen.to_string(), "127.0.0.1:8420");
     assert_eq!((config.worker.slots, config.worker.lease), (16, Duration::from_secs(30)));
     assert_eq!(config.models.scripted, None);
+    assert_eq!((config.http_client.allow_hosts.len(), config.http_client.allow_private), (0, false));
     let mut previous = "";
     for line in DEFAULTS.lines() {
         if line.contains(" = ") && !line.starts_with('#') {

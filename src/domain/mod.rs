@@ -3,6 +3,7 @@
 pub mod nearest;
 pub mod time;
 
+pub mod hosts;
 pub mod ids;
 pub mod lattice;
 

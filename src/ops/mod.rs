@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod asset;
 pub mod dispatch;
+pub mod http;
 pub mod job;
 pub mod json;
 pub mod lattice;
@@ -215,8 +216,13 @@ pub struct Catalog {
 }
 
 impl Catalog {
-    /// The operations of this version; `test` adds the group `test/`.
+    /// The operations of this version; `test` adds the group `test/`. No host may be called.
     pub fn new(test: bool) -> Self {
+        Self::with(test, http::HttpPolicy::default())
+    }
+
+    /// [`Catalog::new`] with a policy for HTTP calls.
+    pub fn with(test: bool, http: http::HttpPolicy) -> Self {
         let mut catalog = Self::default();
         let groups = [
             lattice::operations(),
@@ -225,6 +231,7 @@ impl Catalog {
             schema::operations(),
             json::operations(),
             job::operations(),
+            http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {
             catalog.add(operation);

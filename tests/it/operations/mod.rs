@@ -1,6 +1,7 @@
 //! The groups of the catalog, each through the API or the venue it runs in.
 
 mod asset;
+mod http;
 mod job;
 mod json;
 mod lattice;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use trellis::domain::capability::{Authority, Capability};
 use trellis::domain::lattice::layout::Scope;
 use trellis::ops::{Caller, Invocation, Site, dispatch};
+use trellis::venue::Venue;
 use trellis::workspace::Workspace;
 
 /// The refusal of an operation: status, and that its text has `part`.
@@ -32,8 +34,12 @@ fn agent(can: &str, with: &str) -> Caller {
 
 /// A call by somebody with less than all authority.
 async fn call(server: &Server, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
-    let workspace = Workspace::new(Arc::clone(&server.venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation { venue: &server.venue, caller, workspace: &workspace, site: Site::Api { key: None } };
+    call_at(&server.venue, caller, operation, input).await
+}
+
+async fn call_at(venue: &Venue, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
+    let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
+    let call = Invocation { venue, caller, workspace: &workspace, site: Site::Api { key: None } };
     let output = dispatch::invoke(&call, operation, input).await;
     output.map(|output| output.value).map_err(|error| error.to_string())
 }

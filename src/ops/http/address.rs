@@ -1,0 +1,146 @@
+//! Which addresses are public, and a resolver that gives a connection no others.
+
+use futures::future::BoxFuture;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+/// How names become addresses.
+pub type Lookup = Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<IpAddr>>> + Send + Sync>;
+
+/// The machine's own.
+pub fn system_lookup() -> Lookup {
+    Arc::new(|name| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    })
+}
+
+/// A name without an address that may be called.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{host}` is at {address}, which is not a public address (this venue's `http_client.allow_private` is false)")]
+pub struct NotPublic {
+    /// As asked.
+    pub host: String,
+    /// Where it is.
+    pub address: String,
+}
+
+/// The resolver of the connections themselves: the address that was checked is the one that is
+/// connected to, because no other is ever handed out, and a name is looked up once per connection.
+pub(super) struct Guarded {
+    pub(super) lookup: Lookup,
+    pub(super) allow_private: bool,
+}
+
+impl Resolve for Guarded {
+    fn resolve(&self, name: Name) -> Resolving {
+        let (host, allow_private) = (name.as_str().to_owned(), self.allow_private);
+        let found = (self.lookup)(host.clone());
+        Box::pin(async move {
+            let found = found.await?;
+            let (legal, other): (Vec<_>, Vec<_>) =
+                found.into_iter().partition(|address| allow_private || is_public(*address));
+            if let (true, Some(address)) = (legal.is_empty(), other.first()) {
+                return Err(NotPublic { host, address: address.to_string() }.into());
+            }
+            let addresses = legal.into_iter().map(|address| SocketAddr::new(address, 0));
+            Ok(Box::new(addresses) as Addrs)
+        })
+    }
+}
+
+/// Whether an address belongs to the public internet: not this machine, not a private or shared
+/// network, no multicast, nothing reserved, nor such an address inside another one.
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => is_public_v6(address),
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    let special = match (a, b, c) {
+        (0 | 10 | 127, _, _) | (169, 254, _) | (192, 168, _) | (198, 18..=19, _) => true,
+        (100, 64..=127, _) | (172, 16..=31, _) => true,
+        // Protocol assignments, documentation, the old 6to4 relays.
+        (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113) => true,
+        // Multicast and reserved.
+        _ => a >= 224,
+    };
+    !special
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let parts = address.segments();
+    let embedded = |high: u16, low: u16| {
+        let [a, b] = high.to_be_bytes();
+        let [c, d] = low.to_be_bytes();
+        is_public_v4(Ipv4Addr::new(a, b, c, d))
+    };
+    match parts {
+        // An IPv4 address mapped, or behind NAT64.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
+        // 6to4 holds an IPv4 address.
+        [0x2002, high, low, ..] => embedded(high, low),
+        // Teredo and other protocol assignments, documentation.
+        [0x2001, 0..=0x1ff | 0xdb8, ..] => false,
+        [0x3fff, second, ..] if second < 0x1000 => false,
+        // Global unicast; everything else is local, multicast or reserved.
+        [first, ..] => first & 0xe000 == 0x2000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn private_addresses_are_told_from_public_ones() {
+        for (address, public) in [
+            ("93.184.216.34", true),
+            ("1.1.1.1", true),
+            ("172.15.0.1", true),
+            ("172.32.0.1", true),
+            ("100.63.0.1", true),
+            ("2606:4700::1111", true),
+            ("64:ff9b::101:101", true),
+            ("2002:101:101::1", true),
+            ("0.0.0.0", false),
+            ("10.1.2.3", false),
+            ("100.64.0.1", false),
+            ("127.0.0.1", false),
+            ("127.8.8.8", false),
+            ("169.254.169.254", false),
+            ("172.16.0.1", false),
+            ("172.31.255.255", false),
+            ("192.0.2.1", false),
+            ("192.168.1.1", false),
+            ("198.18.0.1", false),
+            ("203.0.113.9", false),
+            ("224.0.0.1", false),
+            ("255.255.255.255", false),
+            ("::", false),
+            ("::1", false),
+            ("::ffff:127.0.0.1", false),
+            ("::ffff:10.0.0.1", false),
+            ("::127.0.0.1", false),
+            ("64:ff9b::a00:1", false),
+            ("2002:7f00:1::", false),
+            ("2001::1", false),
+            ("2001:db8::1", false),
+            ("3fff:1::1", false),
+            ("fc00::1", false),
+            ("fd12::1", false),
+            ("fe80::1", false),
+            ("fec0::1", false),
+            ("ff02::1", false),
+        ] {
+            assert_eq!(is_public(address.parse().unwrap()), public, "{address}");
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! One HTTP call under a policy: every hop checked, credentials kept to their origin, bounded in
+//! size and time.
+
+use super::address::{Guarded, NotPublic, is_public};
+use super::{HttpPolicy, check_url};
+use crate::ops::OpError;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use bytes::{Bytes, BytesMut};
+use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
+use serde_json::{Map, Value, json};
+use std::error::Error;
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// Longest wait for a connection.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Headers that belong to the connection and not to the caller.
+const OWN: [HeaderName; 10] = [
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::TRANSFER_ENCODING,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::TE,
+    header::TRAILER,
+    header::EXPECT,
+    header::PROXY_AUTHORIZATION,
+    header::ACCEPT_ENCODING,
+];
+
+/// Headers that another origin may see after a redirect: none that could be a credential.
+const HARMLESS: [HeaderName; 4] = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::USER_AGENT, header::CACHE_CONTROL];
+
+/// One request.
+pub(super) struct Ask {
+    pub(super) method: Method,
+    pub(super) url: Url,
+    pub(super) headers: HeaderMap,
+    /// Bytes and their type.
+    pub(super) body: Option<(Bytes, HeaderValue)>,
+    /// Shorter than the policy's.
+    pub(super) timeout: Option<Duration>,
+}
+
+/// Says whether the caller's authority covers a URL.
+type Permitted<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
+
+/// The client and its policy.
+pub(super) struct Sender {
+    policy: HttpPolicy,
+    /// Built by the first call: most venues allow no host.
+    client: OnceLock<Client>,
+}
+
+/// Headers as given; names and values that would break out of their line are refused.
+pub(super) fn headers(given: &Value) -> Result<HeaderMap, OpError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in given.as_object().into_iter().flatten() {
+        let legal = HeaderName::from_bytes(name.as_bytes());
+        let legal = legal.map_err(|_| OpError::Invalid(format!("`{}` is not a header name", name.escape_debug())))?;
+        if OWN.contains(&legal) || legal.as_str().starts_with("proxy-") {
+            return Err(OpError::Invalid(format!("header `{legal}` is set by the venue")));
+        }
+        headers.insert(legal, header_value(value.as_str().unwrap_or_default())?);
+    }
+    Ok(headers)
+}
+
+/// A header's value on one line. The error doesn't show it: it may be a credential.
+pub(super) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
+    HeaderValue::from_str(text)
+        .map_err(|_| OpError::Invalid("a header's value has characters that are not allowed in it".to_owned()))
+}
+
+impl Sender {
+    pub(super) const fn new(policy: HttpPolicy) -> Self {
+        Self { policy, client: OnceLock::new() }
+    }
+
+    fn client(&self) -> Result<&Client, OpError> {
+        if let Some(client) = self.client.get() {
+            return Ok(client);
+        }
+        let guarded = Guarded { lookup: Arc::clone(&self.policy.lookup), allow_private: self.policy.allow_private };
+        let client = Client::builder()
+            .redirect(redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .no_proxy()
+            .referer(false)
+            .connect_timeout(CONNECT)
+            .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")))
+            .dns_resolver(Arc::new(guarded))
+            .build();
+        let client = client.map_err(|error| OpError::Failed(format!("no HTTP client: {}", chain(&error))))?;
+        Ok(self.client.get_or_init(|| client))
+    }
+
+    /// Makes the call. A failure after the request left says so.
+    pub(super) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
+        let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
+        let place = super::resource(&ask.url);
+        tokio::time::timeout(limit, self.follow(ask, permitted)).await.unwrap_or_else(|_| {
+            Err(OpError::Timeout(format!("`{place}` gave no whole answer within {} ms", limit.as_millis())))
+        })
+    }
+
+    async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
+        for _ in 0..=self.policy.redirects {
+            self.check(&ask.url)?;
+            let response = self.once(&ask).await?;
+            let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
+            check_url(&target)?;
+            permitted(&target)?;
+            redirected(&mut ask, target, response.status())?;
+        }
+        Err(OpError::Failed(format!("more than {} redirects", self.policy.redirects)))
+    }
+
+    /// Whether the policy permits a URL. A host that is an address is checked here, a name when it
+    /// is looked up for the connection.
+    fn check(&self, url: &Url) -> Result<(), OpError> {
+        let host = url.host_str().unwrap_or_default();
+        let default = if url.scheme() == "https" { 443 } else { 80 };
+        let port = url.port().unwrap_or(default);
+        if !self.policy.hosts.iter().any(|rule| rule.permits(host, port, default)) {
+            return Err(OpError::Denied(format!(
+                "host `{host}` port {port} is not one that this venue allows (`http_client.allow_hosts`); retrying \
+                 will not help"
+            )));
+        }
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        match address {
+            Ok(address) if !self.policy.allow_private && !is_public(address) => {
+                let refused = NotPublic { host: host.to_owned(), address: address.to_string() };
+                Err(OpError::Denied(refused.to_string()))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    async fn once(&self, ask: &Ask) -> Result<Response, OpError> {
+        let mut request = self.client()?.request(ask.method.clone(), ask.url.clone()).headers(ask.headers.clone());
+        if let Some((bytes, kind)) = &ask.body {
+            request = request.header(header::CONTENT_TYPE, kind).body(bytes.clone());
+        }
+        request.send().await.map_err(|error| match refused(&error) {
+            Some(refused) => OpError::Denied(refused.to_string()),
+            None => OpError::Failed(format!("`{}`: {}", super::resource(&ask.url), chain(&error.without_url()))),
+        })
+    }
+
+    async fn answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {
+        let limit = self.policy.max_bytes;
+        let too_large = || OpError::Failed(format!("the answer has more than {limit} bytes"));
+        if response.content_length().is_some_and(|length| length > limit as u64) {
+            return Err(too_large());
+        }
+        let mut body = BytesMut::new();
+        loop {
+            let chunk = response.chunk().await;
+            let chunk = chunk.map_err(|error| {
+                OpError::Failed(format!(
+                    "the answer broke off after {} bytes: {}",
+                    body.len(),
+                    chain(&error.without_url())
+                ))
+            })?;
+            let Some(chunk) = chunk else { break };
+            if body.len() + chunk.len() > limit {
+                return Err(too_large());
+            }
+            body.extend_from_slice(&chunk);
+        }
+        Ok(shown(&url, response.status(), response.headers(), &body))
+    }
+}
+
+/// What a caller gets. Cookies are the server's credentials for a browser and are left out.
+fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Value {
+    let mut named: Map<String, Value> = Map::new();
+    for (name, value) in headers.iter().filter(|(name, _)| **name != header::SET_COOKIE) {
+        let text = String::from_utf8_lossy(value.as_bytes());
+        let joined = match named.get(name.as_str()).and_then(Value::as_str) {
+            Some(before) => format!("{before}, {text}"),
+            None => text.into_owned(),
+        };
+        named.insert(name.to_string(), joined.into());
+    }
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let mut answer = json!({"status": status.as_u16(), "url": url.as_str(), "headers": named, "size": body.len()});
+    match std::str::from_utf8(body) {
+        Ok(text) if kind == "application/json" || kind.ends_with("+json") => {
+            answer["body"] = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+        }
+        Ok(text) => answer["body"] = text.into(),
+        Err(_) => answer["bodyBase64"] = BASE64_STANDARD.encode(body).into(),
+    }
+    answer
+}
+
+/// Where an answer points to.
+fn target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
+    let followed = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
+    let Some(location) = response.headers().get(header::LOCATION).filter(|_| followed) else { return Ok(None) };
+    let target = location.to_str().ok().and_then(|text| from.join(text).ok());
+    target.map(Some).ok_or_else(|| OpError::Failed("the server redirects to what is not a URL".to_owned()))
+}
+
+/// The request after a redirect. Another origin gets no header that could be a credential, and no
+/// body; nothing goes from https to http.
+fn redirected(ask: &mut Ask, target: Url, status: StatusCode) -> Result<(), OpError> {
+    if ask.url.scheme() == "https" && target.scheme() == "http" {
+        return Err(OpError::Denied(format!("`{}` redirects from https to http", super::resource(&ask.url))));
+    }
+    let keeps = matches!(status, StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
+    if !keeps && ask.method == Method::POST {
+        ask.method = Method::GET;
+        ask.body = None;
+    }
+    if ask.url.origin() != target.origin() {
+        if ask.method == Method::POST {
+            return Err(OpError::Denied(format!(
+                "`{}` redirects the request with its body to another origin, `{}`; call that yourself if it is right",
+                super::resource(&ask.url),
+                super::resource(&target)
+            )));
+        }
+        let harmless = HARMLESS.iter().filter_map(|name| Some((name.clone(), ask.headers.get(name)?.clone())));
+        ask.headers = harmless.collect();
+    }
+    ask.url = target;
+    Ok(())
+}
+
+/// The refusal of an address among the causes of an error.
+fn refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e NotPublic> {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        if let Some(refused) = error.downcast_ref::<NotPublic>() {
+            return Some(refused);
+        }
+        cause = error.source();
+    }
+    None
+}
+
+/// An error and its causes on one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
