@@ -64,15 +64,12 @@ pub fn is_public(address: IpAddr) -> bool {
 
 fn is_public_v4(address: Ipv4Addr) -> bool {
     let [a, b, c, _] = address.octets();
-    let special = match (a, b, c) {
-        (0 | 10 | 127, _, _) | (169, 254, _) | (192, 168, _) | (198, 18..=19, _) => true,
-        (100, 64..=127, _) | (172, 16..=31, _) => true,
-        // Protocol assignments, documentation, the old 6to4 relays.
-        (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113) => true,
-        // Multicast and reserved.
-        _ => a >= 224,
-    };
-    !special
+    let private = matches!((a, b), (0 | 10 | 127, _) | (100, 64..=127) | (169, 254) | (172, 16..=31) | (192, 168));
+    // Protocol assignments, documentation, the old 6to4 relays, benchmarks.
+    let special =
+        matches!((a, b, c), (192, 0, 0 | 2) | (192, 88, 99) | (198, 51, 100) | (203, 0, 113) | (198, 18..=19, _));
+    // From 224 on multicast and reserved.
+    !private && !special && a < 224
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
@@ -83,10 +80,10 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         is_public_v4(Ipv4Addr::new(a, b, c, d))
     };
     match parts {
-        // An IPv4 address mapped, or behind NAT64.
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => embedded(high, low),
-        // 6to4 holds an IPv4 address.
-        [0x2002, high, low, ..] => embedded(high, low),
+        // An IPv4 address mapped, behind NAT64, or in 6to4.
+        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] | [0x2002, high, low, ..] => {
+            embedded(high, low)
+        }
         // Teredo and other protocol assignments, documentation.
         [0x2001, 0..=0x1ff | 0xdb8, ..] => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
