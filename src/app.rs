@@ -210,7 +210,8 @@ fn store_name(config: &Config) -> String {
     }
 }
 
-async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
+/// The models of a configuration.
+pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let c = &config.models;
     let scripted =
         ScriptedOptions { rules: c.scripted.clone(), calls_log: c.calls_log.clone(), ..ScriptedOptions::default() };

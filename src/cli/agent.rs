@@ -151,6 +151,11 @@ fn kind(path: &Path) -> Option<Kind> {
     }
 }
 
+/// The checked configuration of an agent file.
+pub fn config_of(path: &Path) -> Result<Value, String> {
+    read(path).map(|(_, config)| config)
+}
+
 /// Id and checked configuration of an agent file.
 fn read(path: &Path) -> Result<(AgentId, Value), String> {
     let kind = kind(path).ok_or("expected a file that ends in `.toml` or `.json`")?;

@@ -84,6 +84,11 @@ impl Client {
         self.json(self.request(Method::PUT, path).json(body)).await
     }
 
+    /// `POST path` with a JSON body.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.json(self.request(Method::POST, path).json(body)).await
+    }
+
     /// Runs an operation and returns its output. With `key` a repetition changes nothing.
     pub async fn run(&self, operation: &str, input: &Value, key: Option<&EventId>) -> Result<Value, Failure> {
         let mut request = self.request(Method::POST, "run");

@@ -18,24 +18,25 @@ use std::sync::Arc;
 pub struct Doctor {}
 
 /// What Trellis promises, as numbered in its design, and in which version.
-const GUARANTEES: [(u8, &str); 6] = [
+const GUARANTEES: [(u8, &str); 7] = [
     (1, "accepted means finished, once"),
     (2, "a turn is all or nothing, and fenced"),
     (3, "a recorded model reply is never paid twice"),
     (4, "a tool that must not be repeated is never silently repeated"),
     (5, "outbound ids are a function of the turn"),
     (6, "authority only narrows"),
+    (7, "what the model saw is reproducible"),
 ];
 
 /// Those that rest on the store keeping what it acknowledged.
-const DURABLE: &[u8] = &[1, 2, 3, 4];
+const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
 /// Those that rest on the queue keeping what it acknowledged.
 const QUEUED: &[u8] = &[1];
 
 /// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
 const REACH: [(&str, &[u8]); 8] = [
     ("redis save", &[]),
-    ("redis maxmemory-policy", &[1, 2, 3, 4]),
+    ("redis maxmemory-policy", &[1, 2, 3, 4, 7]),
     ("nats version", &[]),
     ("nats jetstream", QUEUED),
     ("nats max_payload", &[]),

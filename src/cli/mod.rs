@@ -21,9 +21,11 @@ pub mod queue;
 pub mod serve;
 pub mod sse;
 pub mod submit;
+pub mod turn;
 pub mod up;
 pub mod wait;
 pub mod watch;
+pub mod why;
 pub mod worker;
 
 use crate::config::{Config, Loaded};
@@ -100,6 +102,11 @@ pub enum Command {
     /// Create, change and look at agents
     #[command(subcommand)]
     Agent(agent::Agent),
+    /// Show what models saw, and build past prompts again
+    #[command(subcommand)]
+    Turn(turn::Turn),
+    /// List the turns in which bytes of a path reached a model
+    Why(why::Why),
     /// Read and write the owner's tree of values
     #[command(subcommand)]
     Lattice(lattice::Lattice),
@@ -176,6 +183,8 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Message(command) => command.run(context).await,
         Command::Job(command) => command.run(context).await,
         Command::Agent(command) => command.run(context).await,
+        Command::Turn(command) => command.run(context).await,
+        Command::Why(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,

@@ -148,6 +148,11 @@ impl Asked {
         self.0.get(name).map(|text| number(name, text)).transpose()
     }
 
+    /// As it is.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
     /// `true` or `false`; absent is `false`.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Problem> {
         self.0.get(name).map_or(Ok(false), |text| flag(name, text))

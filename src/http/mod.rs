@@ -11,6 +11,7 @@ mod operate;
 mod problem;
 mod routes;
 mod sse;
+mod turns;
 
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;

@@ -1,7 +1,7 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, assets, catalog, guard, health, jobs, operate, sse};
+use super::{Api, agents, assets, catalog, guard, health, jobs, operate, sse, turns};
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -55,6 +55,10 @@ pub(super) fn routes() -> Vec<Route> {
         route("put", "/api/v1/agents/{id}", agents::apply),
         route("post", "/api/v1/agents/{id}/tasks", agents::task),
         route("post", "/api/v1/agents/{id}/messages", agents::message),
+        route("get", "/api/v1/agents/{id}/turns", turns::list),
+        route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", turns::get),
+        route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", turns::replay),
+        route("get", "/api/v1/why", turns::why),
         route("get", "/api/v1/operations", catalog::operations),
         route("get", "/api/v1/operations/{*name}", catalog::operation),
         route("get", "/api/v1/adapters/{name}/operations", catalog::adapter),

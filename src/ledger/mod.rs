@@ -1,10 +1,15 @@
 //! The ledger as it is stored: which manifests make up a turn's record, and the parts they name.
 
-use crate::domain::context::record::manifest::{Base, stretch};
+pub mod experiment;
+pub mod show;
+pub mod why;
+
+use crate::domain::context::record::manifest::{Base, Manifest, stretch};
+use crate::domain::context::record::part::PartName;
 use crate::domain::context::record::{Parts, Restored, read};
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
-use crate::store::{Store, StoreError, decode, keys};
+use crate::store::{Store, StoreError, Window, decode, keys};
 
 /// A past turn: what it did, and what its model saw.
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +87,7 @@ pub async fn restore(
     let damaged = |error| corrupt(&keys::ledger(session, base.turn), &error);
     let mut parts = Parts::new();
     fetch(store, owner, manifest.parts(), &mut parts).await?;
-    let listed = crate::domain::context::record::manifest::Manifest::listed(&parts, manifest.lists());
+    let listed = Manifest::listed(&parts, manifest.lists());
     fetch(store, owner, listed, &mut parts).await?;
     let mut transcript = Vec::new();
     if let Some(span) = manifest.span().map_err(damaged)? {
@@ -104,7 +109,7 @@ const PARTS_PER_READ: usize = 500;
 async fn fetch(
     store: &dyn Store,
     owner: &Owner,
-    names: impl IntoIterator<Item = crate::domain::context::record::part::PartName>,
+    names: impl IntoIterator<Item = PartName>,
     parts: &mut Parts,
 ) -> Result<(), StoreError> {
     let names: Vec<_> = names.into_iter().filter(|name| !parts.contains_key(name)).collect();
@@ -119,4 +124,70 @@ async fn fetch(
         }
     }
     Ok(())
+}
+
+/// Manifests that one read takes.
+const MANIFESTS_PER_READ: usize = 200;
+
+/// Reads all records of an agent, by session, oldest first.
+pub async fn walk_agent(
+    store: &dyn Store,
+    owner: &Owner,
+    agent: &AgentId,
+    mut each: impl FnMut(&SessionKey, &Base),
+) -> Result<(), StoreError> {
+    let prefix = keys::agent_ledgers(agent);
+    let mut after: Option<String> = None;
+    let mut at: Option<(SessionKey, Option<Base>)> = None;
+    loop {
+        let page = store.scan(owner, &prefix, after.as_deref(), false, MANIFESTS_PER_READ).await?;
+        for (key, doc) in &page {
+            let Some((token, turn)) = keys::ledger_turn(agent, key) else { continue };
+            let Some(id) = decode_token(token).and_then(|id| SessionId::new(id).ok()) else { continue };
+            if at.as_ref().is_none_or(|(session, _)| session.session != id) {
+                at = Some((SessionKey { agent: agent.clone(), session: id }, None));
+            }
+            let Some((session, last)) = &mut at else { continue };
+            let bytes = doc.value.clone().unwrap_or_default();
+            let text = std::str::from_utf8(&bytes).map_err(|error| corrupt(key, &error))?;
+            if let Ok(base) = Base::read(last.as_ref(), turn, text) {
+                each(session, &base);
+                *last = Some(base);
+            }
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == MANIFESTS_PER_READ => after = Some(key.clone()),
+            Some(_) | None => return Ok(()),
+        }
+    }
+}
+
+/// Turn records of an agent, newest first, each with its session: of one session, or of all.
+pub async fn turns(
+    store: &dyn Store,
+    owner: &Owner,
+    agent: &AgentId,
+    session: Option<&SessionKey>,
+    limit: usize,
+) -> Result<Vec<(SessionId, TurnRecord)>, StoreError> {
+    let mut found = Vec::new();
+    if let Some(session) = session {
+        for (key, doc) in store.scan(owner, &keys::turns(session), None, true, limit).await? {
+            if let Some(bytes) = doc.value {
+                found.push((session.session.clone(), decode(&key, &bytes)?));
+            }
+        }
+        return Ok(found);
+    }
+    let window = Window { reverse: true, skip: 0, limit, values: false };
+    let page = store.page(owner, &keys::timeline(agent), window).await?;
+    let places: Vec<_> = page.docs.iter().filter_map(|(key, _)| keys::timeline_turn(agent, key)).collect();
+    let records: Vec<_> = places.iter().map(|(_, key)| key.clone()).collect();
+    for ((token, key), doc) in places.iter().zip(store.read(owner, &records).await?) {
+        let session = decode_token(token).and_then(|id| SessionId::new(id).ok());
+        if let (Some(session), Some(bytes)) = (session, doc.value) {
+            found.push((session, decode(key, &bytes)?));
+        }
+    }
+    Ok(found)
 }

@@ -1,0 +1,165 @@
+//! What changed between two prompts: parts of the ledger, and lines of the text.
+
+use super::super::exit::{Exit, Failure};
+use super::super::output::{Out, field};
+use super::table::prompt;
+use serde_json::{Value, json};
+
+/// Lines that stand around a change.
+const AROUND: usize = 2;
+/// Lines in which equal ones are searched; what changed in more is shown as replaced.
+const SEARCHED: usize = 4_000;
+
+pub(super) fn show(out: Out, before: &Value, after: &Value) -> Result<Exit, Failure> {
+    let rows = rows(&before["ledger"], &after["ledger"]);
+    let lines = match (&before["request"], &after["request"]) {
+        (Value::Object(_), Value::Object(_)) => Some(changes(&prompt(&before["request"]), &prompt(&after["request"]))),
+        _ => None,
+    };
+    let value = json!({
+        "before": before["name"], "after": after["name"],
+        "same": before["ledger"]["prompt"] == after["ledger"]["prompt"],
+        "parts": rows, "lines": lines,
+    });
+    out.value(&value, || text(out, before, after, &rows, lines.as_deref()))?;
+    Ok(Exit::Ok)
+}
+
+fn text(out: Out, before: &Value, after: &Value, rows: &[Value], lines: Option<&[String]>) -> String {
+    let head = out.bold(&format!("{} → {}", field(before, "name"), field(after, "name")));
+    let parts = table(out, rows);
+    let lines = match lines {
+        None => "the text of one of them can't be built again".to_owned(),
+        Some([]) => "the prompts are equal".to_owned(),
+        Some(lines) => lines.join("\n"),
+    };
+    format!("{head}\n\n{parts}\n\n{lines}")
+}
+
+/// Parts that differ, as a table.
+pub(super) fn table(out: Out, rows: &[Value]) -> String {
+    if rows.is_empty() {
+        return "no part has another size or status".to_owned();
+    }
+    let cells = |row: &Value| {
+        let side = |row: &Value| match row {
+            Value::Null => "–".to_owned(),
+            row => format!("{} {}", row["rendered"], field(row, "status")),
+        };
+        vec![field(row, "key"), side(&row["before"]), side(&row["after"])]
+    };
+    out.table(&["PART", "BEFORE", "AFTER"], &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// Parts that differ: `{key, before, after}`, absent ones null.
+pub(super) fn rows(before: &Value, after: &Value) -> Vec<Value> {
+    let of = |ledger: &Value| ledger["rows"].as_array().cloned().unwrap_or_default();
+    let (before, after) = (of(before), of(after));
+    let find = |rows: &[Value], key: &Value| rows.iter().find(|row| row["key"] == *key).cloned();
+    let mut changed = Vec::new();
+    for row in &before {
+        let other = find(&after, &row["key"]);
+        if other.as_ref() != Some(row) {
+            changed.push(json!({"key": row["key"], "before": row, "after": other}));
+        }
+    }
+    for row in after.iter().filter(|row| find(&before, &row["key"]).is_none()) {
+        changed.push(json!({"key": row["key"], "before": null, "after": row}));
+    }
+    changed
+}
+
+/// Changed lines (`-`, `+`) with some around them (two spaces); `…` stands for equal ones.
+pub(super) fn changes(before: &str, after: &str) -> Vec<String> {
+    let (a, b): (Vec<&str>, Vec<&str>) = (before.lines().collect(), after.lines().collect());
+    let head = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
+    let tail = a[head..].iter().rev().zip(b[head..].iter().rev()).take_while(|(a, b)| a == b).count();
+    let middle = steps(&a[head..a.len() - tail], &b[head..b.len() - tail]);
+    let all: Vec<(char, &str)> = a[..head]
+        .iter()
+        .map(|line| (' ', *line))
+        .chain(middle)
+        .chain(a[a.len() - tail..].iter().map(|line| (' ', *line)))
+        .collect();
+    let changed: Vec<usize> = (0..all.len()).filter(|at| all[*at].0 != ' ').collect();
+    let near = |at: usize| {
+        let next = changed.partition_point(|changed| *changed < at);
+        let after = changed.get(next).is_some_and(|changed| changed - at <= AROUND);
+        after || next.checked_sub(1).is_some_and(|before| at - changed[before] <= AROUND)
+    };
+    let mut shown: Vec<String> = Vec::new();
+    for (at, (sign, line)) in all.iter().enumerate() {
+        if near(at) {
+            shown.push(format!("{sign} {line}"));
+        } else if shown.last().is_some_and(|last| last != "…") {
+            shown.push("…".to_owned());
+        }
+    }
+    if shown.last().is_some_and(|last| last == "…") {
+        shown.pop();
+    }
+    shown
+}
+
+/// The fewest changed lines, by the longest common subsequence.
+fn steps<'t>(a: &[&'t str], b: &[&'t str]) -> Vec<(char, &'t str)> {
+    if a.len() > SEARCHED || b.len() > SEARCHED {
+        return a.iter().map(|line| ('-', *line)).chain(b.iter().map(|line| ('+', *line))).collect();
+    }
+    let width = b.len() + 1;
+    let mut common = vec![0_u16; (a.len() + 1) * width];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            let (down, right) = (common[(i + 1) * width + j], common[i * width + j + 1]);
+            common[i * width + j] = if a[i] == b[j] { common[(i + 1) * width + j + 1] + 1 } else { down.max(right) };
+        }
+    }
+    let (mut i, mut j, mut steps) = (0, 0, Vec::new());
+    while i < a.len() || j < b.len() {
+        if i < a.len() && j < b.len() && a[i] == b[j] {
+            steps.push((' ', a[i]));
+            (i, j) = (i + 1, j + 1);
+        } else if j == b.len() || i < a.len() && common[(i + 1) * width + j] >= common[i * width + j + 1] {
+            steps.push(('-', a[i]));
+            i += 1;
+        } else {
+            steps.push(('+', b[j]));
+            j += 1;
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changed_lines_are_shown_with_some_around_them() {
+        for (before, after, expected) in [
+            ("a b c", "a b c", vec![]),
+            ("a b c d e f g", "a b c X e f g", vec!["  b", "  c", "- d", "+ X", "  e", "  f"]),
+            ("a", "a b", vec!["  a", "+ b"]),
+            ("a b", "b", vec!["- a", "  b"]),
+            ("x 1 2 3 4 5 6 y", "X 1 2 3 4 5 6 Y", vec!["- x", "+ X", "  1", "  2", "…", "  5", "  6", "- y", "+ Y"]),
+        ] {
+            let lines = |text: &str| text.replace(' ', "\n");
+            assert_eq!(changes(&lines(before), &lines(after)), expected, "{before} → {after}");
+        }
+    }
+
+    #[test]
+    fn parts_that_differ_are_named() {
+        let ledger = |rows: Value| json!({"rows": rows});
+        let row = |key: &str, rendered: u32| json!({"key": key, "rendered": rendered, "status": "full"});
+        let found = rows(
+            &ledger(json!([row("a", 1), row("b", 2), row("c", 3)])),
+            &ledger(json!([row("a", 1), row("b", 5), row("d", 4)])),
+        );
+        let out = Out::new(super::super::super::output::Format::Text, true);
+        assert_eq!(
+            table(out, &found),
+            "PART  BEFORE  AFTER\nb     2 full  5 full\nc     3 full  –\nd     –       4 full"
+        );
+    }
+}

@@ -1,0 +1,241 @@
+//! `trellis turn list|show|diff|replay`: what models saw.
+
+mod diff;
+mod replay;
+mod table;
+
+use super::Context;
+use super::client::{Client, Server, encode};
+use super::exit::{Exit, Failure};
+use super::job::time;
+use super::output::{Out, field};
+use super::submit::NO_AGENT;
+use crate::domain::ids::AgentId;
+use clap::Subcommand;
+use serde_json::Value;
+use std::fmt;
+use std::str::FromStr;
+
+pub use table::ledger_text;
+
+/// Turns that are looked at to find the session of a turn without one.
+const LOOKED_AT: &str = "1000";
+
+/// Turns: one context, one model call, its tool calls, one commit.
+#[derive(Debug, Subcommand)]
+pub enum Turn {
+    /// List an agent's turns, newest first
+    #[command(after_help = "Example:\n  trellis turn list helper --limit 20")]
+    List {
+        /// The agent
+        agent: AgentId,
+        /// Of this session only
+        #[arg(long, value_name = "ID")]
+        session: Option<String>,
+        /// Turns to show
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Show what a turn's model saw, part by part: where it came from and why it was cut
+    #[command(after_help = "Example:\n  trellis turn show helper/main/3 --prompt")]
+    Show {
+        /// `AGENT/SESSION/TURN`; `AGENT/TURN` when one session has that turn
+        turn: Name,
+        /// The exact prompt instead; with `--output json` the exact model request
+        #[arg(long)]
+        prompt: bool,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Show what changed between the prompts of two turns
+    #[command(after_help = "Example:\n  trellis turn diff helper/main/2 helper/main/3")]
+    Diff {
+        /// The earlier turn
+        before: Name,
+        /// The later one
+        after: Name,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Build past prompts again from their records and compare the hashes
+    ///
+    /// With `--without`, `--model` or `--config` it is an experiment: it shows what the model would
+    /// have seen, and what is different. Nothing is committed. Exits with 1 when a prompt without
+    /// changes comes out otherwise.
+    #[command(
+        after_help = "Example:\n  trellis turn replay helper/main/3 --without w/notes\n  trellis turn replay helper --all"
+    )]
+    Replay {
+        /// Turns, or with `--all` an agent
+        #[arg(required = true, value_name = "TURN")]
+        turns: Vec<String>,
+        /// The newest 1000 turns of the agent
+        #[arg(long)]
+        all: bool,
+        /// What the experiment changes
+        #[command(flatten)]
+        change: replay::Change,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+/// A turn as it is named on the command line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Name {
+    agent: AgentId,
+    session: Option<String>,
+    turn: u64,
+}
+
+impl FromStr for Name {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let bad = || format!("expected `AGENT/SESSION/TURN`, e.g. `helper/main/3`, got `{text}`");
+        let (rest, turn) = text.rsplit_once('/').ok_or_else(bad)?;
+        let turn = turn.parse().ok().filter(|turn| *turn > 0).ok_or_else(bad)?;
+        let (agent, session) = match rest.split_once('/') {
+            Some((agent, session)) if !session.is_empty() && !session.contains('/') => {
+                (agent, Some(session.to_owned()))
+            }
+            Some(_) => return Err(bad()),
+            None => (rest, None),
+        };
+        Ok(Self { agent: AgentId::new(agent).map_err(|e| e.to_string())?, session, turn })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.session {
+            Some(session) => write!(f, "{}/{session}/{}", self.agent, self.turn),
+            None => write!(f, "{}/{}", self.agent, self.turn),
+        }
+    }
+}
+
+impl Name {
+    /// The address of the turn; finds the session when none is named.
+    async fn address(&self, client: &Client) -> Result<String, Failure> {
+        let agent = encode(self.agent.as_str());
+        if let Some(session) = &self.session {
+            return Ok(format!("agents/{agent}/turns/{}/{}", encode(session), self.turn));
+        }
+        let page = client.get(&format!("agents/{agent}/turns"), &[("limit", LOOKED_AT.to_owned())]).await?;
+        let turns = page["turns"].as_array().map_or(&[][..], Vec::as_slice);
+        let named: Vec<&Value> = turns.iter().filter(|turn| turn["turn"] == self.turn).collect();
+        match named.as_slice() {
+            [one] => Ok(format!("agents/{agent}/turns/{}/{}", encode(&field(one, "session")), self.turn)),
+            [] => Err(Failure::new(
+                Exit::NotFound,
+                format!(
+                    "agent `{}` has no turn {}; `trellis turn list {}` shows which there are",
+                    self.agent, self.turn, self.agent
+                ),
+            )),
+            several => {
+                let names: Vec<_> = several.iter().take(5).map(|turn| format!("`{}`", field(turn, "name"))).collect();
+                Err(Failure::usage(format!(
+                    "several sessions have a turn {}: name one of {}",
+                    self.turn,
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
+    async fn get(&self, client: &Client, prompt: bool) -> Result<Value, Failure> {
+        let query = if prompt { vec![("prompt", "true".to_owned())] } else { Vec::new() };
+        client.get(&self.address(client).await?, &query).await
+    }
+}
+
+impl Turn {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let out = context.out;
+        let done = match self {
+            Self::List { agent, session, limit, server } => {
+                list(&Client::new(&server)?, out, &agent, session, limit).await
+            }
+            Self::Show { turn, prompt, server } => show(&Client::new(&server)?, out, &turn, prompt).await,
+            Self::Diff { before, after, server } => {
+                let client = Client::new(&server)?;
+                let (before, after) = (before.get(&client, true).await?, after.get(&client, true).await?);
+                diff::show(out, &before, &after)
+            }
+            Self::Replay { turns, all, change, server } => {
+                replay::run(context, &Client::new(&server)?, &turns, all, change).await
+            }
+        };
+        done.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))
+    }
+}
+
+async fn list(
+    client: &Client,
+    out: Out,
+    agent: &AgentId,
+    session: Option<String>,
+    limit: usize,
+) -> Result<Exit, Failure> {
+    let mut query = vec![("limit", limit.to_string())];
+    query.extend(session.map(|session| ("session", session)));
+    let page = client.get(&format!("agents/{}/turns", encode(agent.as_str())), &query).await?;
+    out.page(&page, "turns", |turns| {
+        let rows: Vec<_> = turns.iter().map(|turn| row(turn)).collect();
+        out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows)
+    })?;
+    Ok(Exit::Ok)
+}
+
+fn row(turn: &Value) -> Vec<String> {
+    let calls: Vec<_> = turn["calls"].as_array().into_iter().flatten().map(|call| field(call, "tool")).collect();
+    let ended = turn["ended"].as_array().into_iter().flatten().filter_map(|ended| ended[1].as_str());
+    vec![
+        field(turn, "name"),
+        time(&turn["start"]),
+        field(turn, "model"),
+        turn["usage"]["input"].to_string(),
+        turn["usage"]["output"].to_string(),
+        calls.join(", "),
+        ended.collect::<Vec<_>>().join(", "),
+    ]
+}
+
+async fn show(client: &Client, out: Out, name: &Name, prompt: bool) -> Result<Exit, Failure> {
+    let turn = name.get(client, prompt).await?;
+    if !prompt {
+        out.value(&turn, || table::turn(out, &turn))?;
+        return Ok(Exit::Ok);
+    }
+    if turn["request"].is_null() {
+        let gone: Vec<_> = turn["erased"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        let why = if gone.is_empty() { "it had none".to_owned() } else { format!("erased: {}", gone.join(", ")) };
+        return Err(Failure::new(Exit::Conflict, format!("the prompt of turn `{name}` can't be shown: {why}")));
+    }
+    out.value(&turn["request"], || table::prompt(&turn["request"]))?;
+    Ok(Exit::Ok)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_have_names() {
+        for text in ["helper/main/3", "helper/3", "a.b/s-1/12"] {
+            assert_eq!(text.parse::<Name>().map(|name| name.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["helper", "helper/main", "helper/main/0", "a/b/c/1", "helper//1", ""] {
+            assert!(text.parse::<Name>().unwrap_err().contains("expected `AGENT/SESSION/TURN`"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! `trellis turn replay`: past prompts built again, as they were or with something changed.
+
+use super::super::client::{Client, encode};
+use super::super::exit::{Exit, Failure};
+use super::super::output::{Out, field, write_line};
+use super::super::{Context, agent, output, worker};
+use super::{LOOKED_AT, Name, diff, table};
+use crate::app;
+use crate::domain::chat::ModelRequest;
+use crate::domain::ids::AgentId;
+use clap::Args;
+use serde_json::{Map, Value, json};
+use std::path::PathBuf;
+
+/// What an experiment changes.
+#[derive(Debug, Clone, Args)]
+pub struct Change {
+    /// Leave out what was read at or below this path, results of tools included
+    #[arg(long, value_name = "PATH")]
+    without: Vec<String>,
+    /// For another model
+    #[arg(long, value_name = "PROVIDER/NAME")]
+    model: Option<String>,
+    /// With another configuration of the agent; entries that the turn did not read are missing
+    ///
+    /// TOML or JSON, as in `trellis agent apply`. It is not the file of `--config` before the command.
+    #[arg(long = "agent-config", value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Call the model with the prompt, and print its reply; this may cost money
+    #[arg(long)]
+    ask: bool,
+}
+
+impl Change {
+    fn body(&self) -> Result<Value, Failure> {
+        let mut body = Map::new();
+        if !self.without.is_empty() {
+            body.insert("without".into(), json!(self.without));
+        }
+        if let Some(model) = &self.model {
+            body.insert("model".into(), json!(model));
+        }
+        if let Some(file) = &self.config {
+            let config = agent::config_of(file);
+            body.insert("config".into(), config.map_err(|e| Failure::usage(format!("`{}`: {e}", file.display())))?);
+        }
+        Ok(Value::Object(body))
+    }
+}
+
+pub(super) async fn run(
+    context: &Context,
+    client: &Client,
+    turns: &[String],
+    all: bool,
+    change: Change,
+) -> Result<Exit, Failure> {
+    let body = change.body()?;
+    let addresses = addresses(client, turns, all).await?;
+    let single = addresses.len() == 1 && !all;
+    let mut answers = Vec::new();
+    for address in &addresses {
+        match client.post(&format!("{address}/replay"), &body).await {
+            Ok(answer) => answers.push(answer),
+            // Of many, some had no prompt or are erased: said, and not counted as different.
+            Err(failure) if failure.exit == Exit::Conflict || failure.exit == Exit::NotFound => {
+                if single {
+                    return Err(failure);
+                }
+                output::note(&failure.text);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    let out = context.out;
+    let experiment = body.as_object().is_some_and(|body| !body.is_empty());
+    if single && let [answer] = answers.as_slice() {
+        out.value(answer, || if experiment { compared(out, answer) } else { verdict(answer) })?;
+    } else {
+        let page = json!({"replayed": answers});
+        out.page(&page, "replayed", |answers| answers.iter().map(verdict).collect::<Vec<_>>().join("\n"))?;
+    }
+    if change.ask {
+        for answer in &answers {
+            ask(context, answer).await?;
+        }
+    }
+    let different = answers.iter().filter(|answer| answer["same"] != true).count();
+    if experiment || different == 0 {
+        return Ok(Exit::Ok);
+    }
+    Err(Failure::internal(format!("{different} of {} prompts come out otherwise than recorded", answers.len())))
+}
+
+async fn addresses(client: &Client, turns: &[String], all: bool) -> Result<Vec<String>, Failure> {
+    let mut addresses = Vec::new();
+    for text in turns {
+        if all {
+            let agent = AgentId::new(text.as_str()).map_err(|e| Failure::usage(e.to_string()))?;
+            let agent = encode(agent.as_str());
+            let page = client.get(&format!("agents/{agent}/turns"), &[("limit", LOOKED_AT.to_owned())]).await?;
+            let turns = page["turns"].as_array().cloned().unwrap_or_default();
+            addresses.extend(
+                turns
+                    .iter()
+                    .map(|turn| format!("agents/{agent}/turns/{}/{}", encode(&field(turn, "session")), turn["turn"])),
+            );
+        } else {
+            let name: Name = text.parse().map_err(Failure::usage)?;
+            addresses.push(name.address(client).await?);
+        }
+    }
+    Ok(addresses)
+}
+
+fn verdict(answer: &Value) -> String {
+    let word = if answer["same"] == true { "same" } else { "DIFFERENT" };
+    format!(
+        "{}  {word}  recorded {}  now {}",
+        field(answer, "name"),
+        field(answer, "recorded"),
+        field(answer, "replayed")
+    )
+}
+
+fn compared(out: Out, answer: &Value) -> String {
+    let rows = diff::rows(&answer["before"], &answer["ledger"]);
+    let error = answer["error"].as_str().map(|error| format!("\n\nno prompt: {error}")).unwrap_or_default();
+    format!(
+        "{}\n\n{}\n\n{}{error}",
+        verdict(answer),
+        diff::table(out, &rows),
+        table::ledger_text(out, &answer["ledger"])
+    )
+}
+
+/// Calls the model from here, with the models of this configuration.
+async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
+    let request: ModelRequest = serde_json::from_value(answer["request"].clone()).map_err(|_| {
+        Failure::new(Exit::Conflict, format!("turn `{}` has no prompt to ask with", field(answer, "name")))
+    })?;
+    let loaded = context.load(Vec::new())?;
+    let model = app::models(&loaded.config).await.map_err(|e| worker::failure(&e))?;
+    let (live, _) = tokio::sync::mpsc::unbounded_channel();
+    let reply = model.complete(&request, &live).await;
+    let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
+    let calls: Vec<_> =
+        reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, json!(call.arguments))).collect();
+    let tokens = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);
+    let text = std::iter::once(reply.text.clone()).filter(|text| !text.is_empty()).chain(calls);
+    write_line(&format!("\n=== reply ({tokens}) ===\n{}", text.collect::<Vec<_>>().join("\n")))
+}

@@ -1,0 +1,217 @@
+//! A turn's ledger as tables, and its prompt as text.
+
+use super::super::job::time;
+use super::super::output::{Out, field, plain};
+use serde_json::Value;
+
+/// Characters of the budget bar.
+const BAR: usize = 40;
+
+/// `12,345`.
+fn grouped(value: &Value) -> String {
+    let digits = value.as_u64().unwrap_or(0).to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// A whole turn.
+pub(super) fn turn(out: Out, turn: &Value) -> String {
+    let record = &turn["record"];
+    let mut lines = vec![out.bold(&format!("turn {}", field(turn, "name")))];
+    if !record.is_null() {
+        let took = record["end"].as_u64().unwrap_or(0).saturating_sub(record["start"].as_u64().unwrap_or(0));
+        lines.push(format!("began     {} and took {took} ms", time(&record["start"])));
+        let usage = &record["usage"];
+        let counted = format!("{} tokens in, {} out", grouped(&usage["input"]), grouped(&usage["output"]));
+        lines.push(format!("model     {}: {counted}", field(record, "model")));
+        if let Some(job) = record["job"].as_str() {
+            let ended = list(&record["ended"]).iter().find(|pair| pair[0] == *job).and_then(|pair| pair[1].as_str());
+            lines.push(format!(
+                "task      job {job}{}",
+                ended.map(|status| format!(", ended {status}")).unwrap_or_default()
+            ));
+        }
+        for call in list(&record["calls"]) {
+            lines.push(format!("called    {}: {}", field(call, "tool"), field(call, "outcome")));
+        }
+    }
+    match &turn["ledger"] {
+        Value::Null => lines.push("This turn ended before there was a prompt.".into()),
+        ledger => lines.push(format!("\n{}", ledger_text(out, ledger))),
+    }
+    let gone: Vec<_> = list(&turn["erased"]).iter().map(plain).collect();
+    if !gone.is_empty() {
+        lines.push(format!("erased    {}: the prompt can't be built again", gone.join(", ")));
+    }
+    lines.join("\n")
+}
+
+/// A ledger: the budget, every part, tools, placeholders, hashes.
+pub fn ledger_text(out: Out, ledger: &Value) -> String {
+    let (used, bytes) = (ledger["used"].as_u64().unwrap_or(0), ledger["budget"]["bytes"].as_u64().unwrap_or(1).max(1));
+    let filled =
+        usize::try_from(used.saturating_mul(BAR as u64) / bytes).unwrap_or(BAR).clamp(usize::from(used > 0), BAR);
+    let bar = format!("[{}{}]", "#".repeat(filled), "-".repeat(BAR - filled));
+    let mut lines = vec![
+        format!("context   {bar} {}%", ledger["percent"]),
+        format!(
+            "          {} of {} bytes used, about {} tokens; {} left",
+            grouped(&ledger["used"]),
+            grouped(&ledger["budget"]["bytes"]),
+            grouped(&ledger["tokens"]),
+            grouped(&ledger["left"])
+        ),
+        String::new(),
+        out.table(
+            &["PART", "FROM", "ALLOWED BY", "ASKED", "GIVEN", "IN PROMPT", "STATUS", "WHY"],
+            &list(&ledger["rows"]).iter().map(row).collect::<Vec<_>>(),
+        ),
+        String::new(),
+    ];
+    let tools: Vec<_> = list(&ledger["tools"]).iter().map(plain).collect();
+    lines.push(format!(
+        "tools     {} offered: {}",
+        tools.len(),
+        if tools.is_empty() { "none".into() } else { tools.join(", ") }
+    ));
+    for pair in list(&ledger["refused"]) {
+        lines.push(format!("          not {}: {}", field_at(pair, 0), field_at(pair, 1)));
+    }
+    let used: Vec<_> =
+        list(&ledger["values"]).iter().map(|v| format!("{} ({})", field(v, "key"), field(v, "tier"))).collect();
+    for (name, texts) in [
+        ("filled in", used),
+        ("no value", list(&ledger["unresolved"]).iter().map(plain).collect()),
+        ("cut", list(&ledger["cut"]).iter().map(plain).collect()),
+    ] {
+        if !texts.is_empty() {
+            lines.push(format!("{name:<9} {}", texts.join(", ")));
+        }
+    }
+    lines.push(format!("prefix    {}  system prompt and tools, kept by a provider's cache", field(ledger, "prefix")));
+    let prompt = field(ledger, "prompt");
+    lines.push(format!(
+        "prompt    {}",
+        if prompt.is_empty() { "none: the turn failed before the model was asked" } else { &prompt }
+    ));
+    lines.join("\n")
+}
+
+fn field_at(pair: &Value, at: usize) -> String {
+    plain(&pair[at])
+}
+
+fn row(row: &Value) -> Vec<String> {
+    vec![
+        field(row, "key"),
+        field(row, "source"),
+        field(row, "allowed"),
+        grouped(&row["asked"]),
+        grouped(&row["given"]),
+        grouped(&row["rendered"]),
+        field(row, "status"),
+        field(row, "reason"),
+    ]
+}
+
+/// A model request, each message under a line with its role.
+pub(super) fn prompt(request: &Value) -> String {
+    let mut parts = vec![format!("=== system ===\n{}", field(request, "system"))];
+    for message in list(&request["messages"]) {
+        let role = match field(message, "role").as_str() {
+            "tool" => format!("result of {}", field(message, "name")),
+            role => role.to_owned(),
+        };
+        let mut text = field(message, "text");
+        for call in list(&message["calls"]) {
+            let arguments = &call["arguments"];
+            let arguments = if arguments["json"].is_null() { &arguments["malformed"] } else { &arguments["json"] };
+            let line = format!("[calls {} {arguments}]", field(call, "name"));
+            text = if text.is_empty() { line } else { format!("{text}\n{line}") };
+        }
+        parts.push(format!("=== {role} ===\n{text}"));
+    }
+    let tools: Vec<_> = list(&request["tools"])
+        .iter()
+        .map(|tool| format!("{} {}\n  {}", field(tool, "name"), tool["schema"], field(tool, "description")))
+        .collect();
+    parts.push(format!("=== tools ===\n{}", tools.join("\n")));
+    parts.join("\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::output::Format;
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_turn_reads_well() {
+        let row = |key: &str, source: Value, asked: u64, rendered: u64, status: &str, reason: Value| {
+            json!({"key": key, "source": source, "allowed": source.as_str().map(|_| "w/ crud/read"), "asked": asked,
+                "given": asked, "rendered": rendered, "status": status, "reason": reason})
+        };
+        let shown = json!({
+            "name": "helper/main/2", "record": {
+                "start": 0, "end": 12, "model": "scripted/x", "usage": {"input": 1234, "output": 5}, "job": "j1",
+                "ended": [["j1", "COMPLETE"]], "calls": [{"tool": "lattice_read", "outcome": "ok"}]
+            },
+            "ledger": {
+                "budget": {"bytes": 180_000, "ratio": 4000}, "used": 90_000, "left": 90_000, "percent": 50, "tokens": 22_500,
+                "rows": [
+                    row("system", json!(null), 647, 647, "full", json!(null)),
+                    row("context/notes", json!("w/notes"), 5000, 0, "dropped", json!("no room: 80 bytes were left")),
+                ],
+                "tools": ["lattice_read"], "refused": [["v/ops/x", "no such operation in the catalog"]],
+                "values": [{"key": "user.name", "tier": "user"}], "unresolved": ["city"], "prefix": "aa", "prompt": "bb"
+            },
+        });
+        let out = Out::new(Format::Text, true);
+        let expected = "\
+turn helper/main/2
+began     1970-01-01T00:00:00.000Z and took 12 ms
+model     scripted/x: 1,234 tokens in, 5 out
+task      job j1, ended COMPLETE
+called    lattice_read: ok
+
+context   [####################--------------------] 50%
+          90,000 of 180,000 bytes used, about 22,500 tokens; 90,000 left
+
+PART           FROM     ALLOWED BY    ASKED  GIVEN  IN PROMPT  STATUS   WHY
+system                                647    647    647        full
+context/notes  w/notes  w/ crud/read  5,000  5,000  0          dropped  no room: 80 bytes were left
+
+tools     1 offered: lattice_read
+          not v/ops/x: no such operation in the catalog
+filled in user.name (user)
+no value  city
+prefix    aa  system prompt and tools, kept by a provider's cache
+prompt    bb";
+        assert_eq!(turn(out, &shown), expected);
+    }
+
+    #[test]
+    fn a_prompt_has_a_line_for_each_role() {
+        let request = json!({
+            "system": "Be brief.", "messages": [
+                {"role": "user", "text": "hi"},
+                {"role": "assistant", "calls": [{"name": "read", "arguments": {"json": {"path": "w/x"}}}]},
+                {"role": "tool", "name": "read", "text": "1"},
+            ],
+            "tools": [{"name": "read", "description": "Reads.", "schema": {"type": "object"}}],
+        });
+        let expected = "=== system ===\nBe brief.\n\n=== user ===\nhi\n\n=== assistant ===\n[calls read {\"path\":\"w/x\"}]\n\n\
+            === result of read ===\n1\n\n=== tools ===\nread {\"type\":\"object\"}\n  Reads.";
+        assert_eq!(prompt(&request), expected);
+    }
+}

@@ -1,0 +1,49 @@
+//! `trellis why`: the turns in which bytes of a path reached a model.
+
+use super::Context;
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::field;
+use crate::domain::ids::AgentId;
+use clap::Args;
+use serde_json::Value;
+
+/// Lists the turns in which bytes of a path reached a model: as context, or as the result of a tool.
+///
+/// What lies above and below the path counts too. The result of a tool is listed with the turn
+/// that made the call: the model sees it from the next one on.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis why w/invoices/17 --agent clerk")]
+pub struct Why {
+    /// The path
+    path: String,
+    /// Of this agent only
+    #[arg(long, value_name = "ID")]
+    agent: Option<AgentId>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Why {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut query = vec![("path", self.path.clone())];
+        query.extend(self.agent.map(|agent| ("agent", agent.to_string())));
+        let page = Client::new(&self.server)?.get("why", &query).await?;
+        let out = context.out;
+        out.page(&page, "turns", |turns| {
+            if turns.is_empty() {
+                return format!("no turn has shown `{}` to a model", self.path);
+            }
+            let rows: Vec<_> = turns.iter().map(row).collect();
+            out.table(&["TURN", "AS", "FROM", "BYTES"], &rows)
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+fn row(turn: &Value) -> Vec<String> {
+    let name = format!("{}/{}/{}", field(turn, "agent"), field(turn, "session"), turn["turn"]);
+    vec![name, field(turn, "via"), field(turn, "source"), turn["bytes"].to_string()]
+}

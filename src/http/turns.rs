@@ -1,0 +1,123 @@
+//! `agents/{id}/turns`, `why`: what models saw, and past prompts built again.
+
+use super::Api;
+use super::extract::{Asked, Json, Who};
+use super::problem::Problem;
+use crate::agents;
+use crate::domain::ids::{AgentId, SessionId, SessionKey};
+use crate::domain::tools::Described;
+use crate::ledger::experiment::Experiment;
+use crate::ledger::show::{self, ReplayError};
+use crate::ledger::{self, PastTurn, why};
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+
+/// Turns that a list shows when nothing is said, and at most.
+const LIST: (usize, usize) = (50, 1_000);
+
+async fn agent(api: &Api, who: &Who, id: &str) -> Result<AgentId, Problem> {
+    let id = AgentId::new(id).map_err(Problem::bad_request)?;
+    match agents::get(&api.venue, who.owner(), &id).await? {
+        Some(_) => Ok(id),
+        None => Err(Problem::not_found(format!("no agent `{id}`"))),
+    }
+}
+
+fn limit(asked: &Asked) -> Result<usize, Problem> {
+    let (default, most) = LIST;
+    let asked = asked.number("limit")?.map_or(default, |n| usize::try_from(n).unwrap_or(most));
+    Ok(asked.min(most))
+}
+
+/// `GET agents/{id}/turns`: the newest first, of one `session` or of all.
+pub(super) async fn list(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let agent = agent(&api, &who, &id).await?;
+    let session = asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?;
+    let session = session.map(|session| SessionKey { agent: agent.clone(), session });
+    let turns = ledger::turns(&*api.venue.store, who.owner(), &agent, session.as_ref(), limit(&asked)?).await?;
+    let shown = turns.iter().map(|(session, record)| {
+        let mut shown = json!(record);
+        shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
+        shown["session"] = session.as_str().into();
+        shown
+    });
+    Ok(axum::Json(json!({"turns": shown.collect::<Vec<_>>()})).into_response())
+}
+
+async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Result<(SessionKey, PastTurn), Problem> {
+    let agent = agent(api, who, id).await?;
+    let session = SessionKey { agent, session: SessionId::new(session).map_err(Problem::bad_request)? };
+    let store = &*api.venue.store;
+    if let Some(past) = ledger::load(store, who.owner(), &session, turn).await? {
+        return Ok((session, past));
+    }
+    let newest = ledger::turns(store, who.owner(), &session.agent, Some(&session), 1).await?;
+    let known = match newest.first() {
+        Some((_, record)) => format!("its newest turn is {}", record.turn),
+        None => "it has no turns".to_owned(),
+    };
+    Err(Problem::not_found(format!("no turn {turn} in session `{session}`: {known}")))
+}
+
+/// `GET agents/{id}/turns/{session}/{turn}`; with `prompt=true` the exact model request.
+pub(super) async fn get(
+    State(api): State<Api>,
+    who: Who,
+    Path((id, session, turn)): Path<(String, String, u64)>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let prompt = asked.flag("prompt")?;
+    let (session, past) = past(&api, &who, &id, &session, turn).await?;
+    Ok(axum::Json(show::turn(&session, &past, prompt)).into_response())
+}
+
+/// `POST agents/{id}/turns/{session}/{turn}/replay`, with an experiment or nothing.
+pub(super) async fn replay(
+    State(api): State<Api>,
+    who: Who,
+    Path((id, session, turn)): Path<(String, String, u64)>,
+    Json(body): Json,
+) -> Result<Response, Problem> {
+    let experiment: Experiment = match body {
+        Value::Null => Experiment::default(),
+        body => serde_json::from_value(body).map_err(Problem::bad_request)?,
+    };
+    let (session, past) = past(&api, &who, &id, &session, turn).await?;
+    let replayed = show::replay(&session, &past, &experiment, |path| {
+        let found = api.venue.catalog.resolve(path)?;
+        Some(Described {
+            asked: path.to_owned(),
+            path: found.spec.path.to_owned(),
+            description: found.spec.description.to_owned(),
+            input: found.spec.input.clone(),
+            entities: found.entities.clone(),
+        })
+    });
+    match replayed {
+        Ok(replayed) => Ok(axum::Json(replayed).into_response()),
+        Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),
+        Err(error @ ReplayError::NoPrompt(_)) => Err(Problem::conflict(error)),
+        Err(error @ ReplayError::Erased(_)) => Err(Problem::new(axum::http::StatusCode::GONE, error)),
+    }
+}
+
+/// `GET why?path=…`: of one `agent` or of all.
+pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+    let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
+    let path = crate::domain::lattice::Path::parse(path).map_err(Problem::bad_request)?.to_string();
+    let all = match asked.text("agent") {
+        Some(id) => vec![agent(&api, &who, id).await?],
+        None => agents::list(&api.venue, who.owner()).await?.into_iter().map(|agent| agent.id).collect(),
+    };
+    let mut turns = Vec::new();
+    for agent in &all {
+        turns.extend(why::why(&*api.venue.store, who.owner(), agent, &path).await?);
+    }
+    Ok(axum::Json(json!({"path": path, "turns": turns})).into_response())
+}

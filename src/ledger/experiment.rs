@@ -1,0 +1,132 @@
+//! A past prompt built again: as it was, or with something changed. Nothing is committed.
+
+use super::why::touches;
+use crate::domain::agent::AgentConfig;
+use crate::domain::chat::{Arguments, ChatMessage};
+use crate::domain::context::assemble::{Assembled, Refused, assemble};
+use crate::domain::context::entry::{self, Source};
+use crate::domain::context::inputs::Inputs;
+use crate::domain::context::item::{Absence, Content, Item, Section};
+use crate::domain::ids::JobId;
+use crate::domain::session::TurnRecord;
+use crate::domain::tools::{Described, Target, resolve};
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+
+/// What is changed; nothing by default.
+#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Experiment {
+    /// Paths whose values the model shall not see, tool results included.
+    pub without: Vec<String>,
+    /// Another model, `provider/name`.
+    pub model: Option<String>,
+    /// Another configuration of the agent.
+    pub config: Option<Value>,
+}
+
+impl Experiment {
+    /// Nothing is changed: the prompt must come out as it was.
+    pub fn is_replay(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The inputs with the changes. `find` looks a path up in the catalog.
+    pub fn apply(&self, inputs: Inputs, find: impl Fn(&str) -> Option<Described>) -> Result<Inputs, String> {
+        let mut inputs = inputs;
+        if let Some(config) = &self.config {
+            let config = AgentConfig::parse(config).map_err(|error| format!("`config`: {error}"))?;
+            configure(&mut inputs, &config, find);
+        }
+        if let Some(model) = &self.model {
+            let (provider, name) = model
+                .split_once('/')
+                .filter(|(provider, name)| !provider.is_empty() && !name.is_empty())
+                .ok_or_else(|| format!("`model`: expected `provider/name`, got `{model}`"))?;
+            provider.clone_into(&mut inputs.frame.model.provider);
+            name.clone_into(&mut inputs.frame.model.name);
+        }
+        for path in &self.without {
+            leave_out(&mut inputs, path.trim_matches('/'));
+        }
+        Ok(inputs)
+    }
+}
+
+/// The prompt of these inputs.
+pub fn run(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
+    assemble(inputs)
+}
+
+/// The configuration decides about everything but what was fetched: an entry that the turn had not
+/// is missing.
+fn configure(inputs: &mut Inputs, config: &AgentConfig, find: impl Fn(&str) -> Option<Described>) {
+    let recorded = std::mem::take(&mut inputs.items);
+    for read in entry::plan(&config.context, &[]) {
+        let name = read.source.as_ref().ok().and_then(Source::name);
+        let known = recorded.iter().find(|item| name.is_some() && item.source == name);
+        let (content, allowed) = match (&read.source, known) {
+            (Err(reason), _) => (Content::Absent(Absence::Failed, reason.clone()), None),
+            (Ok(Source::Text(text)), _) => (Content::Text(text.clone()), None),
+            (Ok(_), Some(item)) => (item.content.clone(), item.allowed.clone()),
+            (Ok(_), None) => (Content::Absent(Absence::Missing, "it was not read in this turn".into()), None),
+        };
+        inputs.items.push(Item {
+            section: read.section,
+            key: read.key,
+            label: read.label,
+            source: name,
+            allowed,
+            asked: read.asked,
+            priority: read.priority,
+            required: read.required,
+            unresolved: known.map(|item| item.unresolved.clone()).unwrap_or_default(),
+            content,
+        });
+    }
+    inputs.items.extend(recorded.into_iter().filter(|item| item.section != Section::Context));
+    let open = inputs.tools.targets.contains(&Target::Complete);
+    let offered = resolve(config, &[], open, &inputs.resolver, find);
+    inputs.tools = Arc::new(offered);
+    inputs.system.clone_from(&config.system_prompt);
+    inputs.frame.model = config.model.clone();
+    inputs.frame.authority = config.authority();
+    inputs.frame.completion = config.completion;
+    inputs.frame.strict = config.strict_placeholders;
+    inputs.frame.aliases = config.uses_aliases();
+    let window = config.model.context_window;
+    let ratio = inputs.moment.budget.ratio;
+    inputs.moment.budget =
+        crate::domain::context::budget::Budget::of(config.context_budget, window, config.model.max_tokens, ratio);
+}
+
+fn leave_out(inputs: &mut Inputs, path: &str) {
+    let below = |source: &str| source == path || source.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
+    inputs.items.retain(|item| !item.source.as_deref().is_some_and(below));
+    let of = |job: &JobId| below(&format!("j/{job}/output"));
+    inputs.served.results.retain(|(_, event)| !event.job().is_some_and(of));
+    for record in &mut inputs.transcript {
+        forget(record, path);
+    }
+}
+
+/// The results of calls that name the path say that they are left out.
+fn forget(record: &mut TurnRecord, path: &str) {
+    let mut gone = Vec::new();
+    for message in &mut record.said {
+        match message {
+            ChatMessage::Assistant { calls, .. } => {
+                let named = calls.iter().filter(|call| match &call.arguments {
+                    Arguments::Json(arguments) => touches(arguments, path),
+                    Arguments::Malformed(_) => false,
+                });
+                gone.extend(named.map(|call| call.id.clone()));
+            }
+            ChatMessage::Tool { call, text, .. } if gone.contains(call) => {
+                *text = format!("[left out: {path}]");
+            }
+            ChatMessage::Tool { .. } | ChatMessage::User { .. } => {}
+        }
+    }
+}

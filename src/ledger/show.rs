@@ -1,0 +1,84 @@
+//! A past turn as callers see it.
+
+use super::PastTurn;
+use super::experiment::{Experiment, run};
+use crate::domain::context::ledger::Ledger;
+use crate::domain::context::record::Restored;
+use crate::domain::ids::SessionKey;
+use crate::domain::tools::Described;
+use serde_json::{Value, json};
+
+/// Why a prompt can't be built again.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReplayError {
+    /// The turn ended before there was a prompt.
+    #[error("turn `{0}` had no prompt")]
+    NoPrompt(String),
+    /// Parts of the record are gone.
+    #[error("erased: {0}")]
+    Erased(String),
+    /// What was asked for makes no sense.
+    #[error("{0}")]
+    Illegal(String),
+}
+
+fn name(session: &SessionKey, turn: u64) -> String {
+    format!("{session}/{turn}")
+}
+
+/// The ledger with what follows from it.
+pub fn ledger(ledger: &Ledger) -> Value {
+    let mut shown = json!(ledger);
+    shown["left"] = ledger.left().into();
+    shown["percent"] = ledger.percent().into();
+    shown["tokens"] = ledger.budget.tokens(ledger.used).into();
+    shown
+}
+
+/// The turn, its record, and its ledger; with its exact model request when `prompt`.
+pub fn turn(session: &SessionKey, past: &PastTurn, prompt: bool) -> Value {
+    let mut shown = json!({
+        "name": name(session, past.turn),
+        "agent": session.agent,
+        "session": session.session,
+        "turn": past.turn,
+        "record": past.record,
+        "ledger": past.seen.as_ref().map(|seen| ledger(&seen.ledger)),
+    });
+    match past.seen.as_ref().map(|seen| &seen.inputs) {
+        Some(Err(gone)) => shown["erased"] = json!(gone),
+        Some(Ok(inputs)) if prompt => {
+            shown["request"] = run(inputs).map_or(Value::Null, |assembled| json!(assembled.request));
+        }
+        Some(Ok(_)) | None => {}
+    }
+    shown
+}
+
+/// The turn's prompt built again, with the changes of an experiment.
+pub fn replay(
+    session: &SessionKey,
+    past: &PastTurn,
+    experiment: &Experiment,
+    find: impl Fn(&str) -> Option<Described>,
+) -> Result<Value, ReplayError> {
+    let name = name(session, past.turn);
+    let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
+    let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
+    let inputs = experiment.apply(inputs, find).map_err(ReplayError::Illegal)?;
+    let (now, request, error) = match run(&inputs) {
+        Ok(assembled) => (assembled.ledger, json!(assembled.request), None),
+        Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),
+    };
+    Ok(json!({
+        "name": name,
+        "experiment": !experiment.is_replay(),
+        "recorded": recorded.prompt,
+        "replayed": now.prompt,
+        "same": recorded.prompt == now.prompt,
+        "error": error,
+        "before": ledger(recorded),
+        "ledger": ledger(&now),
+        "request": request,
+    }))
+}
