@@ -322,6 +322,11 @@ impl AgentConfig {
         }
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
+        if let (Some(window), reply) = (self.model.context_window, self.model.max_tokens.unwrap_or(0))
+            && window <= reply
+        {
+            return bad(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
+        }
         Ok(())
     }
 
@@ -392,6 +397,14 @@ mod tests {
             (json!({"zzz": 1, "model": model}), "unknown key `zzz`"),
             (json!({"outputs": {}, "model": model}), "key `outputs` is not supported by this version"),
             (json!({}), "missing field `model`"),
+            (
+                json!({"model": {"provider": "x", "name": "y", "contextWindow": 100, "maxTokens": 200}}),
+                "`model.contextWindow`: expected more than `model.maxTokens` (200), got 100",
+            ),
+            (
+                json!({"model": model, "contextBudget": {"bytes": 0}}),
+                "`contextBudget.bytes`: expected 4096 to 4000000, got 0",
+            ),
             (json!({"model": model, "concurrency": 0}), "`concurrency`: expected at least 1, got 0"),
         ] {
             assert_eq!(error(&value), expected);

@@ -57,7 +57,8 @@ impl Budget {
         let default = if asked.tokens.is_none() { Some(CONTEXT_BYTES) } else { None };
         let window = window.map(|window| window.saturating_sub(reply.unwrap_or(0)) as usize);
         let limits = [asked.bytes.or(default), asked.tokens.map(bytes_of), window.map(bytes_of)];
-        Self { bytes: limits.into_iter().flatten().min().unwrap_or(CONTEXT_BYTES), ratio }
+        // Never 0: shares of it are taken.
+        Self { bytes: limits.into_iter().flatten().min().unwrap_or(CONTEXT_BYTES).max(1), ratio }
     }
 
     /// Estimated tokens of so many bytes.
@@ -99,6 +100,7 @@ mod tests {
             (asked(Some(10_000), Some(1_024)), None, None, 4_096),
             (asked(None, None), Some(8_192), Some(4_096), 16_384),
             (asked(None, None), Some(1_000_000), None, 180_000),
+            (asked(None, None), Some(100), Some(200), 1),
         ] {
             assert_eq!(Budget::of(budget, window, reply, RATIO_DEFAULT).bytes, bytes, "{budget:?} {window:?}");
         }

@@ -5,7 +5,7 @@ use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::PersistMode;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::thread::JoinHandle;
 
 /// Tells a caller the outcome of its request, once it is known whether its group is durable.
@@ -20,12 +20,36 @@ pub(super) struct Group {
     pub(super) answers: Vec<Answer>,
 }
 
+/// The disk, with the answers that depend on it.
+struct Disk {
+    db: Db,
+    store: Arc<str>,
+    durable: Arc<RwLock<Arc<Durable>>>,
+    /// The first write that failed. What came after it was decided on top of it, so that nothing is
+    /// written any more until the folder is opened again.
+    broken: OnceLock<StoreError>,
+}
+
 /// The way to the flusher; it has one group at a time.
 pub(super) struct Flusher {
+    disk: Arc<Disk>,
     groups: Option<Sender<Group>>,
     landed: Receiver<()>,
     busy: Option<Arc<Writes>>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Disk {
+    fn flush(&self, writes: &Writes) -> Result<(), StoreError> {
+        if let Some(error) = self.broken.get() {
+            return Err(error.clone());
+        }
+        flush(&self.db, &self.durable, writes).map_err(|fault| {
+            let error = fault.at(&self.store);
+            tracing::error!(%error, "the store can't be written; mend the disk and start again, nothing is lost");
+            self.broken.get_or_init(|| error).clone()
+        })
+    }
 }
 
 impl Flusher {
@@ -38,9 +62,11 @@ impl Flusher {
     ) -> std::io::Result<Self> {
         let (groups, received) = channel::<Group>();
         let (done, done_received) = channel();
+        let disk = Arc::new(Disk { db, store, durable, broken: OnceLock::new() });
+        let own = Arc::clone(&disk);
         let run = move || {
             while let Ok(group) = received.recv() {
-                let outcome = flush(&db, &durable, &group.writes).map_err(|e| e.at(&store));
+                let outcome = own.flush(&group.writes);
                 // Before the answers: what callers send next finds the flusher free.
                 let _ = done.send(());
                 landed();
@@ -50,7 +76,16 @@ impl Flusher {
             }
         };
         let thread = std::thread::Builder::new().name("trellis-flush".into()).spawn(run)?;
-        Ok(Self { groups: Some(groups), landed: done_received, busy: None, thread: Some(thread) })
+        Ok(Self { disk, groups: Some(groups), landed: done_received, busy: None, thread: Some(thread) })
+    }
+
+    /// Makes a group durable on this very thread: nobody else has anything to do meanwhile. It must
+    /// be free.
+    pub(super) fn flush_here(&self, group: Group) {
+        let outcome = self.disk.flush(&group.writes);
+        for answer in group.answers {
+            answer(outcome.clone());
+        }
     }
 
     /// What it is writing: to be read before the database.

@@ -54,7 +54,13 @@ impl Writer {
             for job in waiting.drain(..) {
                 job(&mut self);
             }
-            self.hand_over(self.answers.len() >= GROUP_REQUESTS);
+            if self.answers.len() == 1 && jobs.is_empty() && self.flusher.is_free(false) {
+                // One caller at a time: the way over another thread would only cost it time.
+                let group = self.group();
+                self.flusher.flush_here(group);
+            } else {
+                self.hand_over(self.answers.len() >= GROUP_REQUESTS);
+            }
         }
         self.hand_over(true);
     }
@@ -62,9 +68,14 @@ impl Writer {
     /// Gives the group to the flusher; when it is busy and needn't be waited for, the group grows.
     fn hand_over(&mut self, wait: bool) {
         if self.flusher.is_free(wait) && !self.answers.is_empty() {
-            let writes = Arc::new(std::mem::take(&mut self.writes));
-            self.flusher.take(Group { writes, answers: std::mem::take(&mut self.answers) });
+            let group = self.group();
+            self.flusher.take(group);
         }
+    }
+
+    /// What has been applied since the last group.
+    fn group(&mut self) -> Group {
+        Group { writes: Arc::new(std::mem::take(&mut self.writes)), answers: std::mem::take(&mut self.answers) }
     }
 
     fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
