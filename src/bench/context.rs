@@ -8,7 +8,7 @@ use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::item::{Content, Item, Section};
 use crate::domain::ids::{AgentId, IdError};
 use crate::domain::render::{RenderOptions, render};
-use crate::domain::tools::{Described, ToolTable};
+use crate::domain::tools::ToolTable;
 use crate::domain::values::Resolver;
 use crate::ops::Catalog;
 use serde::Serialize;
@@ -115,16 +115,7 @@ fn inputs(agent: AgentId) -> Inputs {
 
 fn tools(config: &AgentConfig) -> ToolTable {
     let catalog = Catalog::new(false);
-    crate::domain::tools::resolve(config, &[], false, &Resolver::default(), |path| {
-        let found = catalog.resolve(path)?;
-        Some(Described {
-            asked: path.to_owned(),
-            path: found.spec.path.to_owned(),
-            description: found.spec.description.to_owned(),
-            input: found.spec.input.clone(),
-            entities: found.entities.clone(),
-        })
-    })
+    crate::domain::tools::resolve(config, &[], false, &Resolver::default(), &catalog)
 }
 
 fn prose(bytes: usize) -> String {

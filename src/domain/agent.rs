@@ -12,7 +12,7 @@ use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
 use crate::domain::values::inject::Bindings;
 use crate::domain::values::mapping::{Mapping, MappingError};
-use crate::domain::values::{entities, placeholder};
+use crate::domain::values::{Values, entities, placeholder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -352,6 +352,11 @@ impl AgentConfig {
         self.entity_ids_required
             || !self.tool_arg_injection.is_empty()
             || self.context_mapping.auto_keys().next().is_some()
+    }
+
+    /// The entities that a request is about, where the agent asks for them.
+    pub fn entities(&self, session: &Values) -> Option<Vec<String>> {
+        self.entity_ids_required.then(|| entities::ids(&self.entity_ids_key, session).unwrap_or_default())
     }
 
     /// What the agent's own list permits.

@@ -1,5 +1,8 @@
 //! Tool resolution: which operations a model is offered, under which names.
 
+pub mod guard;
+
+use self::guard::{Guards, RUN, Rule, catalog_path};
 use crate::domain::agent::{AgentConfig, ToolEntry};
 use crate::domain::chat::ToolSpec;
 use crate::domain::ids::sha256_hex;
@@ -36,6 +39,9 @@ pub const DEFAULT_TOOLS: [&str; 19] = [
 /// Name by which a configuration asks for the tool that finds tools.
 pub const MORE_TOOLS: &str = "more_tools";
 
+/// Why an operation is not for a request.
+const ELSEWHERE: &str = "it carries none of the entities of this request";
+
 /// Longest tool name that providers accept.
 const MAX_NAME: usize = 64;
 
@@ -52,6 +58,30 @@ pub struct Described {
     pub input: Value,
     /// The entities that it is about; empty: none in particular.
     pub entities: Vec<String>,
+    /// Its other paths.
+    pub aliases: Vec<String>,
+}
+
+/// The catalog as tool resolution needs it.
+pub trait Directory {
+    /// The operation that a path means.
+    fn find(&self, path: &str) -> Option<Described>;
+
+    /// Every operation once, by its own path.
+    fn all(&self) -> Vec<Described>;
+}
+
+/// A list of operations is a catalog.
+impl Directory for [Described] {
+    fn find(&self, path: &str) -> Option<Described> {
+        let full = catalog_path(path);
+        let found = self.iter().find(|found| found.path == full || found.aliases.contains(&full))?;
+        Some(Described { asked: path.to_owned(), ..found.clone() })
+    }
+
+    fn all(&self) -> Vec<Described> {
+        self.to_vec()
+    }
 }
 
 /// A tool that will be offered to a model.
@@ -90,6 +120,8 @@ pub struct ToolTable {
     pub refused: Vec<(String, String)>,
     /// What the runtime fills into calls of each.
     pub injections: Vec<Injection>,
+    /// What holds for operations that a call runs by their path.
+    pub guards: Guards,
     /// Tool, and what `_auto` could not decide or what looks like a mistake in a binding.
     pub reports: Vec<(String, String)>,
     /// Their bytes in a prompt.
@@ -107,24 +139,23 @@ struct Builder<'a> {
     names: Vec<String>,
     offered: Vec<Offered>,
     refused: Vec<(String, String)>,
+    /// Operations whose bindings can't be kept, and why: reached in no other way either.
+    unbound: Vec<(String, String)>,
     reports: Vec<(String, String)>,
 }
 
 /// Resolves an agent's tools, with the values of a turn: those of its configuration, the default
-/// ones, those that its session `found`, then those of the harness. `find` looks a path up in the
-/// catalog.
+/// ones, those that its session `found`, then those of the harness.
 pub fn resolve(
     config: &AgentConfig,
     found: &[String],
     task_open: bool,
     values: &Resolver,
-    find: impl Fn(&str) -> Option<Described>,
+    catalog: &(impl Directory + ?Sized),
 ) -> ToolTable {
-    let session = &values.tiers.session;
-    let entities =
-        config.entity_ids_required.then(|| entities::ids(&config.entity_ids_key, session).unwrap_or_default());
-    let (names, offered, refused, reports) = Default::default();
-    let mut table = Builder { config, values, entities, names, offered, refused, reports };
+    let entities = config.entities(&values.tiers.session);
+    let (names, offered, refused, unbound, reports) = Default::default();
+    let mut table = Builder { config, values, entities, names, offered, refused, unbound, reports };
     for entry in &config.tools {
         if matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS) {
             continue;
@@ -133,21 +164,22 @@ pub fn resolve(
             ToolEntry::Path(path) => (path, None, None),
             ToolEntry::Named(tool) => (&tool.operation, tool.name.clone(), tool.description.clone()),
         };
-        match find(path) {
+        match catalog.find(path) {
             Some(found) => table.offer(&found, name, description),
             None => table.refused.push((path.clone(), "no such operation in the catalog".into())),
         }
     }
     if config.default_tools {
         for path in DEFAULT_TOOLS {
-            let known = table.offered.iter().any(|o| o.target == Target::Operation(path.to_owned()));
-            if let (false, Some(found)) = (known, find(path)) {
+            let offered = table.offered.iter().any(|o| o.target == Target::Operation(path.to_owned()));
+            let known = offered || table.unbound.iter().any(|(unbound, _)| unbound == path);
+            if let (false, Some(found)) = (known, catalog.find(path)) {
                 table.offer(&found, None, None);
             }
         }
     }
     for path in found {
-        if let Some(found) = find(path) {
+        if let Some(found) = catalog.find(path) {
             table.offer(&found, None, None);
         }
     }
@@ -158,11 +190,12 @@ pub fn resolve(
     if config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS)) {
         table.offered.push(more_tools());
     }
-    table.build()
+    let guards = table.guards(catalog);
+    table.build(guards)
 }
 
 impl Builder<'_> {
-    fn build(mut self) -> ToolTable {
+    fn build(mut self, guards: Guards) -> ToolTable {
         let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
         self.reports.extend(self.config.tool_arg_injection.strangers(&known));
         let mut specs = Vec::with_capacity(self.offered.len());
@@ -172,26 +205,70 @@ impl Builder<'_> {
             targets.push(target);
             injections.push(injection);
         }
-        ToolTable { injections, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
+        ToolTable { injections, guards, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
+    }
+
+    /// Whether the request is about other entities than this operation.
+    fn is_elsewhere(&self, found: &Described) -> bool {
+        self.entities.as_ref().is_some_and(|ids| !entities::allows(&found.entities, ids))
+    }
+
+    /// What holds for all operations, where the model can call them by their path.
+    fn guards(&mut self, catalog: &(impl Directory + ?Sized)) -> Guards {
+        let mut guards = Guards::default();
+        let run = Target::Operation(RUN.to_owned());
+        if !self.config.injects() || !self.offered.iter().any(|offered| offered.target == run) {
+            return guards;
+        }
+        for found in catalog.all() {
+            guards.add(&found.path, &found.aliases, self.rule(&found));
+            self.names.extend(found.paths().map(str::to_owned));
+        }
+        guards
+    }
+
+    /// An operation that is a tool is bound as the tool is, so that its path is no way round a
+    /// binding that names the tool; one that is none is bound by its paths.
+    fn rule(&self, found: &Described) -> Rule {
+        if self.is_elsewhere(found) {
+            return Rule::Refuse(ELSEWHERE.into());
+        }
+        let is_it = |offered: &&Offered| matches!(&offered.target, Target::Operation(path) if *path == found.path);
+        let tools: Vec<&Offered> = self.offered.iter().filter(is_it).collect();
+        if let Some(first) = tools.first() {
+            if tools.iter().all(|tool| tool.injection == first.injection) {
+                return Rule::Inject(first.injection.clone());
+            }
+            let names: Vec<_> = tools.iter().map(|tool| format!("`{}`", tool.spec.name)).collect();
+            return Rule::Refuse(format!("it is offered as {}, call one of these", names.join(" and ")));
+        }
+        if let Some((_, reason)) = self.unbound.iter().find(|(path, _)| *path == found.path) {
+            return Rule::Refuse(reason.clone());
+        }
+        let names: Vec<&str> = found.paths().collect();
+        let planned = self.config.tool_arg_injection.plan(&names, &found.input, self.values);
+        planned.map_or_else(Rule::Refuse, |planned| Rule::Inject(planned.injection))
     }
 
     fn offer(&mut self, found: &Described, name: Option<String>, description: Option<String>) {
         let name = name.unwrap_or_else(|| tool_name(&found.asked));
-        self.names.extend([name.clone(), found.asked.clone(), found.path.clone()]);
+        self.names.push(name.clone());
+        self.names.extend(found.paths().map(str::to_owned));
         if !is_legal(&name) {
             let reason = format!("`{name}` is not a tool name, expected 1 to {MAX_NAME} of `[A-Za-z0-9_-]`");
             self.refused.push((found.asked.clone(), reason));
         } else if let Some(first) = self.offered.iter().find(|o| o.spec.name == name) {
             let reason = format!("the name `{name}` is taken by {:?}", first.target);
             self.refused.push((found.asked.clone(), reason));
-        } else if let Some(ids) = &self.entities
-            && !entities::allows(&found.entities, ids)
-        {
-            self.refused.push((found.asked.clone(), "it carries none of the entities of this request".into()));
+        } else if self.is_elsewhere(found) {
+            self.refused.push((found.asked.clone(), ELSEWHERE.into()));
         } else {
-            let names = [name.as_str(), found.asked.as_str(), found.path.as_str()];
+            let names: Vec<&str> = std::iter::once(name.as_str()).chain(found.paths()).collect();
             match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
-                Err(reason) => self.refused.push((found.asked.clone(), reason)),
+                Err(reason) => {
+                    self.unbound.push((found.path.clone(), reason.clone()));
+                    self.refused.push((found.asked.clone(), reason));
+                }
                 Ok(planned) => {
                     self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                     let injection = planned.injection;
@@ -207,6 +284,12 @@ impl Builder<'_> {
     }
 }
 
+impl Described {
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        [self.asked.as_str(), self.path.as_str()].into_iter().chain(self.aliases.iter().map(String::as_str))
+    }
+}
+
 impl ToolTable {
     /// Tools with what follows from them, and nothing to fill in.
     pub fn new(specs: Vec<ToolSpec>, targets: Vec<Target>, refused: Vec<(String, String)>) -> Self {
@@ -215,6 +298,7 @@ impl ToolTable {
             bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
             hash: sha256_hex(&json),
             injections: vec![Injection::default(); specs.len()],
+            guards: Guards::default(),
             specs: specs.into(),
             targets,
             refused,
@@ -312,118 +396,4 @@ impl Offered {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn find(path: &str) -> Option<Described> {
-        let real = path.replace("covia", "lattice");
-        ["v/ops/lattice/read", "v/ops/lattice/write", "v/ops/agent/request"].contains(&real.as_str()).then(|| {
-            let (description, input) = ("D.".to_owned(), json!({}));
-            Described { asked: path.into(), path: real, description, input, entities: Vec::new() }
-        })
-    }
-
-    fn names(config: &Value, task_open: bool) -> Vec<String> {
-        let table = resolve(&AgentConfig::parse(config).unwrap(), &[], task_open, &Resolver::default(), find);
-        table.names().into_iter().map(str::to_owned).collect()
-    }
-
-    #[test]
-    fn names_come_from_the_override_or_the_path() {
-        let model = json!({"provider": "scripted", "name": "echo"});
-        let tools = json!(["v/ops/covia/read", {"operation": "v/ops/agent/request", "name": "ask"}]);
-        let config = json!({"model": model, "tools": tools, "defaultTools": false});
-        let harness = ["context_load", "context_unload"];
-        assert_eq!(names(&config, false), [&["covia_read", "ask"][..], &harness].concat());
-        assert_eq!(names(&config, true), [&["covia_read", "ask", "complete_task", "fail_task"][..], &harness].concat());
-    }
-
-    #[test]
-    fn defaults_follow_and_are_not_offered_twice() {
-        let model = json!({"provider": "scripted", "name": "echo"});
-        let config = json!({"model": model, "tools": ["v/ops/lattice/write"]});
-        assert_eq!(names(&config, false)[..3], ["lattice_write", "agent_request", "lattice_read"]);
-    }
-
-    #[test]
-    fn what_could_not_be_offered_says_why() {
-        let model = json!({"provider": "scripted", "name": "echo"});
-        let tools = json!(["v/ops/no/such", "v/ops/lattice/read",
-            {"operation": "v/ops/lattice/write", "name": "lattice_read"},
-            {"operation": "v/ops/lattice/write", "name": "a b"}]);
-        let config = json!({"model": model, "tools": tools, "defaultTools": false});
-        let table = resolve(&AgentConfig::parse(&config).unwrap(), &[], false, &Resolver::default(), find);
-        let reasons: Vec<_> = table.refused.iter().map(|(_, reason)| reason.as_str()).collect();
-        assert_eq!(reasons.len(), 3);
-        assert_eq!(reasons[0], "no such operation in the catalog");
-        assert!(reasons[1].starts_with("the name `lattice_read` is taken"));
-        assert!(reasons[2].starts_with("`a b` is not a tool name"));
-    }
-
-    fn send(path: &str) -> Option<Described> {
-        let input = json!({
-            "type": "object", "required": ["from", "to"], "additionalProperties": false,
-            "properties": {"from": {"type": "string"}, "to": {"type": "string"}, "user_id": {"type": "string"}},
-        });
-        let entities = match path {
-            "v/ops/mail/send" => Vec::new(),
-            "v/ops/shop/order" => vec!["shop-1".to_owned(), "shop-2".to_owned()],
-            _ => return None,
-        };
-        Some(Described { asked: path.into(), path: path.into(), description: "D.".into(), input, entities })
-    }
-
-    fn with_values(config: Value, session: Value) -> ToolTable {
-        let mut config = config;
-        config["model"] = json!({"provider": "scripted", "name": "echo"});
-        config["defaultTools"] = false.into();
-        config["tools"] = json!([{"operation": "v/ops/mail/send", "name": "send_email"}, "v/ops/shop/order"]);
-        let config = AgentConfig::parse(&config).unwrap();
-        let Value::Object(session) = session else { panic!("expected a map") };
-        let none = || serde_json::Map::new();
-        let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
-        resolve(&config, &[], true, &values, send)
-    }
-
-    #[test]
-    fn injected_arguments_are_in_no_schema_and_no_hash_depends_on_their_values() {
-        for name in ["send_email", "v/ops/mail/send"] {
-            let config = json!({"toolArgInjection": {name: {"from": "user_email"}}});
-            let table = with_values(config.clone(), json!({"user_email": "ada@x"}));
-            assert_eq!(table.specs[0].schema["required"], json!(["to"]));
-            assert!(!json!(table.specs[0]).to_string().contains("from"), "{name}");
-            assert_eq!(table.injection("send_email").unwrap().values["from"], "ada@x");
-            assert_eq!(table.injection("shop_order"), Some(&Injection::default()));
-            assert_eq!(table.hash, with_values(config, json!({"user_email": "bob@x"})).hash);
-        }
-    }
-
-    #[test]
-    fn mistakes_in_bindings_are_reported_and_tools_that_can_t_be_bound_are_not_offered() {
-        let table = with_values(json!({"toolArgInjection": {"send_emial": {"from": "k"}}}), json!({}));
-        assert_eq!(table.reports[0].1, "no tool `send_emial` is offered, did you mean `send_email`");
-        let table = with_values(json!({"toolArgInjection": {"send_email": {"frm": "k"}}}), json!({}));
-        assert!(table.refused[0].1.contains("did you mean `from`"), "{:?}", table.refused);
-        assert_eq!(table.reports, []);
-        let auto = json!({"contextMapping": {"user_id": "_auto", "uid": "_auto"}});
-        let table = with_values(auto, json!({"user_id": 1, "uid": 2}));
-        assert!(table.reports[0].1.starts_with("`_auto` leaves argument `user_id` to the model"));
-    }
-
-    #[test]
-    fn entity_ids_narrow_the_tools_to_those_that_carry_one_of_them() {
-        let offered = |required: bool, ids: Value| {
-            let table = with_values(json!({"entityIdsRequired": required}), json!({"entity_ids": ids}));
-            table.target("shop_order").is_some() && table.target("send_email").is_some()
-        };
-        assert!(offered(true, json!(["shop-2", "x"])));
-        assert!(!offered(true, json!(["shop-3"])));
-        assert!(offered(false, json!(["shop-3"])), "without the mandate the value is any value");
-        let table = with_values(json!({"entityIdsRequired": true}), json!({"entity_ids": ["shop-3"]}));
-        assert_eq!(
-            table.refused,
-            [("v/ops/shop/order".into(), "it carries none of the entities of this request".into())]
-        );
-        assert!(table.target("send_email").is_some(), "an operation without entities is not affected");
-    }
-}
+mod tests;

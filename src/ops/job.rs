@@ -2,6 +2,7 @@
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
 use crate::domain::ids::JobId;
+use crate::domain::tools::guard::RUN;
 use crate::jobs;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -16,9 +17,6 @@ pub const ALIASES: [(&str, &str); 5] = [
     ("v/ops/grid/job-status", "v/ops/job/result"),
     ("v/ops/grid/jobStatus", "v/ops/job/result"),
 ];
-
-/// The path of `job/run`.
-pub const RUN: &str = "v/ops/job/run";
 
 /// Longest wait for a job in one call.
 const MAX_WAIT: Duration = Duration::from_mins(2);

@@ -18,6 +18,8 @@ pub mod virtuals;
 use crate::domain::capability::Authority;
 use crate::domain::event::Parent;
 use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::tools::guard::catalog_path;
+use crate::domain::tools::{Described, Directory};
 use crate::store::{Lease, StoreError};
 use crate::venue::Venue;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -256,8 +258,7 @@ impl Catalog {
     /// The operation that `path` means: its own path, an alias, or the path without `v/ops/`.
     /// Covia's `group:name` is the same as `v/ops/group/name`.
     pub fn resolve(&self, path: &str) -> Option<&Registered> {
-        let path = path.trim_matches('/').replace(':', "/");
-        let full = if path.starts_with("v/ops/") { path } else { format!("v/ops/{path}") };
+        let full = catalog_path(path);
         let real = self.aliases.get(full.as_str()).copied().unwrap_or(full.as_str());
         self.operations.get(real)
     }
@@ -270,5 +271,29 @@ impl Catalog {
     /// All aliases and what they mean.
     pub fn aliases(&self) -> impl Iterator<Item = (&'static str, &'static str)> + '_ {
         self.aliases.iter().map(|(alias, path)| (*alias, *path))
+    }
+}
+
+impl Registered {
+    fn described(&self, asked: &str, catalog: &Catalog) -> Described {
+        let aliases = catalog.aliases().filter(|(_, path)| *path == self.spec.path);
+        Described {
+            asked: asked.to_owned(),
+            path: self.spec.path.to_owned(),
+            description: self.spec.description.to_owned(),
+            input: self.spec.input.clone(),
+            entities: self.entities.clone(),
+            aliases: aliases.map(|(alias, _)| alias.to_owned()).collect(),
+        }
+    }
+}
+
+impl Directory for Catalog {
+    fn find(&self, path: &str) -> Option<Described> {
+        self.resolve(path).map(|found| found.described(path, self))
+    }
+
+    fn all(&self) -> Vec<Described> {
+        self.operations().map(|found| found.described(found.spec.path, self)).collect()
     }
 }

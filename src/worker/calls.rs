@@ -8,8 +8,10 @@ use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
 use crate::domain::tools::Target;
+use crate::domain::tools::guard::RUN;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Site, TurnSite, dispatch, job};
+use crate::domain::values::Values;
+use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Site, TurnSite, dispatch};
 use crate::store::{Checkpoint, Held};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -132,7 +134,7 @@ fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
     match &call.what {
         Ok(Resolved { target: Target::Operation(path), arguments }) => {
             let on_tree = |path: &str| TREE.iter().any(|group| path.starts_with(group));
-            if path != job::RUN {
+            if path != RUN {
                 return on_tree(path);
             }
             let settled = dispatch::settle(catalog, path, arguments.clone(), false);
@@ -149,6 +151,13 @@ fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
 impl Round<'_> {
     pub(super) const fn setting(&self) -> &Setting {
         self.setting
+    }
+
+    /// The entities that the request is about, where the agent asks for them.
+    pub(super) fn entities(&self) -> Option<Vec<String>> {
+        let none = Values::new();
+        let session = self.leased.run.session_context(&self.setting.plan).unwrap_or(&none);
+        self.setting.config.entities(session)
     }
 
     async fn all(&self, planned: &[PlannedCall]) -> Result<Vec<CallOutcome>, Stop> {

@@ -87,7 +87,12 @@ impl Reader<'_> {
         };
         Ok(match (found.text(), found.record.description.as_deref()) {
             (Ok(text), _) | (Err(_), Some(text)) => Ok(text.into()),
-            (Err(at), None) => Err((Absence::Failed, format!("{}, and it has no description", not_text(at)))),
+            (Err(at), None) => {
+                let kind = &found.record.content_type;
+                let reason =
+                    format!("{} ({kind}, {} bytes), and it has no description", not_text(at), found.bytes.len());
+                Err((Absence::Failed, reason))
+            }
         })
     }
 

@@ -9,7 +9,7 @@ use crate::domain::context::budget::Budget;
 use crate::domain::context::entry;
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Described, Target, ToolTable, resolve};
+use crate::domain::tools::{Target, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
@@ -94,16 +94,7 @@ fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resol
 }
 
 fn tool_table(worker: &Worker, agent: &AgentRecord, found: &[String], task_open: bool, values: &Resolver) -> ToolTable {
-    resolve(&agent.config, found, task_open, values, |path| {
-        let found = worker.venue.catalog.resolve(path)?;
-        Some(Described {
-            asked: path.to_owned(),
-            path: found.spec.path.to_owned(),
-            description: found.spec.description.to_owned(),
-            input: found.spec.input.clone(),
-            entities: found.entities.clone(),
-        })
-    })
+    resolve(&agent.config, found, task_open, values, &worker.venue.catalog)
 }
 
 /// Catalog paths of the operations that the model is offered.

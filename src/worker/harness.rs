@@ -4,6 +4,7 @@ use super::calls::{Round, plain};
 use super::gather;
 use crate::domain::context::load::{Change, check_room};
 use crate::domain::turn::{CallOutcome, Outcome};
+use crate::domain::values::entities::allows;
 use serde_json::{Value, json};
 
 /// Operations that one search adds at most: each costs its schema in every further turn.
@@ -41,9 +42,9 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     let words: Vec<_> = query.split_whitespace().collect();
     let known = gather::offered(round.worker, round.setting(), round.agent);
     let offered = |path: &str| known.iter().any(|known| known == path);
-    let catalog = &round.worker.venue.catalog;
-    let mut found: Vec<_> = catalog
-        .operations()
+    let entities = round.entities();
+    let mut found: Vec<_> = (round.worker.venue.catalog.operations())
+        .filter(|found| entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)))
         .map(|registered| &registered.spec)
         .filter(|spec| !offered(spec.path))
         .filter(|spec| {

@@ -17,6 +17,22 @@ when = { agent = "clerk", turn = 1 }
 then = { calls = [{ tool = "save", arguments = { path = "w/evil", value = "{{input}}" } }] }
 
 [[rule]]
+when = { agent = "runner", turn = 1 }
+then = { calls = [{ tool = "job_run", arguments = { operation = "lattice:write", input = { path = "w/evil", value = "{{input}}" } } }] }
+
+[[rule]]
+when = { agent = "deep", turn = 1 }
+then = { calls = [{ tool = "grid_run", arguments = { operation = "job/run", input = { operation = "v/ops/covia/write", input = { path = "w/evil", value = "{{input}}" } } } }] }
+
+[[rule]]
+when = { tool_result = "written" }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
+when = { tool_result = "error" }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
 when = { agent = "sly", turn = 1 }
 then = { calls = [{ tool = "lattice_write", arguments = { path = "v/context/project", value = { company = "Mine" } } }] }
 
@@ -49,12 +65,28 @@ company = "project.company"
 path = "target"
 "#;
 
+/// Its operation is bound under the name of a tool.
+const RUNNER: &str = r#"
+defaultTools = false
+tools = [{ operation = "v/ops/lattice/write", name = "save" }, "v/ops/job/run"]
+toolArgInjection.save.path = "target"
+"#;
+
+/// Its operation is bound and no tool.
+const DEEP: &str = r#"
+defaultTools = false
+tools = ["v/ops/grid/run"]
+toolArgInjection."v/ops/lattice/write".path = "target"
+"#;
+
 /// The binary, with agents that all follow [`RULES`].
 fn site() -> Up {
     let up = Up::start();
     up.file("all.rules", RULES);
     let rules = up.dir.path().join("all.rules").display().to_string();
-    for (name, text) in [("clerk", CLERK), ("sly", ""), ("scoped", "entityIdsRequired = true\n")] {
+    let scoped = "entityIdsRequired = true\n";
+    let agents = [("clerk", CLERK), ("runner", RUNNER), ("deep", DEEP), ("sly", ""), ("scoped", scoped)];
+    for (name, text) in agents {
         up.file(&format!("{name}.toml"), &format!("model = {{ provider = \"scripted\", name = \"{rules}\" }}\n{text}"));
         up.run(&["agent", "apply", &format!("{name}.toml")]).ok();
     }
@@ -95,6 +127,20 @@ fn values_reach_prompts_and_tool_arguments_and_the_model_has_no_say() {
     up.run(&["agent", "apply", "clerk.toml", "--owner", "local/other"]).ok();
     let other = up.run(&["submit", "clerk", "hello", "--wait", "--context", "target=w/x", "--owner", "local/other"]);
     says(&other, "`user.name`");
+}
+
+#[test]
+fn a_binding_holds_for_what_job_run_runs() {
+    let up = site();
+    for agent in ["runner", "deep"] {
+        let path = format!("w/good/{agent}");
+        says(&submit(&up, agent, &[&format!("target={path}")]), "written");
+        assert_eq!(up.run(&["lattice", "read", &path]).ok(), "hello");
+        says(&submit(&up, agent, &[]), "INJECT_UNRESOLVED: argument `path` is bound to `target`");
+        let timeline = up.run(&["lattice", "read", &format!("g/{agent}/timeline")]).ok();
+        assert!(!timeline.contains("w/evil"), "it is in the transcript: {timeline}");
+    }
+    assert_ne!(up.run(&["lattice", "read", "w/evil"]).code, 0, "what the model sent counts for nothing");
 }
 
 #[test]

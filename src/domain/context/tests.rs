@@ -14,6 +14,7 @@ use crate::domain::job::JobResult;
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
+use crate::domain::tools::guard::Guards;
 use crate::domain::values::{Mapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -130,6 +131,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             targets: Vec::new(),
             refused: Vec::new(),
             injections: Vec::new(),
+            guards: Guards::default(),
             reports: Vec::new(),
             bytes: 0,
             hash: String::new(),

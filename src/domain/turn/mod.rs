@@ -25,6 +25,7 @@ use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
 use crate::domain::session::{Heard, SessionState};
 use crate::domain::time::Millis;
+use crate::domain::tools::guard::{Passage, RUN};
 use crate::domain::tools::{Target, ToolTable};
 use crate::domain::values::inject::Injection;
 use decide::Decision;
@@ -379,14 +380,15 @@ impl Turn {
 }
 
 /// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
-/// says there never counts, and doesn't stay in the transcript.
+/// says there never counts, and doesn't stay in the transcript. A call that runs another operation by
+/// its path is a call of that one where anything holds for it.
 fn plan_call(call: &mut crate::domain::chat::ToolCall, tools: &ToolTable) -> PlannedCall {
-    let injection = tools.injection(&call.name).cloned().unwrap_or_default();
+    let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
     if let Arguments::Json(arguments) = &mut call.arguments {
         injection.strip(arguments);
     }
     let target = tools.target(&call.name).cloned();
-    let what = match (target, &call.arguments) {
+    let what = match (target, &mut call.arguments) {
         (None, _) => {
             let hint = crate::domain::nearest::nearest(&call.name, &tools.names());
             let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
@@ -395,6 +397,16 @@ fn plan_call(call: &mut crate::domain::chat::ToolCall, tools: &ToolTable) -> Pla
         (Some(_), Arguments::Malformed(text)) => {
             let shown: String = text.chars().take(200).collect();
             Err(format!("the arguments of `{}` are not JSON: {shown}", call.name))
+        }
+        (Some(Target::Operation(path)), Arguments::Json(arguments)) if path == RUN && !tools.guards.is_empty() => {
+            match tools.guards.through(arguments, &injection) {
+                Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments: arguments.clone() }),
+                Passage::Refused(reason) => Err(reason),
+                Passage::Bound(path, arguments, inner) => {
+                    injection = inner;
+                    Ok(Resolved { target: Target::Operation(path), arguments })
+                }
+            }
         }
         (Some(target), Arguments::Json(arguments)) => Ok(Resolved { target, arguments: arguments.clone() }),
     };

@@ -19,6 +19,8 @@ use crate::domain::values::Resolver;
 use crate::domain::values::inject::Injection;
 use serde_json::json;
 
+mod bound;
+
 const NOW: Millis = Millis(9_000);
 
 fn job(n: u8) -> JobId {
@@ -84,17 +86,16 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
 
 fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
     let setting = turn.setting();
-    let tools = resolve(&setting.config, &[], setting.plan.task.is_some(), &Resolver::default(), |path| {
-        let known = path == "v/ops/lattice/read" || path == "v/ops/agent/request";
-        let described = Described {
-            asked: path.to_owned(),
-            path: path.to_owned(),
-            description: "d".into(),
-            input: json!({"type": "object"}),
-            entities: Vec::new(),
-        };
-        known.then_some(described)
+    let known = ["v/ops/lattice/read", "v/ops/agent/request"].map(|path| Described {
+        asked: path.to_owned(),
+        path: path.to_owned(),
+        description: "d".into(),
+        input: json!({"type": "object"}),
+        entities: Vec::new(),
+        aliases: Vec::new(),
     });
+    let values = Resolver::default();
+    let tools = resolve(&setting.config, &[], setting.plan.task.is_some(), &values, &known[..]);
     let inputs = Inputs {
         frame: Frame {
             agent: setting.session.agent.clone(),

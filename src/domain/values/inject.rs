@@ -2,6 +2,7 @@
 
 use crate::domain::lattice::value::type_name;
 use crate::domain::nearest::nearest;
+use crate::domain::tools::guard::catalog_path;
 use crate::domain::values::auto;
 use crate::domain::values::mapping::{MappingError, Source, check_key};
 use crate::domain::values::{Resolver, Tier};
@@ -105,7 +106,7 @@ impl Bindings {
 
     /// Tools that are bound but not among `known`, with a proposal.
     pub fn strangers(&self, known: &[&str]) -> Vec<(String, String)> {
-        let strange = self.tools.keys().filter(|tool| !known.contains(&tool.as_str()));
+        let strange = self.tools.keys().filter(|tool| !known.iter().any(|known| is_same(tool, known)));
         let report = |tool: &String| {
             let hint = nearest(tool, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
             (format!("toolArgInjection.{tool}"), format!("no tool `{tool}` is offered{hint}"))
@@ -116,7 +117,8 @@ impl Bindings {
     /// The bindings of one argument, under any of a tool's names.
     fn of(&self, names: &[&str]) -> BTreeMap<&str, Vec<&str>> {
         let mut found: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for arguments in names.iter().filter_map(|name| self.tools.get(*name)) {
+        let is_it = |tool: &&String| names.iter().any(|name| is_same(tool, name));
+        for arguments in self.tools.iter().filter(|(tool, _)| is_it(tool)).map(|(_, arguments)| arguments) {
             for (argument, key) in arguments {
                 let keys = found.entry(argument).or_default();
                 if !keys.contains(&key.as_str()) {
@@ -144,6 +146,12 @@ impl Bindings {
         planned.reports.extend(found.reports);
         Ok(planned)
     }
+}
+
+/// Whether a binding's tool is the one of this name. A path has many forms, and no tool's name is one.
+fn is_same(bound: &str, name: &str) -> bool {
+    let is_path = |text: &str| text.contains(['/', ':']);
+    bound == name || (is_path(bound) && is_path(name) && catalog_path(bound) == catalog_path(name))
 }
 
 /// Whether a tool takes an argument of this name; a report when its schema only doesn't forbid it.

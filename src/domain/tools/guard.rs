@@ -1,0 +1,192 @@
+//! What holds for an operation whichever way a model reaches it: `job/run` runs others by their
+//! path, so what is bound or narrowed for a direct call is so for that one.
+
+use crate::domain::limits::JOB_DEPTH;
+use crate::domain::values::inject::Injection;
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// The operation that runs another one, which its `operation` names, with its `input`.
+pub const RUN: &str = "v/ops/job/run";
+
+/// `lattice/read`, `lattice:read` and `/v/ops/lattice/read` → `v/ops/lattice/read`.
+pub fn catalog_path(path: &str) -> String {
+    let path = path.trim_matches('/').replace(':', "/");
+    if path.starts_with("v/ops/") { path } else { format!("v/ops/{path}") }
+}
+
+/// What holds for one operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Rule {
+    /// It can't be called, and why.
+    Refuse(String),
+    /// The runtime fills these arguments in.
+    Inject(Injection),
+}
+
+/// What holds for the operations of the catalog, offered as tools or not.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Guards {
+    /// Catalog path by alias.
+    aliases: BTreeMap<String, String>,
+    /// By catalog path; the others are free.
+    rules: BTreeMap<String, Rule>,
+}
+
+/// What a call of [`RUN`] comes to.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Passage {
+    /// Nothing holds for what it runs, or it runs nothing.
+    Free,
+    /// It is not made, and why.
+    Refused(String),
+    /// It is a call of this operation, with the model's arguments, and these filled in.
+    Bound(String, Value, Injection),
+}
+
+impl Guards {
+    /// Adds what holds for an operation with these aliases.
+    pub fn add(&mut self, path: &str, aliases: &[String], rule: Rule) {
+        self.aliases.extend(aliases.iter().map(|alias| (alias.clone(), path.to_owned())));
+        if !matches!(&rule, Rule::Inject(injection) if injection.is_empty()) {
+            self.rules.insert(path.to_owned(), rule);
+        }
+    }
+
+    /// Nothing holds for any operation.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    fn path(&self, asked: &str) -> String {
+        let path = catalog_path(asked);
+        self.aliases.get(&path).cloned().unwrap_or(path)
+    }
+
+    /// What a call of [`RUN`] comes to. `said` are the model's arguments: what it may not say is
+    /// taken out of them; `own` is filled into the call itself.
+    pub fn through(&self, said: &mut Value, own: &Injection) -> Passage {
+        // A call that can't be made at all is refused later, with the reason.
+        let Ok(mut arguments) = own.apply(said.clone()) else { return Passage::Free };
+        let mut inside = Vec::new();
+        for depth in 0..=JOB_DEPTH {
+            let Some(asked) = arguments["operation"].as_str() else { return Passage::Free };
+            let path = self.path(asked);
+            if let Some(strange) = strange(&arguments) {
+                return Passage::Refused(format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected"));
+            }
+            arguments = arguments.get_mut("input").map(Value::take).unwrap_or_default();
+            inside.push("input");
+            match (self.rules.get(&path), path == RUN) {
+                (None, true) if depth < JOB_DEPTH => {}
+                (None, _) => return Passage::Free,
+                (Some(Rule::Refuse(reason)), _) => return Passage::Refused(format!("`{path}`: {reason}")),
+                (Some(Rule::Inject(_)), true) => {
+                    return Passage::Refused(format!("`{RUN}` can't run itself where its arguments are bound"));
+                }
+                (Some(Rule::Inject(injection)), false) => {
+                    if let Some(inner) = within(said, &inside) {
+                        injection.strip(inner);
+                    }
+                    injection.strip(&mut arguments);
+                    return Passage::Bound(path, arguments, injection.clone());
+                }
+            }
+        }
+        Passage::Free
+    }
+}
+
+/// A key that a call of [`RUN`] doesn't have.
+fn strange(arguments: &Value) -> Option<&str> {
+    let known = |key: &&str| ["operation", "input"].contains(key);
+    arguments.as_object().into_iter().flat_map(Map::keys).map(String::as_str).find(|key| !known(key))
+}
+
+fn within<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
+    path.iter().try_fold(value, |value, key| value.get_mut(*key))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::values::inject::Unresolved;
+    use serde_json::json;
+
+    fn injection(values: Value) -> Injection {
+        let Value::Object(values) = values else { panic!("expected a map") };
+        Injection { values, ..Injection::default() }
+    }
+
+    fn guards() -> Guards {
+        let mut guards = Guards::default();
+        guards.add(RUN, &["v/ops/grid/run".into()], Rule::Inject(Injection::default()));
+        let write = Rule::Inject(injection(json!({"path": "w/good"})));
+        guards.add("v/ops/lattice/write", &["v/ops/covia/write".into()], write);
+        guards.add("v/ops/shop/order", &[], Rule::Refuse("not yours".into()));
+        guards
+    }
+
+    fn check(said: Value, expected: Result<Option<Value>, &str>, shown: Value) {
+        let mut heard = said.clone();
+        match (guards().through(&mut heard, &Injection::default()), expected) {
+            (Passage::Free, Ok(None)) => {}
+            (Passage::Bound(path, arguments, filled), Ok(Some(expected))) => {
+                assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", expected), "{said}");
+                assert_eq!(filled.values["path"], "w/good");
+            }
+            (Passage::Refused(text), Err(part)) => assert!(text.contains(part), "{said}: {text}"),
+            (found, expected) => panic!("{said}: expected {expected:?}, got {found:?}"),
+        }
+        assert_eq!(heard, shown, "what stays in the transcript");
+    }
+
+    fn run(operation: &str, input: Value) -> Value {
+        json!({"operation": operation, "input": input})
+    }
+
+    #[test]
+    fn a_bound_operation_is_bound_under_every_name_and_at_every_depth() {
+        let evil = || json!({"path": "w/evil", "value": 1});
+        let kept = || json!({"value": 1});
+        for name in ["v/ops/lattice/write", "lattice/write", "lattice:write", "/covia:write/", "v/ops/covia/write"] {
+            check(run(name, evil()), Ok(Some(kept())), run(name, kept()));
+            let nested = |inner: Value| run("job:run", run("grid/run", run(name, inner)));
+            check(nested(evil()), Ok(Some(kept())), nested(kept()));
+        }
+        check(json!({"operation": "lattice/write"}), Ok(Some(Value::Null)), json!({"operation": "lattice/write"}));
+        check(run("lattice/write", json!([1])), Ok(Some(json!([1]))), run("lattice/write", json!([1])));
+    }
+
+    #[test]
+    fn what_is_not_the_request_s_is_refused_and_the_rest_is_free() {
+        for name in ["v/ops/shop/order", "shop:order"] {
+            check(run(name, json!({})), Err("`v/ops/shop/order`: not yours"), run(name, json!({})));
+        }
+        for free in [run("lattice/read", json!({"path": "w/evil"})), json!({}), json!([]), json!({"operation": 7})] {
+            check(free.clone(), Ok(None), free);
+        }
+        let strange = json!({"operation": "lattice/write", "input": {"value": 1}, "wait": 1});
+        check(strange.clone(), Err("'wait' was unexpected"), strange);
+        let mut deep = run("lattice/write", json!({"path": "w/evil"}));
+        for _ in 0..=JOB_DEPTH {
+            deep = run(RUN, deep);
+        }
+        check(deep.clone(), Ok(None), deep);
+    }
+
+    #[test]
+    fn what_is_bound_of_the_run_itself_counts_before_what_the_model_says() {
+        let own = injection(json!({"operation": "v/ops/lattice/write"}));
+        let mut said = json!({"input": {"path": "w/evil", "value": 1}});
+        let Passage::Bound(path, arguments, _) = guards().through(&mut said, &own) else { panic!("it is bound") };
+        assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", json!({"value": 1})));
+        assert_eq!(said, json!({"input": {"value": 1}}));
+        let mut bound = guards();
+        bound.add(RUN, &[], Rule::Inject(own.clone()));
+        assert!(matches!(bound.through(&mut run(RUN, json!({})), &Injection::default()), Passage::Refused(_)));
+        let missing = Unresolved { argument: "operation".into(), key: "k".into() };
+        let unresolved = Injection { unresolved: vec![missing], ..Injection::default() };
+        assert_eq!(guards().through(&mut json!({}), &unresolved), Passage::Free);
+    }
+}
