@@ -5,7 +5,6 @@ use super::extract::{Asked, Json, Who};
 use super::problem::Problem;
 use crate::agents;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::domain::tools::Described;
 use crate::ledger::experiment::Experiment;
 use crate::ledger::show::{self, ReplayError};
 use crate::ledger::{self, PastTurn, why};
@@ -89,16 +88,7 @@ pub(super) async fn replay(
         body => serde_json::from_value(body).map_err(Problem::bad_request)?,
     };
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
-    let replayed = show::replay(&session, &past, &experiment, |path| {
-        let found = api.venue.catalog.resolve(path)?;
-        Some(Described {
-            asked: path.to_owned(),
-            path: found.spec.path.to_owned(),
-            description: found.spec.description.to_owned(),
-            input: found.spec.input.clone(),
-            entities: found.entities.clone(),
-        })
-    });
+    let replayed = show::replay(&session, &past, &experiment, &api.venue.catalog);
     match replayed {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),

@@ -9,7 +9,7 @@ use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::ids::JobId;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Described, Target, resolve};
+use crate::domain::tools::{Directory, Target, resolve};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ impl Experiment {
         *self == Self::default()
     }
 
-    /// The inputs with the changes. `find` looks a path up in the catalog.
-    pub fn apply(&self, inputs: Inputs, find: impl Fn(&str) -> Option<Described>) -> Result<Inputs, String> {
+    /// The inputs with the changes.
+    pub fn apply(&self, inputs: Inputs, catalog: &impl Directory) -> Result<Inputs, String> {
         let mut inputs = inputs;
         if let Some(config) = &self.config {
             let config = AgentConfig::parse(config).map_err(|error| format!("`config`: {error}"))?;
-            configure(&mut inputs, &config, find);
+            configure(&mut inputs, &config, catalog);
         }
         if let Some(model) = &self.model {
             let (provider, name) = model
@@ -61,7 +61,7 @@ pub fn run(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
 
 /// The configuration decides about everything but what was fetched: an entry that the turn had not
 /// is missing.
-fn configure(inputs: &mut Inputs, config: &AgentConfig, find: impl Fn(&str) -> Option<Described>) {
+fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory) {
     let recorded = std::mem::take(&mut inputs.items);
     for read in entry::plan(&config.context, &[]) {
         let name = read.source.as_ref().ok().and_then(Source::name);
@@ -87,7 +87,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, find: impl Fn(&str) -> O
     }
     inputs.items.extend(recorded.into_iter().filter(|item| item.section != Section::Context));
     let open = inputs.tools.targets.contains(&Target::Complete);
-    let offered = resolve(config, &[], open, &inputs.resolver, find);
+    let offered = resolve(config, &[], open, &inputs.resolver, catalog);
     inputs.tools = Arc::new(offered);
     inputs.system.clone_from(&config.system_prompt);
     inputs.frame.model = config.model.clone();

@@ -5,7 +5,7 @@ use super::experiment::{Experiment, run};
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::record::Restored;
 use crate::domain::ids::SessionKey;
-use crate::domain::tools::Described;
+use crate::domain::tools::Directory;
 use serde_json::{Value, json};
 
 /// Why a prompt can't be built again.
@@ -60,12 +60,12 @@ pub fn replay(
     session: &SessionKey,
     past: &PastTurn,
     experiment: &Experiment,
-    find: impl Fn(&str) -> Option<Described>,
+    catalog: &impl Directory,
 ) -> Result<Value, ReplayError> {
     let name = name(session, past.turn);
     let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
-    let inputs = experiment.apply(inputs, find).map_err(ReplayError::Illegal)?;
+    let inputs = experiment.apply(inputs, catalog).map_err(ReplayError::Illegal)?;
     let (now, request, error) = match run(&inputs) {
         Ok(assembled) => (assembled.ledger, json!(assembled.request), None),
         Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),

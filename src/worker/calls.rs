@@ -4,6 +4,7 @@ use super::session::{Leased, Stop};
 use super::turn::Bench;
 use super::{Worker, harness};
 use crate::domain::agent::AgentRecord;
+use crate::domain::context::load::{Change, Level, Load};
 use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
@@ -43,6 +44,8 @@ pub(super) struct Round<'a> {
     parent: Parent,
     turn: u64,
     children: usize,
+    /// Loads of the agent and of the session, as the calls before leave them.
+    loads: Mutex<(Vec<Load>, Vec<Load>)>,
     /// What is known of calls that can't be repeated, should the turn be cancelled.
     known: Mutex<BTreeMap<u32, CallOutcome>>,
 }
@@ -73,6 +76,7 @@ pub(super) async fn make(
         parent: parent(turn),
         turn: setting.turn,
         children: setting.state.pending.len(),
+        loads: Mutex::new((agent.state.loads.clone(), setting.state.loads.clone())),
         known: Mutex::new(noted_of(leased, planned).into_iter().collect()),
     };
     let outcomes = tokio::select! {
@@ -158,6 +162,18 @@ impl Round<'_> {
         let none = Values::new();
         let session = self.leased.run.session_context(&self.setting.plan).unwrap_or(&none);
         self.setting.config.entities(session)
+    }
+
+    /// The loads of the agent and of the session as the calls before leave them.
+    pub(super) fn loads(&self) -> MutexGuard<'_, (Vec<Load>, Vec<Load>)> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Later calls of the reply count with a change of the loads.
+    pub(super) fn change(&self, change: &Change) {
+        let (agent, session) = &mut *self.loads();
+        change.apply(Level::Agent, agent);
+        change.apply(Level::Session, session);
     }
 
     async fn all(&self, planned: &[PlannedCall]) -> Result<Vec<CallOutcome>, Stop> {

@@ -19,19 +19,26 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Err(denied) = round.caller.authority.permits_path("crud/read", &path) {
         return plain(Outcome::Denied, &denied.text("context_load"));
     }
-    let loads = if change.is_of_agent() { &round.agent.state.loads } else { &round.setting().state.loads };
-    if let Err(error) = check_room(loads, &path) {
+    let room = {
+        let (agent, session) = &*round.loads();
+        check_room(if change.is_of_agent() { agent } else { session }, &path)
+    };
+    if let Err(error) = room {
         return refused(&error);
     }
     let Change::Load(_, load) = &change else { return refused("not a load") };
     let text = format!("`{path}` is shown in your context from the next turn on, in at most {} bytes", load.budget);
-    CallOutcome { change: Some(change), ..plain(Outcome::Ok, &text) }
+    changed(round, change, &text)
 }
 
 /// `context_unload`.
 pub(super) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    match Change::unload(arguments, &round.agent.state.loads, &round.setting().state.loads) {
-        Ok(change) => CallOutcome { change: Some(change), ..plain(Outcome::Ok, "unloaded from the next turn on") },
+    let change = {
+        let (agent, session) = &*round.loads();
+        Change::unload(arguments, agent, session)
+    };
+    match change {
+        Ok(change) => changed(round, change, "unloaded from the next turn on"),
         Err(error) => refused(&error),
     }
 }
@@ -63,6 +70,11 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
     let change = (!paths.is_empty()).then_some(Change::Offer(paths));
     CallOutcome { change, ..plain(Outcome::Ok, &answer.to_string()) }
+}
+
+fn changed(round: &Round<'_>, change: Change, text: &str) -> CallOutcome {
+    round.change(&change);
+    CallOutcome { change: Some(change), ..plain(Outcome::Ok, text) }
 }
 
 fn refused(error: &str) -> CallOutcome {
