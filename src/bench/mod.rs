@@ -3,6 +3,7 @@
 
 mod context;
 mod latency;
+mod ledger;
 mod load;
 mod raw;
 mod turns;
@@ -10,6 +11,7 @@ mod usage;
 
 pub use context::{ContextReport, context};
 pub use latency::latency;
+pub use ledger::{Growth, growth};
 pub use turns::turns;
 
 use crate::bus::BusError;

@@ -70,9 +70,12 @@ pub fn ledger_turn<'k>(agent: &AgentId, key: &'k str) -> Option<(&'k str, u64)> 
     Some((session, turn.parse().ok()?))
 }
 
+/// Prefix of parts.
+pub const PARTS: &str = "p/";
+
 /// Document of a part.
 pub fn part(name: &PartName) -> String {
-    format!("p/{name}")
+    format!("{PARTS}{name}")
 }
 
 /// Prefix of an agent's timeline index.

@@ -1,5 +1,6 @@
 //! The ledger of real turns: every prompt can be built again, whatever happened to its worker.
 
+use crate::support::cli::Up;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -200,4 +201,73 @@ async fn a_fresh_session_of_an_unchanged_agent_adds_one_small_document() {
     let stored = venue.venue.store.read(&venue.owner, &[keys::ledger(&key("echo", "b"), 1)]).await.unwrap();
     let bytes = stored[0].value.as_ref().unwrap().len();
     assert!(bytes < 900, "{bytes}");
+}
+
+#[tokio::test]
+async fn a_turn_costs_what_changed_however_large_the_context_is() {
+    let disk = Disk::new(Backend::Embedded).await.unwrap();
+    let venue = disk.venue(0).await;
+    let found = trellis::bench::growth(&venue.venue, &venue.owner, &[10, 75]).await.unwrap();
+    eprintln!("{found:#?}");
+    let [early, late] = found.as_slice() else { panic!("expected two windows") };
+    assert!(late.bytes_per_turn * 10 <= early.bytes_per_turn * 12, "{found:?}");
+}
+
+#[test]
+fn the_command_line_shows_replays_and_explains_turns() {
+    let up = Up::start();
+    up.file("clerk.rules", "[[rule]]\nwhen = { turn = 1 }\nthen = { calls = [{ tool = \"lattice_read\", arguments = { path = \"w/vat\" } }] }\n\n[[rule]]\nthen = { text = \"done\" }\n");
+    let rules = up.dir.path().join("clerk.rules").display().to_string();
+    let config = json!({"model": {"provider": "scripted", "name": rules}, "systemPrompt": "You are a clerk.",
+        "context": ["w/notes", "w/none"], "tools": ["v/ops/no/such"]});
+    up.file("clerk.json", &config.to_string());
+    up.run(&["agent", "apply", "clerk.json"]).ok();
+    up.run(&["lattice", "write", "w/notes", "pay within 30 days"]).ok();
+    up.run(&["lattice", "write", "w/vat", "19"]).ok();
+    up.run(&["submit", "clerk", "check", "--wait", "--session", "s1"]).ok();
+    let listed = up.run(&["turn", "list", "clerk"]).ok();
+    assert!(
+        listed.contains("clerk/s1/2") && listed.contains("lattice_read") && listed.contains("COMPLETE"),
+        "{listed}"
+    );
+    let shown = up.run(&["turn", "show", "clerk/1"]).ok();
+    for part in [
+        "context/w/notes",
+        "missing",
+        "nothing is there",
+        "not v/ops/no/such",
+        "of 180,000 bytes used",
+        "called    lattice_read: ok",
+    ] {
+        assert!(shown.contains(part), "`{part}` in {shown}");
+    }
+    let prompt = up.run(&["turn", "show", "clerk/s1/1", "--prompt"]).ok();
+    assert!(prompt.contains("=== system ===\nYou are a clerk.") && prompt.contains("pay within 30 days"), "{prompt}");
+    let diff = up.run(&["turn", "diff", "clerk/s1/1", "clerk/s1/2"]).ok();
+    assert!(diff.contains("transcript") && diff.contains("+ [calls lattice_read"), "{diff}");
+    let replayed = up.run(&["turn", "replay", "clerk", "--all"]).ok();
+    assert_eq!(replayed.matches("  same  ").count(), 2, "{replayed}");
+    let before = up.run(&["lattice", "read", "g/clerk/timeline"]).ok();
+    let without = up
+        .run(&["turn", "replay", "clerk/s1/2", "--without", "w/vat", "--without", "w/notes", "--output", "json"])
+        .ok();
+    let without: Value = serde_json::from_str(&without).unwrap();
+    assert_eq!((&without["same"], &without["experiment"]), (&json!(false), &json!(true)));
+    let request = without["request"].to_string();
+    assert!(!request.contains("pay within") && request.contains("[left out: w/vat]"), "{request}");
+    let other = up.run(&["turn", "replay", "clerk/s1/1", "--model", "scripted/echo", "--ask"]).ok();
+    assert!(other.contains("DIFFERENT") && other.contains("=== reply ("), "{other}");
+    up.file("other.json", &json!({"model": {"provider": "scripted", "name": "echo"}, "systemPrompt": "You are a cook.", "context": ["w/notes", "w/menu"]}).to_string());
+    let other = up.run(&["turn", "replay", "clerk/s1/1", "--agent-config", "other.json"]).ok();
+    assert!(other.contains("it was not read in this turn") && other.contains("context/w/notes"), "{other}");
+    assert_eq!(up.run(&["lattice", "read", "g/clerk/timeline"]).ok(), before, "nothing was committed");
+    let why = up.run(&["why", "w/notes"]).ok();
+    assert!(why.contains("clerk/s1/1  context/w/notes") && why.contains("clerk/s1/2  context/w/notes"), "{why}");
+    assert!(up.run(&["why", "w/vat"]).ok().contains("clerk/s1/1  tool lattice_read  w/vat"));
+    assert_eq!(up.run(&["why", "w/none"]).ok(), "no turn has shown `w/none` to a model");
+    up.run(&["turn", "show", "clerk/s1/9"]).expect(5, "its newest turn is 2");
+    up.run(&["turn", "show", "clerk/9"]).expect(5, "no turn 9");
+    up.run(&["turn", "show", "nobody/s/1"]).expect(5, "no agent `nobody`");
+    up.run(&["turn", "show", "clerk"]).expect(2, "expected `AGENT/SESSION/TURN`");
+    up.run(&["turn", "replay", "clerk/1", "--model", "x"]).expect(2, "expected `provider/name`");
 }

@@ -1,0 +1,140 @@
+//! Durable bytes per turn of one session whose context grows by a kilobyte with every turn.
+
+use super::BenchError;
+use crate::domain::agent::AgentConfig;
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::Scope;
+use crate::ingress::{self, Arrival};
+use crate::store::keys;
+use crate::venue::Venue;
+use crate::workspace::{Workspace, WriteOp};
+use crate::{agents, jobs};
+use serde::Serialize;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Turns over which the mean is taken: four before the turn to five after it. The manifest that is
+/// stored whole every 50 turns counts where it falls into them.
+const WINDOW: (u64, u64) = (4, 5);
+/// Bytes that the context grows by in a turn.
+const GROWTH: usize = 1_000;
+/// Longest turn.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Documents that one read takes.
+const PAGE: usize = 1_000;
+
+/// Durable bytes around one turn: keys and values of turn record, timeline, manifest and parts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Growth {
+    /// The turn.
+    pub turn: u64,
+    /// Mean over the ten turns around it.
+    pub bytes_per_turn: u64,
+    /// Of these, manifests and parts: the ledger.
+    pub ledger_bytes_per_turn: u64,
+    /// Bytes of the context's value at that turn.
+    pub context_bytes: u64,
+}
+
+/// Measures it around these turns, which ascend and lie apart. A worker must be running in this
+/// process; every turn is a task and a commit. `owner` should have nothing else.
+pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result<Vec<Growth>, BenchError> {
+    let agent: AgentId = "bench-growth".parse().expect("a legal id");
+    let session = SessionKey { agent, session: "main".parse().expect("a legal id") };
+    let config = json!({
+        "systemPrompt": "You answer with what you are asked.",
+        "model": {"provider": "scripted", "name": "echo"},
+        "context": ["w/bench/growth"],
+    });
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    agents::apply(venue, owner, &session.agent, &config, true).await?;
+    let (before, after) = WINDOW;
+    let run = ingress::fresh_id();
+    let (mut found, mut begun) = (Vec::new(), (0, 0));
+    for turn in 1..=around.iter().max().map_or(0, |last| last + after) {
+        if around.iter().any(|at| turn + before == *at) {
+            begun = durable(venue, owner, &session).await?;
+        }
+        grow(venue, owner, turn).await?;
+        task(venue, owner, &session, format!("{run}-{turn}")).await?;
+        if let Some(at) = around.iter().find(|at| turn == **at + after) {
+            let now = durable(venue, owner, &session).await?;
+            let mean = |now: u64, begun: u64| (now - begun) / (before + after + 1);
+            found.push(Growth {
+                turn: *at,
+                bytes_per_turn: mean(now.0 + now.1, begun.0 + begun.1),
+                ledger_bytes_per_turn: mean(now.1, begun.1),
+                context_bytes: at * GROWTH as u64,
+            });
+        }
+    }
+    Ok(found)
+}
+
+/// A line of text that no other turn has.
+fn line(turn: u64) -> String {
+    let mut seed = turn.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut text = format!("note {turn}:");
+    while text.len() < GROWTH {
+        seed ^= seed << 13;
+        seed ^= seed >> 7;
+        seed ^= seed << 17;
+        text.push_str(&format!(" {:x}", seed >> 40));
+    }
+    text.truncate(GROWTH);
+    text
+}
+
+async fn grow(venue: &Venue, owner: &Owner, turn: u64) -> Result<(), BenchError> {
+    let tree = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
+    let stuck = |error: String| BenchError::Stuck(error);
+    let path = Path::parse("w/bench/growth").map_err(|e| stuck(e.to_string()))?;
+    let op = WriteOp::Append { path, value: line(turn).into() };
+    tree.apply_now(venue.now(), &op).await.map(drop).map_err(|e| stuck(e.to_string()))
+}
+
+async fn task(venue: &Arc<Venue>, owner: &Owner, session: &SessionKey, id: String) -> Result<(), BenchError> {
+    let stuck = |what: &str| BenchError::Stuck(format!("task `{id}` {what}"));
+    let arrival = Arrival {
+        owner: owner.clone(),
+        agent: session.agent.clone(),
+        task: true,
+        id: id.parse().map_err(|_| stuck("has no legal id"))?,
+        submission: Submission {
+            input: json!("go on"),
+            session_id: Some(session.session.clone()),
+            ..Submission::default()
+        },
+        received: venue.now(),
+        sequence: 0,
+    };
+    let job = ingress::submit(venue, &arrival).await?.job.ok_or_else(|| stuck("has no job"))?;
+    let job = jobs::wait(venue, owner, &job, PATIENCE).await?;
+    match job {
+        Some(job) if job.status.is_terminal() => Ok(()),
+        Some(_) | None => Err(stuck("has not ended")),
+    }
+}
+
+/// Bytes of the session's turn records and of its ledger.
+async fn durable(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<(u64, u64), BenchError> {
+    let records = bytes(venue, owner, &keys::turns(session)).await?;
+    let timeline = bytes(venue, owner, &keys::timeline(&session.agent)).await?;
+    let manifests = bytes(venue, owner, &keys::ledgers(session)).await?;
+    Ok((records + timeline, manifests + bytes(venue, owner, keys::PARTS).await?))
+}
+
+async fn bytes(venue: &Venue, owner: &Owner, prefix: &str) -> Result<u64, BenchError> {
+    let (mut sum, mut after) = (0, None);
+    loop {
+        let page = venue.store.scan(owner, prefix, after.as_deref(), false, PAGE).await?;
+        sum += page.iter().map(|(key, doc)| key.len() + doc.value.as_ref().map_or(0, bytes::Bytes::len)).sum::<usize>();
+        match page.into_iter().last() {
+            Some((key, _)) => after = Some(key),
+            None => return Ok(sum as u64),
+        }
+    }
+}
