@@ -8,6 +8,7 @@ pub mod bench;
 pub mod client;
 pub mod completions;
 pub mod config;
+pub mod context;
 pub mod demo;
 pub mod doctor;
 pub mod exit;
@@ -105,6 +106,8 @@ pub enum Command {
     /// Show what models saw, and build past prompts again
     #[command(subcommand)]
     Turn(turn::Turn),
+    /// Show what an agent's next turn would see, and change nothing
+    Context(context::Preview),
     /// List the turns in which bytes of a path reached a model
     Why(why::Why),
     /// Read and write the owner's tree of values
@@ -184,6 +187,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Job(command) => command.run(context).await,
         Command::Agent(command) => command.run(context).await,
         Command::Turn(command) => command.run(context).await,
+        Command::Context(command) => command.run(context).await,
         Command::Why(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,

@@ -55,6 +55,7 @@ pub(super) fn routes() -> Vec<Route> {
         route("put", "/api/v1/agents/{id}", agents::apply),
         route("post", "/api/v1/agents/{id}/tasks", agents::task),
         route("post", "/api/v1/agents/{id}/messages", agents::message),
+        route("post", "/api/v1/agents/{id}/context", turns::context),
         route("get", "/api/v1/agents/{id}/turns", turns::list),
         route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", turns::get),
         route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", turns::replay),

@@ -5,9 +5,10 @@ use super::extract::{Asked, Json, Who};
 use super::problem::Problem;
 use crate::agents;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::ledger::experiment::Experiment;
+use crate::ledger::experiment::{Experiment, run};
 use crate::ledger::show::{self, ReplayError};
 use crate::ledger::{self, PastTurn, why};
+use crate::worker::preview;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -110,4 +111,33 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
         turns.extend(why::why(&*api.venue.store, who.owner(), agent, &path).await?);
     }
     Ok(axum::Json(json!({"path": path, "turns": turns})).into_response())
+}
+
+/// What a preview is asked.
+#[derive(Debug, Default, serde::Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+struct Preview {
+    task: Option<Value>,
+    session_context: crate::domain::values::Values,
+}
+
+/// `POST agents/{id}/context`: what the first turn of a new session would see.
+pub(super) async fn context(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    Json(body): Json,
+) -> Result<Response, Problem> {
+    let agent = agent(&api, &who, &id).await?;
+    let asked: Preview = match body {
+        Value::Null => Preview::default(),
+        body => serde_json::from_value(body).map_err(Problem::bad_request)?,
+    };
+    let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked.task, asked.session_context).await?;
+    let inputs = inputs.ok_or_else(|| Problem::not_found(format!("no agent `{agent}`")))?;
+    let answer = match run(&inputs) {
+        Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),
+        Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),
+    };
+    Ok(axum::Json(answer).into_response())
 }

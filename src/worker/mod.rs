@@ -15,6 +15,7 @@ mod harness;
 mod intake;
 mod keeper;
 mod known;
+pub mod preview;
 mod relay;
 mod session;
 pub mod stage;

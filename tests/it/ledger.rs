@@ -261,6 +261,14 @@ fn the_command_line_shows_replays_and_explains_turns() {
     let other = up.run(&["turn", "replay", "clerk/s1/1", "--agent-config", "other.json"]).ok();
     assert!(other.contains("it was not read in this turn") && other.contains("context/w/notes"), "{other}");
     assert_eq!(up.run(&["lattice", "read", "g/clerk/timeline"]).ok(), before, "nothing was committed");
+    let next = up.run(&["context", "clerk", "--task", "look", "--prompt"]).ok();
+    assert!(next.contains("pay within 30 days") && next.contains("): look"), "{next}");
+    assert!(up.run(&["context", "clerk"]).ok().contains("context/w/none"));
+    assert_eq!(
+        up.run(&["turn", "list", "clerk", "--output", "ndjson"]).ok().lines().count(),
+        2,
+        "looking changes nothing"
+    );
     let why = up.run(&["why", "w/notes"]).ok();
     assert!(why.contains("clerk/s1/1  context/w/notes") && why.contains("clerk/s1/2  context/w/notes"), "{why}");
     assert!(up.run(&["why", "w/vat"]).ok().contains("clerk/s1/1  tool lattice_read  w/vat"));

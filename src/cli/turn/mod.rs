@@ -16,7 +16,7 @@ use serde_json::Value;
 use std::fmt;
 use std::str::FromStr;
 
-pub use table::ledger_text;
+pub use table::{ledger_text, prompt as prompt_text};
 
 /// Turns that are looked at to find the session of a turn without one.
 const LOOKED_AT: &str = "1000";

@@ -125,7 +125,7 @@ fn row(row: &Value) -> Vec<String> {
 }
 
 /// A model request, each message under a line with its role.
-pub(super) fn prompt(request: &Value) -> String {
+pub fn prompt(request: &Value) -> String {
     let mut parts = vec![format!("=== system ===\n{}", field(request, "system"))];
     for message in list(&request["messages"]) {
         let role = match field(message, "role").as_str() {

@@ -1,0 +1,58 @@
+//! `trellis context`: what an agent's next turn would see.
+
+use super::client::{Client, Server, encode};
+use super::exit::{Exit, Failure};
+use super::submit::NO_AGENT;
+use super::turn::{ledger_text, prompt_text};
+use super::{Context, input};
+use crate::domain::ids::AgentId;
+use clap::Args;
+use serde_json::{Value, json};
+
+/// Shows what the first turn of a new session would see, and changes nothing.
+///
+/// What past turns saw is shown by `trellis turn show`.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt")]
+pub struct Preview {
+    /// The agent
+    agent: AgentId,
+    /// With this task: JSON, text, `@FILE` or `-` for stdin
+    #[arg(long, value_name = "INPUT")]
+    task: Option<String>,
+    /// Values of the request, as with `trellis submit`
+    #[arg(long = "context", value_name = "KEY=VALUE", value_parser = input::pair)]
+    values: Vec<(String, Value)>,
+    /// The exact prompt instead; with `--output json` the exact model request
+    #[arg(long)]
+    prompt: bool,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Preview {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut body = json!({});
+        if let Some(task) = &self.task {
+            body["task"] = input::value(task, false)?;
+        }
+        if !self.values.is_empty() {
+            body["sessionContext"] = self.values.into_iter().collect::<serde_json::Map<_, _>>().into();
+        }
+        let client = Client::new(&self.server)?;
+        let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;
+        let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+        let out = context.out;
+        if let Some(error) = answer["error"].as_str() {
+            super::output::note(&format!("the turn would fail: {error}"));
+        }
+        if self.prompt {
+            out.value(&answer["request"], || prompt_text(&answer["request"]))?;
+        } else {
+            out.value(&answer, || ledger_text(out, &answer["ledger"]))?;
+        }
+        Ok(Exit::Ok)
+    }
+}
