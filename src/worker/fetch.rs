@@ -46,9 +46,14 @@ impl Reader<'_> {
             Ok(Source::Asset(asset)) => self.asset(&asset).await?,
             Ok(Source::Job { job, within }) => self.job(&job, &within).await?,
             Ok(Source::Operation { path, input }) => {
-                let (input, missed) = fill::input(input, self.resolver);
-                unresolved = missed;
-                self.operation(&path, input).await?
+                let (input, report) = fill::input(input, self.resolver);
+                unresolved = report.missed;
+                if report.cut.is_empty() {
+                    self.operation(&path, input).await?
+                } else {
+                    // With half of a value it would do something else than what was meant.
+                    Err((Absence::Failed, format!("a value is too long for its input: {}", report.cut.join(", "))))
+                }
             }
         };
         let (content, allowed) = match found {

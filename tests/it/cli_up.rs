@@ -2,7 +2,7 @@
 
 use crate::support::cli::{Process, Up, command, run};
 use serde_json::{Value, json};
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
 fn json_of(text: &str) -> Value {
@@ -58,14 +58,27 @@ fn the_second_signal_exits_at_once() {
 #[test]
 fn watch_shows_status_and_text_and_the_end() {
     let up = Up::start();
-    up.agent(
-        "talker",
-        "[[rule]]\n[rule.then]\ntext = \"a reply that comes in several pieces\"\nstream_chunk_ms = 150\n",
-    );
+    let rules = "[[rule]]\nwhen = { text = \"first\" }\nthen = { fault = \"hang\" }\n\n\
+                 [[rule]]\nthen = { text = \"a reply that comes in several pieces\", stream_chunk_ms = 20 }\n";
+    up.file("talker.rules", rules);
+    let rules = up.dir.path().join("talker.rules").display().to_string();
+    up.file("talker.toml", &format!("concurrency = 1\nmodel = {{ provider = \"scripted\", name = \"{rules}\" }}"));
+    up.run(&["agent", "apply", "talker.toml"]).ok();
+    // Nothing is said before somebody watches: the agent is busy until then.
+    let first = up.run(&["submit", "talker", "first"]).ok();
+    while json_of(&up.run(&["job", "get", &first, "--output", "json"]).ok())["status"] == "PENDING" {}
     let job = up.run(&["submit", "talker", "x"]).ok();
-    let shown = up.run(&["job", "watch", &job]).ok();
-    assert!(shown.ends_with("COMPLETE\na reply that comes in several pieces"), "{shown}");
-    assert!(shown.starts_with("PENDING\n") || shown.starts_with("STARTED\n"), "{shown}");
+    let mut watching = command(up.dir.path());
+    watching.args(["job", "watch", &job, "--url", &up.url]).stdout(Stdio::piped());
+    let mut watching = watching.spawn().unwrap();
+    let mut out = BufReader::new(watching.stdout.take().unwrap());
+    let mut shown = String::new();
+    out.read_line(&mut shown).unwrap();
+    assert_eq!(shown, "PENDING\n");
+    up.run(&["job", "cancel", &first]).ok();
+    out.read_to_string(&mut shown).unwrap();
+    assert_eq!(watching.wait().unwrap().code(), Some(0));
+    assert!(shown.ends_with("COMPLETE\na reply that comes in several pieces\n"), "{shown}");
     // Once as it was written, once as the output.
     assert!(shown.matches("several").count() == 2, "{shown}");
 }

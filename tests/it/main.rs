@@ -26,6 +26,7 @@ mod operations;
 mod outage;
 mod queue;
 mod redis_store;
+mod seed_pages;
 mod store_conformance;
 mod store_differential;
 mod tidy;

@@ -25,11 +25,11 @@ when = { agent = "deep", turn = 1 }
 then = { calls = [{ tool = "grid_run", arguments = { operation = "job/run", input = { operation = "v/ops/covia/write", input = { path = "w/evil", value = "{{input}}" } } } }] }
 
 [[rule]]
-when = { tool_result = "written" }
+when = { agent = "runner", turn = 2 }
 then = { text = "{{tool_result}}" }
 
 [[rule]]
-when = { tool_result = "error" }
+when = { agent = "deep", turn = 2 }
 then = { text = "{{tool_result}}" }
 
 [[rule]]

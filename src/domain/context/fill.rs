@@ -82,11 +82,11 @@ fn text<'t>(template: &'t str, resolver: &Resolver, report: &mut Report) -> Cow<
     Cow::Owned(report.take(expand(template, &|key| resolver.lookup(key))))
 }
 
-/// Fills in every text of an operation's input. Returns the keys that had no value.
-pub fn input(value: Value, resolver: &Resolver) -> (Value, Vec<String>) {
+/// Fills in every text of an operation's input; with what became of the placeholders.
+pub fn input(value: Value, resolver: &Resolver) -> (Value, Report) {
     let mut report = Report::default();
     let value = within(value, resolver, &mut report);
-    (value, report.missed)
+    (value, report)
 }
 
 fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
