@@ -35,7 +35,7 @@ then = { text = "I see nothing" }
 
 [[rule]]
 when = { agent = "finder", turn = 1 }
-then = { calls = [{ tool = "more_tools", arguments = { query = "never returns" } }] }
+then = { calls = [{ tool = "more_tools", arguments = { query = "test never returns" } }] }
 
 [[rule]]
 when = { agent = "finder", turn = 2 }
