@@ -13,6 +13,7 @@ use crate::workspace::{Workspace, WriteOp};
 use crate::{agents, jobs};
 use serde::Serialize;
 use serde_json::json;
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -82,7 +83,7 @@ fn line(turn: u64) -> String {
         seed ^= seed << 13;
         seed ^= seed >> 7;
         seed ^= seed << 17;
-        text.push_str(&format!(" {:x}", seed >> 40));
+        let _ = write!(text, " {:x}", seed >> 40);
     }
     text.truncate(GROWTH);
     text

@@ -130,8 +130,8 @@ impl Name {
         }
         let page = client.get(&format!("agents/{agent}/turns"), &[("limit", LOOKED_AT.to_owned())]).await?;
         let turns = page["turns"].as_array().map_or(&[][..], Vec::as_slice);
-        let named: Vec<&Value> = turns.iter().filter(|turn| turn["turn"] == self.turn).collect();
-        match named.as_slice() {
+        let found: Vec<&Value> = turns.iter().filter(|turn| turn["turn"] == self.turn).collect();
+        match found.as_slice() {
             [one] => Ok(format!("agents/{agent}/turns/{}/{}", encode(&field(one, "session")), self.turn)),
             [] => Err(Failure::new(
                 Exit::NotFound,
@@ -140,12 +140,12 @@ impl Name {
                     self.agent, self.turn, self.agent
                 ),
             )),
-            several => {
-                let names: Vec<_> = several.iter().take(5).map(|turn| format!("`{}`", field(turn, "name"))).collect();
+            many => {
+                let listed: Vec<_> = many.iter().take(5).map(|turn| format!("`{}`", field(turn, "name"))).collect();
                 Err(Failure::usage(format!(
                     "several sessions have a turn {}: name one of {}",
                     self.turn,
-                    names.join(", ")
+                    listed.join(", ")
                 )))
             }
         }
@@ -190,7 +190,7 @@ async fn list(
     query.extend(session.map(|session| ("session", session)));
     let page = client.get(&format!("agents/{}/turns", encode(agent.as_str())), &query).await?;
     out.page(&page, "turns", |turns| {
-        let rows: Vec<_> = turns.iter().map(|turn| row(turn)).collect();
+        let rows: Vec<_> = turns.iter().map(row).collect();
         out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows)
     })?;
     Ok(Exit::Ok)

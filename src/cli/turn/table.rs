@@ -12,7 +12,7 @@ fn grouped(value: &Value) -> String {
     let digits = value.as_u64().unwrap_or(0).to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

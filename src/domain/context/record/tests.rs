@@ -65,7 +65,7 @@ fn tools(n: usize) -> Arc<ToolTable> {
     let targets = (0..n).map(|at| Target::Operation(format!("v/ops/x/{at}"))).collect();
     let refused = vec![("v/ops/no".into(), "no such".into())];
     let mut table = ToolTable::new((0..n).map(spec).collect(), targets, refused);
-    if let Some(last) = table.injections.last_mut().filter(|_| n % 3 == 0) {
+    if let Some(last) = table.injections.last_mut().filter(|_| n.is_multiple_of(3)) {
         last.values.insert("hidden".into(), json!({"n": n}));
         table.reports.push(("tool_0".into(), "a report".into()));
     }
