@@ -59,6 +59,9 @@ pub const LOAD_BYTES_DEFAULT: usize = 500;
 /// Loaded paths of one level: each is a line in the context map, which is never cut.
 pub const LOADS: usize = 100;
 
+/// Operations that a session keeps of those that it found with `more_tools`.
+pub const FOUND_TOOLS: usize = 30;
+
 /// How long one operation of a context entry may run.
 pub const CONTEXT_OPERATION_TIME: Duration = Duration::from_secs(10);
 

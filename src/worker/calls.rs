@@ -67,7 +67,7 @@ pub(super) async fn make(
         bench,
         setting,
         agent,
-        result_bytes: text::tool_result_bytes(setting.config.context_budget, planned.len()),
+        result_bytes: text::tool_result_bytes(&setting.config, planned.len()),
         caller: Caller {
             owner: setting.owner.clone(),
             name: format!("agent:{}", setting.session.agent),

@@ -4,8 +4,8 @@ use super::session::{self, Leased, Stop};
 use super::turn::Bench;
 use super::{Worker, books};
 use crate::agents;
+use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ChatMessage;
-use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::record::manifest::Base;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
@@ -79,7 +79,7 @@ pub(super) async fn commit(
                 worker.venue.metrics.commit_conflicts.inc();
                 tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
                 let results = bench.workspace.rebase().await?;
-                show_again(&mut decision.record, &results, turn.setting().config.context_budget);
+                show_again(&mut decision.record, &results, &turn.setting().config);
             }
         }
     }
@@ -87,7 +87,7 @@ pub(super) async fn commit(
 }
 
 /// Results of writes that came out otherwise on the newer version.
-fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], budget: ContextBudget) {
+fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], config: &AgentConfig) {
     let mut shown: Vec<&mut String> = record
         .said
         .iter_mut()
@@ -96,7 +96,7 @@ fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         })
         .collect();
-    let limit = text::tool_result_bytes(budget, shown.len());
+    let limit = text::tool_result_bytes(config, shown.len());
     for (call, result) in results {
         let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
         if let Some(place) = place {

@@ -17,7 +17,7 @@ pub(super) async fn resolver(
     plan: &Plan,
 ) -> Result<Resolver, StoreError> {
     let config = &agent.config;
-    let loaded = serde_json::to_string(&(&agent.state, &leased.run.state.loads)).unwrap_or_default();
+    let loaded = serde_json::to_string(&agent.state.context).unwrap_or_default();
     let session = || leased.run.session_context(plan).cloned().unwrap_or_default();
     if !config.uses_values() && !placeholder::has_any(&loaded) {
         // Entity ids narrow the tools, and need no more than the request.

@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Bytes between two parts of a message.
 const GAP: usize = 2;
+/// Results and messages together take at most one part of so many of the budget.
+const EVENTS_SHARE: usize = 4;
 /// From so many percent of the budget on, loads are unpinned.
 const UNPIN_AT: usize = 90;
 /// They are unpinned until less than so many percent are used.
@@ -94,6 +96,22 @@ struct Placed {
 
 /// Builds the prompt of a turn.
 pub fn assemble(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
+    let refused = match pack(inputs) {
+        Err(refused) if matches!(refused.error, ContextError::Overflow { .. }) => refused,
+        built => return built,
+    };
+    // Loads have a line each in the map, which is never cut: without any there may be room.
+    let (loads, items): (Vec<_>, Vec<_>) =
+        inputs.items.iter().cloned().partition(|item| item.section == Section::Loads);
+    if loads.is_empty() {
+        return Err(refused);
+    }
+    let mut built = pack(&Inputs { items, ..inputs.clone() })?;
+    built.unpinned = loads.into_iter().filter_map(|load| load.source).collect();
+    Ok(built)
+}
+
+fn pack(inputs: &Inputs) -> Result<Assembled, Box<Refused>> {
     let filled = fill(inputs);
     Assembly::new(inputs, &filled).run()
 }
@@ -103,6 +121,8 @@ struct Assembly<'i> {
     filled: &'i Filled<'i>,
     budget: usize,
     used: usize,
+    /// Of these, by results and messages.
+    events: usize,
     system: String,
     /// Everything that asks for bytes, in the order of the prompt.
     parts: Vec<Part<'i>>,
@@ -132,6 +152,7 @@ impl<'i> Assembly<'i> {
         Self {
             budget: inputs.moment.budget.bytes,
             used: 0,
+            events: 0,
             system: text::system(&inputs.frame, &filled.system),
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
@@ -175,7 +196,7 @@ impl<'i> Assembly<'i> {
     }
 
     /// Required parts first, then by priority; ties in the order of the prompt. Without a task the
-    /// first event is what the turn is for.
+    /// first event is what the turn is for; a result is what its task waits for.
     fn rank(&self, at: usize) -> (bool, i32) {
         match &self.parts[at] {
             Part::Item(item) => (item.required, item.priority),
@@ -186,7 +207,8 @@ impl<'i> Assembly<'i> {
 
     fn must_show(&self, at: usize) -> bool {
         let first = self.parts.iter().position(|part| matches!(part, Part::Event(..)));
-        self.inputs.served.task.is_none() && first == Some(at)
+        let awaited = matches!(self.parts[at], Part::Event(Section::Pending, ..));
+        first == Some(at) && (awaited || self.inputs.served.task.is_none())
     }
 
     fn place(&mut self, at: usize) -> Result<(), Box<Refused>> {
@@ -205,7 +227,7 @@ impl<'i> Assembly<'i> {
                 let header = item.label.as_deref().map_or(0, |label| text::header(label).len());
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
-                    content => self.offer(header, item.asked, content),
+                    content => self.offer(header, item.asked, content, self.budget),
                 };
                 let row = Row {
                     key: item.key.clone(),
@@ -219,7 +241,10 @@ impl<'i> Assembly<'i> {
             Part::Event(section, _, event) => {
                 let required = self.must_show(at);
                 let (header, content) = text::event(event);
-                let shown = self.offer(header.len(), Some(TOOL_RESULT_BYTES), &content);
+                // What is heard now must be shown again beside the results of the next calls.
+                let share = (self.budget / EVENTS_SHARE).saturating_sub(self.events);
+                let shown = self.offer(header.len(), Some(TOOL_RESULT_BYTES), &content, share);
+                self.events += shown.row.rendered;
                 let key = match event.job() {
                     Some(job) => format!("pending/{job}"),
                     None => format!("inbox/{}", event.id),
@@ -232,8 +257,9 @@ impl<'i> Assembly<'i> {
     }
 
     /// What `content` gets: what it asks for, else what is left if that is worth showing.
-    fn offer(&self, header: usize, asked: Option<usize>, content: &Content) -> Offer {
-        let room = self.budget.saturating_sub(self.used + header + GAP);
+    fn offer(&self, header: usize, asked: Option<usize>, content: &Content, share: usize) -> Offer {
+        let room = self.budget.saturating_sub(self.used + header + GAP).min(share);
+        let content = &*text::escaped(content);
         let asked = asked.unwrap_or_else(|| content.asks(self.budget.saturating_sub(self.used)));
         let given = asked.min(room);
         let row = |given, rendered, status, reason| Row {
@@ -249,7 +275,7 @@ impl<'i> Assembly<'i> {
         let Ok(shown) = content.show(given) else {
             return Offer { text: None, row: row(0, 0, Status::Failed, None) };
         };
-        let body = text::escape(shown.text);
+        let body = shown.text;
         let crowded = given < asked && given < ENTRY_FLOOR && !shown.whole;
         if body.len() > room || crowded {
             let reason = format!("no room: {room} bytes were left");

@@ -2,7 +2,7 @@
 //! fetched is data, and is never expanded.
 
 use super::inputs::Inputs;
-use super::item::{Content, Item};
+use super::item::{Content, Item, Section};
 use crate::domain::values::Resolver;
 use crate::domain::values::placeholder::{Expanded, Used, expand, has_any};
 use serde_json::Value;
@@ -56,7 +56,9 @@ pub(super) fn fill(inputs: &Inputs) -> Filled<'_> {
 
 fn filled<'i>(item: &'i Item, resolver: &Resolver, report: &mut Report) -> Cow<'i, Item> {
     report.miss(item.unresolved.iter().cloned());
-    let label = item.label.as_deref().filter(|label| has_any(label));
+    // What a model writes, the label of a load, is data: it can't ask for values that it isn't shown.
+    let configured = item.section != Section::Loads;
+    let label = item.label.as_deref().filter(|label| configured && has_any(label));
     let literal = match (&item.source, &item.content) {
         (None, Content::Text(literal)) if has_any(literal) => Some(literal),
         (None | Some(_), _) => None,
@@ -65,7 +67,7 @@ fn filled<'i>(item: &'i Item, resolver: &Resolver, report: &mut Report) -> Cow<'
         return Cow::Borrowed(item);
     }
     let mut item = item.clone();
-    if let Some(label) = &mut item.label {
+    if let (true, Some(label)) = (configured, &mut item.label) {
         // A value can't break the line that a header is.
         *label = text(label, resolver, report).replace(char::is_control, " ").replace(']', ")");
     }

@@ -9,6 +9,7 @@ use crate::domain::context::text;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::limits::FOUND_TOOLS;
 use crate::domain::session::{CallRecord, Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::Target;
@@ -54,11 +55,11 @@ pub fn begun(setting: &Setting) -> Option<&Event> {
     setting.plan.task.as_ref().filter(|task| begun != task.event.job()).map(|task| &task.event)
 }
 
-/// Events that a turn without a prompt answers for.
-fn served(setting: &Setting) -> Vec<&Event> {
+/// Events that a turn without a reply answers for: those that it consumes, and its task.
+fn answered<'s>(setting: &'s Setting, consume: &[String]) -> Vec<&'s Event> {
     let plan = &setting.plan;
-    let events = plan.results.iter().chain(&plan.messages).map(|pending| &pending.event);
-    events.chain(begun(setting)).collect()
+    let consumed = plan.results.iter().chain(&plan.messages).filter(|pending| consume.contains(&pending.key));
+    consumed.map(|pending| &pending.event).chain(begun(setting)).collect()
 }
 
 /// A turn with a reply.
@@ -69,15 +70,19 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
             state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now });
         }
     }
+    // First what had to leave: the model may have asked for it again since.
+    let mut agent: Vec<_> = unpin(&mut state, &recorded.unpinned).collect();
     let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
     for change in &changes {
         change.apply(Level::Session, &mut state.loads);
         if let Change::Offer(paths) = change {
             let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
             state.tools.extend(new);
+            // The oldest go: each costs its schema in every turn.
+            state.tools.drain(..state.tools.len().saturating_sub(FOUND_TOOLS));
         }
     }
-    let agent = unpin(&mut state, &recorded.unpinned).chain(changes.into_iter().filter(Change::is_of_agent)).collect();
+    agent.extend(changes.into_iter().filter(Change::is_of_agent));
     let verdict = verdict(setting, &state, recorded, outcomes);
     let record = record(setting, Some(recorded), outcomes, now);
     let mut decision = Decision {
@@ -118,24 +123,25 @@ fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<
     agents.into_iter().map(|path| Change::Unload(Level::Agent, path.clone()))
 }
 
-/// A turn that could not have a reply: the task fails, or the messages are given up with a note.
-pub fn failed(setting: &Setting, code: ErrorCode, error: &str, now: Millis) -> Decision {
+/// A turn that could not have a reply: the task fails, and the events of `consume` are given up with
+/// a note. Others stay for the next turn.
+pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &str, now: Millis) -> Decision {
     let mut record = record(setting, None, &[], now);
     // What it answers is said with it: callers of `agent/chat` look for their event.
-    let shown = served(setting);
+    let shown = answered(setting, consume);
     record.heard = shown.iter().map(|event| heard(event)).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });
     let mut decision = Decision {
         record,
         state: setting.state.clone(),
-        consume: consumed(setting, &setting.plan.consumed()),
+        consume: consumed(setting, consume),
         ended: None,
         agent: Vec::new(),
         cancelled: false,
         ledger: None,
     };
-    for result in &setting.plan.results {
+    for result in setting.plan.results.iter().filter(|result| consume.contains(&result.key)) {
         if let Some(job) = result.event.job() {
             decision.state.pending.remove(job);
         }
@@ -213,6 +219,7 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
         let reminded = state.task.as_ref().is_some_and(|progress| progress.reminded);
         return match (open, waiting, setting.config.completion, reminded) {
             (false, _, _, _) => Verdict::Idle,
+            (true, true, _, _) if used >= limit => Verdict::Ended(limit_reached(limit, recorded)),
             (true, true, _, _) => Verdict::Park,
             (true, false, Completion::Implicit, _) => {
                 Verdict::Ended(JobResult::complete(recorded.reply.text.clone().into()))
@@ -225,18 +232,18 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
         };
     }
     if used >= limit {
-        let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
-        return if open {
-            Verdict::Ended(JobResult::failed(ErrorCode::LimitReached, text))
-        } else {
-            Verdict::Exhausted
-        };
+        return if open { Verdict::Ended(limit_reached(limit, recorded)) } else { Verdict::Exhausted };
     }
     match (outcomes.iter().all(|outcome| outcome.started.is_some()), open) {
         (true, _) => Verdict::Park,
         (false, true) => Verdict::GoOn,
         (false, false) => Verdict::Loose,
     }
+}
+
+fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {
+    let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
+    JobResult::failed(ErrorCode::LimitReached, text)
 }
 
 /// The first call of `complete_task` or `fail_task` decides.

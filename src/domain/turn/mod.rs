@@ -263,7 +263,7 @@ impl Turn {
 
     /// Events that get no prompt: they end here, with a note in the transcript.
     pub fn refuse(setting: Setting, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
-        let decision = decide::failed(&setting, code, error, now);
+        let decision = decide::failed(&setting, &setting.plan.consumed(), code, error, now);
         (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)))
     }
 
@@ -318,7 +318,13 @@ impl Turn {
                 Observed::Gathered(..) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
-                Action::Commit(Box::new(decide::failed(&self.setting, ErrorCode::Internal, text, now)))
+                Action::Commit(Box::new(decide::failed(
+                    &self.setting,
+                    &self.setting.plan.consumed(),
+                    ErrorCode::Internal,
+                    text,
+                    now,
+                )))
             }
         }
     }
@@ -337,7 +343,8 @@ impl Turn {
                     ContextError::Unresolved(_) => ErrorCode::PlaceholderUnresolved,
                     ContextError::RequiredMissing { .. } => ErrorCode::ContextRequiredMissing,
                 };
-                let failed = decide::failed(&self.setting, code, &refused.error.to_string(), now);
+                let failed =
+                    decide::failed(&self.setting, &self.setting.plan.reason(), code, &refused.error.to_string(), now);
                 let write = scribe.write(self.setting.turn, inputs, &refused.ledger);
                 Action::Commit(Box::new(failed.with(write)))
             }
@@ -372,7 +379,8 @@ impl Turn {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
             ModelFailure::Transient { reason, exhausted: true } | ModelFailure::Permanent { reason } => {
-                let failed = decide::failed(&self.setting, ErrorCode::ModelError, &reason, now);
+                let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
+                let failed = decide::failed(&self.setting, &shown, ErrorCode::ModelError, &reason, now);
                 Action::Commit(Box::new(failed.with(asking.write)))
             }
         }

@@ -183,13 +183,16 @@ impl Run {
         plan
     }
 
-    /// A message with values of its own waits until no other request's turns are running: nobody's
-    /// message is handled with another's values.
+    /// A message waits while the turns of a request with other values are running: nobody's message
+    /// is handled with another's values, nor one without any with somebody's.
     fn may_join(&self, plan: &Plan, message: &Pending) -> bool {
         let own = &message.event.session_context;
         let begun = plan.task.is_some() || !self.state.shown.is_empty();
         let now = self.session_context(plan);
-        own.is_empty() || now == Some(own) || (now.is_none() && !begun)
+        match now {
+            Some(values) => values == own,
+            None => own.is_empty() || (!begun && plan.messages.is_empty()),
+        }
     }
 }
 
@@ -217,6 +220,12 @@ impl Plan {
             pending: pending.map(|(job, p)| (job.clone(), p.clone())).collect(),
             remind,
         }
+    }
+
+    /// Mailbox keys of what the turn is for when no task is: its first event.
+    pub fn reason(&self) -> Vec<String> {
+        let first = self.results.iter().chain(&self.messages).next().filter(|_| self.task.is_none());
+        first.map(|pending| pending.key.clone()).into_iter().collect()
     }
 
     /// Mailbox keys that the turn's commit consumes whatever the model answers.
@@ -368,10 +377,13 @@ mod tests {
         let value = |run: &Run| run.session_context(&run.plan()).and_then(|values| values.get("k").cloned());
         let run =
             Run::new(1, SessionState::default(), vec![message(4), with(5, "a"), with(6, "b"), with(7, "a")], false);
-        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k4", "k5", "k7"], Some("a".into())));
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k4"], None), "nor do those without any");
+        let run =
+            Run::new(1, SessionState::default(), vec![with(5, "a"), message(4), with(6, "b"), with(7, "a")], false);
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k5", "k7"], Some("a".into())));
         let shown = SessionState { shown: vec!["k5".into()], ..SessionState::default() };
         let run = Run::new(1, shown, vec![with(5, "a"), with(6, "b"), message(7)], false);
-        assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k7"], Some("a".into())), "through all its turns");
+        assert_eq!((keys(&run.plan().messages), value(&run)), (vec![], Some("a".into())), "through all its turns");
         let run =
             Run::new(1, SessionState::default(), vec![with(6, "b"), message(7), task(1, JobStatus::Pending)], false);
         assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k7"], None));
