@@ -41,7 +41,7 @@ pub enum Passage {
     /// It is not made, and why.
     Refused(String),
     /// It is a call of this operation, with the model's arguments, and these filled in.
-    Bound(String, Value, Injection),
+    Bound(String, Value, Box<Injection>),
 }
 
 impl Guards {
@@ -89,7 +89,7 @@ impl Guards {
                         injection.strip(inner);
                     }
                     injection.strip(&mut arguments);
-                    return Passage::Bound(path, arguments, injection.clone());
+                    return Passage::Bound(path, arguments, Box::new(injection.clone()));
                 }
             }
         }
@@ -127,22 +127,22 @@ mod tests {
         guards
     }
 
-    fn check(said: Value, expected: Result<Option<Value>, &str>, shown: Value) {
+    fn check(said: &Value, expected: &Result<Option<Value>, &str>, shown: &Value) {
         let mut heard = said.clone();
         match (guards().through(&mut heard, &Injection::default()), expected) {
             (Passage::Free, Ok(None)) => {}
             (Passage::Bound(path, arguments, filled), Ok(Some(expected))) => {
-                assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", expected), "{said}");
+                assert_eq!((path.as_str(), &arguments), ("v/ops/lattice/write", expected), "{said}");
                 assert_eq!(filled.values["path"], "w/good");
             }
-            (Passage::Refused(text), Err(part)) => assert!(text.contains(part), "{said}: {text}"),
+            (Passage::Refused(text), Err(part)) => assert!(text.contains(*part), "{said}: {text}"),
             (found, expected) => panic!("{said}: expected {expected:?}, got {found:?}"),
         }
-        assert_eq!(heard, shown, "what stays in the transcript");
+        assert_eq!(&heard, shown, "what stays in the transcript");
     }
 
     fn run(operation: &str, input: Value) -> Value {
-        json!({"operation": operation, "input": input})
+        Value::Object(Map::from_iter([("operation".into(), operation.into()), ("input".into(), input)]))
     }
 
     #[test]
@@ -150,29 +150,32 @@ mod tests {
         let evil = || json!({"path": "w/evil", "value": 1});
         let kept = || json!({"value": 1});
         for name in ["v/ops/lattice/write", "lattice/write", "lattice:write", "/covia:write/", "v/ops/covia/write"] {
-            check(run(name, evil()), Ok(Some(kept())), run(name, kept()));
+            check(&run(name, evil()), &Ok(Some(kept())), &run(name, kept()));
             let nested = |inner: Value| run("job:run", run("grid/run", run(name, inner)));
-            check(nested(evil()), Ok(Some(kept())), nested(kept()));
+            check(&nested(evil()), &Ok(Some(kept())), &nested(kept()));
         }
-        check(json!({"operation": "lattice/write"}), Ok(Some(Value::Null)), json!({"operation": "lattice/write"}));
-        check(run("lattice/write", json!([1])), Ok(Some(json!([1]))), run("lattice/write", json!([1])));
+        let bare = json!({"operation": "lattice/write"});
+        check(&bare, &Ok(Some(Value::Null)), &bare);
+        let list = run("lattice/write", json!([1]));
+        check(&list, &Ok(Some(json!([1]))), &list);
     }
 
     #[test]
     fn what_is_not_the_request_s_is_refused_and_the_rest_is_free() {
         for name in ["v/ops/shop/order", "shop:order"] {
-            check(run(name, json!({})), Err("`v/ops/shop/order`: not yours"), run(name, json!({})));
+            let order = run(name, json!({}));
+            check(&order, &Err("`v/ops/shop/order`: not yours"), &order);
         }
         for free in [run("lattice/read", json!({"path": "w/evil"})), json!({}), json!([]), json!({"operation": 7})] {
-            check(free.clone(), Ok(None), free);
+            check(&free, &Ok(None), &free);
         }
         let strange = json!({"operation": "lattice/write", "input": {"value": 1}, "wait": 1});
-        check(strange.clone(), Err("'wait' was unexpected"), strange);
+        check(&strange, &Err("'wait' was unexpected"), &strange);
         let mut deep = run("lattice/write", json!({"path": "w/evil"}));
         for _ in 0..=JOB_DEPTH {
             deep = run(RUN, deep);
         }
-        check(deep.clone(), Ok(None), deep);
+        check(&deep, &Ok(None), &deep);
     }
 
     #[test]

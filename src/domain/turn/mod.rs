@@ -411,7 +411,7 @@ fn plan_call(call: &mut crate::domain::chat::ToolCall, tools: &ToolTable) -> Pla
                 Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments: arguments.clone() }),
                 Passage::Refused(reason) => Err(reason),
                 Passage::Bound(path, arguments, inner) => {
-                    injection = inner;
+                    injection = *inner;
                     Ok(Resolved { target: Target::Operation(path), arguments })
                 }
             }
