@@ -62,7 +62,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
         if job.status.is_terminal() || now >= deadline {
             return Ok(Some(job));
         }
-        tokio::time::sleep(pause.min(deadline - now)).await;
+        tokio::time::sleep(pause.min(deadline.saturating_sub(now))).await;
         pause = (pause * 3 / 2).min(POLL.1);
     }
 }

@@ -6,6 +6,7 @@ use super::{Context, worker};
 use crate::app::{self, App, Role};
 use crate::bench::{self, BenchError, Plan};
 use crate::config::{Config, StoreUrl};
+use crate::domain::ids::Owner;
 use crate::shutdown::Shutdown;
 use crate::telemetry::{self, Metrics};
 use clap::{Args, Subcommand};
@@ -23,13 +24,13 @@ pub enum Bench {
     /// Time from publish to completion, one task at a time
     #[command(after_help = "Example:\n  trellis bench latency --tasks 500")]
     Latency(Load),
-    /// What building a prompt costs, without any store or model
+    /// What building a prompt costs, and keeping what it was made of
     #[command(after_help = "Example:\n  trellis bench context")]
     Context,
 }
 
 /// How much is measured.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Copy, Args)]
 pub struct Load {
     /// Tasks, each of one turn and one commit
     #[arg(long, default_value_t = 5000, value_name = "N")]
@@ -42,10 +43,10 @@ pub struct Load {
 impl Bench {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let (load, is_latency) = match &self {
-            Self::Turns(load) => (load, false),
-            Self::Latency(load) => (load, true),
-            Self::Context => return prompts(context),
+        let (name, load) = match &self {
+            Self::Turns(load) => ("turns", *load),
+            Self::Latency(load) => ("latency", *load),
+            Self::Context => ("context", Load { tasks: 1, agents: 1 }),
         };
         if load.tasks == 0 || load.agents == 0 {
             return Err(Failure::usage("expected at least one task and one agent"));
@@ -58,9 +59,9 @@ impl Bench {
         telemetry::init(&config.log).map_err(Failure::internal)?;
         let plan =
             Plan { tasks: load.tasks, agents: load.agents, slots: config.worker.slots, raw: Duration::from_secs(3) };
-        let measured = measure(&config, &plan, is_latency).await?;
+        let measured = self.measure(&config, &plan).await?;
         let report = json!({
-            "bench": if is_latency { "latency" } else { "turns" },
+            "bench": name,
             "store": kind(&config),
             "slots": plan.slots,
             "result": measured,
@@ -69,31 +70,32 @@ impl Bench {
         let lost = report["result"]["unaccounted"].as_u64().unwrap_or(0);
         Ok(if lost == 0 { Exit::Ok } else { Exit::Internal })
     }
+
+    async fn measure(&self, config: &Config, plan: &Plan) -> Result<Value, Failure> {
+        let metrics = Arc::new(Metrics::new());
+        let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
+        let shutdown = Shutdown::new(metrics);
+        app::start_worker(config, &app, &shutdown);
+        let owner = "bench/run".parse().map_err(|_| Failure::internal("an illegal owner"))?;
+        note("measuring; this takes about half a minute");
+        let measured = match self {
+            Self::Latency(_) => bench::latency(&app.venue, &owner, plan).await.map(|report| json!(report)),
+            Self::Turns(_) => bench::turns(&app.venue, &owner, plan).await.map(|report| json!(report)),
+            Self::Context => prompts(&app, &owner).await,
+        };
+        shutdown.trigger();
+        shutdown.run(Duration::from_secs(5)).await;
+        app.close().await;
+        measured.map_err(|error: BenchError| Failure::internal(error.to_string()))
+    }
 }
 
-fn prompts(context: &Context) -> Result<Exit, Failure> {
-    let measured = bench::context().map_err(|e| Failure::internal(e.to_string()))?;
-    let report = json!({"bench": "context", "store": "none", "result": measured});
-    context.out.value(&report, || text(&report))?;
-    Ok(Exit::Ok)
-}
-
-async fn measure(config: &Config, plan: &Plan, is_latency: bool) -> Result<Value, Failure> {
-    let metrics = Arc::new(Metrics::new());
-    let app = App::open(config, Role::Up, Arc::clone(&metrics)).await.map_err(|e| worker::failure(&e))?;
-    let shutdown = Shutdown::new(metrics);
-    app::start_worker(config, &app, &shutdown);
-    let owner = "bench/run".parse().map_err(|_| Failure::internal("an illegal owner"))?;
-    note("measuring; this takes about half a minute");
-    let measured = if is_latency {
-        bench::latency(&app.venue, &owner, plan).await.map(|report| json!(report))
-    } else {
-        bench::turns(&app.venue, &owner, plan).await.map(|report| json!(report))
-    };
-    shutdown.trigger();
-    shutdown.run(Duration::from_secs(5)).await;
-    app.close().await;
-    measured.map_err(|error: BenchError| Failure::internal(error.to_string()))
+/// Times of the pure part, and durable bytes of real turns.
+async fn prompts(app: &App, owner: &Owner) -> Result<Value, BenchError> {
+    let times = bench::context().map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let mut report = json!(times);
+    report["durable"] = json!(bench::growth(&app.venue, owner, &[10, 100, 300]).await?);
+    Ok(report)
 }
 
 fn kind(config: &Config) -> &'static str {

@@ -11,9 +11,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Agents kept; past it all are read again.
 const AGENTS: usize = 1024;
 
-/// Records by the version of their gate, which is written with every change of them.
+/// A record with the version of its gate, which is written with every change of it.
+type Versioned = (u64, Arc<AgentRecord>);
+
+/// Agents with what they were when they were read.
 #[derive(Default)]
-pub(super) struct Known(Mutex<HashMap<(Owner, AgentId), (u64, Arc<AgentRecord>)>>);
+pub(super) struct Known(Mutex<HashMap<(Owner, AgentId), Versioned>>);
 
 impl Known {
     fn get(&self, agent: &(Owner, AgentId), gate: u64) -> Option<Arc<AgentRecord>> {

@@ -48,6 +48,7 @@ pub(super) struct Leased {
     /// Turn records of this session, oldest first; read once, then kept up.
     pub(super) transcript: Option<Vec<TurnRecord>>,
     /// The newest record of a prompt, once it was looked for.
+    #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
     pub(super) base: Option<Option<Arc<Base>>>,
     /// How long to wait after the failure of the model.
     pub(super) pause: Option<std::time::Duration>,

@@ -112,7 +112,7 @@ async fn an_operation_as_a_job_runs_at_once_and_is_recorded() {
     let fails = json!({"operation": "test/error", "input": {"message": "m"}});
     let failed = invoke("k2", fails).await.body(201);
     assert_eq!((&failed["status"], &failed["error"]), (&json!("FAILED"), &json!("m")));
-    invoke("k3", json!({"operation": "lattice/read"})).await.is_problem(400, "arguments");
+    invoke("k3", json!({"operation": "lattice/write"})).await.is_problem(400, "arguments");
     invoke("k3", json!({"operation": "lattice/nope"})).await.is_problem(404, "no operation");
     invoke("k3", json!({"operation": "test/echo", "private": true})).await.is_problem(400, "private");
     invoke("k3", json!({"operation": "test/echo", "wait": "soon"})).await.is_problem(400, "`wait`");

@@ -65,7 +65,10 @@ impl Source {
         let text = std::fs::read_to_string(path).unwrap();
         let path = path.strip_prefix(root).unwrap().to_string_lossy().replace('\\', "/");
         let lines: Vec<&str> = text.lines().collect();
-        let is_test = path.starts_with("tests/") || path.ends_with("/tests.rs") || path.ends_with("_tests.rs");
+        let is_test = path.starts_with("tests/")
+            || path.contains("/tests/")
+            || path.ends_with("/tests.rs")
+            || path.ends_with("_tests.rs");
         let tests = lines.windows(2).position(|two| two[0] == "#[cfg(test)]" && two[1].ends_with('{'));
         let production = if is_test { 0 } else { tests.unwrap_or(lines.len()) };
         Self { path, text, production }
