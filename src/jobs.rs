@@ -3,8 +3,9 @@
 use crate::bus::Live;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::time::Millis;
 use crate::outbox;
-use crate::store::{Finished, JobFinish, StoreError, Window, decode, keys};
+use crate::store::{DocKey, Finished, JobFinish, StoreError, Window, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use std::time::Duration;
@@ -12,9 +13,31 @@ use std::time::Duration;
 /// First and longest pause between two looks at a job.
 const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_millis(500));
 
+/// Milliseconds that the clocks of a queue and a venue may be apart.
+const CLOCKS_APART: u64 = 60_000;
+
+/// Places of the job list that are looked at in one step.
+const LIST_PAGE: usize = 1_000;
+
 /// One job.
 pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
+}
+
+/// Key of a job's place in the list. It has the time of the admission, which a request that lay in
+/// the queue has long after it was created.
+pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<DocKey>, StoreError> {
+    let earliest = Millis(head.created.0.saturating_sub(CLOCKS_APART));
+    let mut after = keys::job_list_entry(earliest, &head.id);
+    loop {
+        let page = venue.store.scan(owner, keys::JOB_LIST, Some(&after), false, LIST_PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(None) };
+        after.clone_from(last);
+        let suffix = format!("-{}", head.id);
+        if let Some((key, _)) = page.into_iter().find(|(key, _)| key.ends_with(&suffix)) {
+            return Ok(Some(key));
+        }
+    }
 }
 
 /// Whether a job was cancelled.

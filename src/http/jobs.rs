@@ -111,12 +111,8 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
         return Err(Problem::conflict(format!("job `{id}` is {}: cancel it before deleting it", job.status.as_str())));
     }
     let forget = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-    let writes = [
-        forget(keys::job_list_entry(job.head.created, &id)),
-        forget(keys::job_head(&id)),
-        forget(keys::job_status(&id)),
-        forget(keys::job_result(&id)),
-    ];
+    let mut writes = vec![forget(keys::job_head(&id)), forget(keys::job_status(&id)), forget(keys::job_result(&id))];
+    writes.extend(jobs::list_entry(&api.venue, who.owner(), &job.head).await?.map(forget));
     // Without conditions there is no conflict.
     match api.venue.store.write(api.venue.now(), who.owner(), &writes).await? {
         Written::Done | Written::Conflict(_) => Ok(axum::Json(job.to_json()).into_response()),
