@@ -42,6 +42,7 @@ pub(super) async fn stream(State(api): State<Api>, who: Who, Path(id): Path<Stri
         owner: who.owner().clone(),
         job: id,
         live,
+        held: None,
         seen: None,
         pause: Duration::ZERO,
         look: Instant::now(),
@@ -57,6 +58,8 @@ struct Watch {
     owner: Owner,
     job: JobId,
     live: BoxStream<'static, Bytes>,
+    /// Text that waits for the record that goes before it.
+    held: Option<Bytes>,
     /// Status and time of the last record that was sent.
     seen: Option<(JobStatus, Millis)>,
     pause: Duration,
@@ -70,6 +73,9 @@ impl Watch {
     }
 
     async fn next(&mut self) -> Option<Event> {
+        if let Some(text) = self.held.take() {
+            return Some(event("token", &token(&text)));
+        }
         while !self.ended {
             let closing = self.api.closing.clone();
             // Text that has arrived goes out before the record that ends the stream.
@@ -77,6 +83,13 @@ impl Watch {
                 biased;
                 () = closing.cancelled() => return None,
                 Some(text) = self.live.next() => {
+                    // That the job has started is said before its first text.
+                    if self.seen.is_some_and(|(status, _)| status == JobStatus::Pending)
+                        && let Some(record) = self.look().await
+                    {
+                        self.held = Some(text);
+                        return Some(event("job-update", &record));
+                    }
                     self.pause = Duration::ZERO;
                     return Some(event("token", &token(&text)));
                 }

@@ -13,6 +13,9 @@ use trellis::ops::Catalog;
 use trellis::ops::http::HttpPolicy;
 use trellis::venue::Venue;
 
+/// The site answers once per connection and says so: a client that kept the connection would race with its end.
+const CLOSE: &str = "connection: close\r\n";
+
 /// A server that answers by path and remembers what it was sent.
 struct Site {
     port: u16,
@@ -71,12 +74,13 @@ async fn serve(mut stream: TcpStream, port: u16, log: Arc<Mutex<Vec<String>>>) {
     let asked = request(&mut stream).await;
     let path = asked.split(' ').nth(1).unwrap_or_default().to_owned();
     log.lock().unwrap().push(asked);
-    let moved =
-        |status: &str, to: &str| format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\n\r\n");
+    let moved = |status: &str, to: &str| {
+        format!("HTTP/1.1 {status} Moved\r\nlocation: {to}\r\ncontent-length: 0\r\n{CLOSE}\r\n")
+    };
     let ok = |kind: &str, body: &str| {
         let length = body.len();
         format!(
-            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nset-cookie: s=1\r\nconnection: close\r\n\r\n{body}"
+            "HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nset-cookie: s=1\r\n{CLOSE}\r\n{body}"
         )
     };
     let answer = match path.as_str() {
@@ -84,9 +88,9 @@ async fn serve(mut stream: TcpStream, port: u16, log: Arc<Mutex<Vec<String>>>) {
         "/large" => ok("text/plain", &"x".repeat(5_000)),
         "/chunked" => {
             let chunk = format!("400\r\n{}\r\n", "x".repeat(1024));
-            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n{}0\r\n\r\n", chunk.repeat(5))
+            format!("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n{CLOSE}\r\n{}0\r\n\r\n", chunk.repeat(5))
         }
-        "/missing" => "HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n\r\nnone".to_owned(),
+        "/missing" => format!("HTTP/1.1 404 Not Found\r\ncontent-length: 4\r\n{CLOSE}\r\nnone"),
         "/to-here" => moved("302", "/text"),
         "/to-other-host" => moved("302", "http://other.example/x"),
         "/to-other-origin" => moved("302", &format!("http://named.example:{port}/text")),
@@ -100,7 +104,8 @@ async fn serve(mut stream: TcpStream, port: u16, log: Arc<Mutex<Vec<String>>>) {
             return;
         }
         "/bytes" => {
-            let head = b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\n\r\n\xff\x00";
+            let head =
+                b"HTTP/1.1 200 OK\r\ncontent-type: image/png\r\ncontent-length: 2\r\nconnection: close\r\n\r\n\xff\x00";
             stream.write_all(head).await.unwrap();
             return;
         }
