@@ -10,6 +10,7 @@ use crate::domain::ids::{AgentId, IdError};
 use crate::domain::render::{RenderOptions, render};
 use crate::domain::tools::ToolTable;
 use crate::domain::values::Resolver;
+use crate::domain::values::known::Known;
 use crate::ops::Catalog;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -105,7 +106,7 @@ fn inputs(agent: AgentId) -> Inputs {
             budget: Budget { bytes: CONTEXT * 2, ..Budget::default() },
         },
         system: "You check invoices against the policy.".into(),
-        resolver: Resolver::default(),
+        values: Known::default(),
         items: (0..PATHS).map(item).collect(),
         tools: tools(&config).into(),
         transcript: Vec::new(),

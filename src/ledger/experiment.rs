@@ -5,6 +5,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::assemble::{Assembled, Refused, assemble};
 use crate::domain::context::entry::{self, Source};
+use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::ids::JobId;
@@ -87,9 +88,11 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     }
     inputs.items.extend(recorded.into_iter().filter(|item| item.section != Section::Context));
     let open = inputs.tools.targets.contains(&Target::Complete);
-    let offered = resolve(config, &[], open, &inputs.resolver, catalog);
-    inputs.tools = Arc::new(offered);
+    // What no placeholder of the turn showed is not in its record.
+    let values = inputs.values.resolver(config.context_mapping.clone());
+    inputs.tools = Arc::new(resolve(config, &[], open, &values, catalog));
     inputs.system.clone_from(&config.system_prompt);
+    inputs.values = fill::known(&inputs.system, &inputs.items, &values);
     inputs.frame.model = config.model.clone();
     inputs.frame.authority = config.authority();
     inputs.frame.completion = config.completion;

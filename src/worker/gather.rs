@@ -6,8 +6,8 @@ use super::turn::Bench;
 use super::{ToolKey, Worker, values};
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::budget::Budget;
-use crate::domain::context::entry;
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
+use crate::domain::context::{entry, fill};
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Target, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
@@ -61,7 +61,7 @@ pub(super) async fn inputs(
         },
         system: config.system_prompt.clone(),
         tools: tools(worker, setting, agent, &resolver),
-        resolver,
+        values: fill::known(&config.system_prompt, &items, &resolver),
         items,
         transcript,
         served: setting.plan.served(&setting.state, config),

@@ -4,8 +4,8 @@ use super::fetch::Reader;
 use crate::agents;
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::budget::{Budget, RATIO_DEFAULT};
-use crate::domain::context::entry;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::{entry, fill};
 use crate::domain::event::{Event, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use crate::domain::lattice::layout::Scope;
@@ -69,7 +69,7 @@ pub async fn inputs(
         },
         system: config.system_prompt.clone(),
         tools: Arc::new(resolve(config, &[], task.is_some(), &resolver, &venue.catalog)),
-        resolver,
+        values: fill::known(&config.system_prompt, &items, &resolver),
         items,
         transcript: Vec::new(),
         served: Served { task, ..Served::default() },

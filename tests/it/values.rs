@@ -7,8 +7,14 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Message};
+use trellis::clock::Clock;
+use trellis::domain::context::assemble::assemble;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::{JobId, SessionKey};
+use trellis::ledger;
 use trellis::store::embedded::EmbeddedStore;
 
 const RULES: &str = r#"
@@ -46,6 +52,14 @@ then = { text = "{{tool_result}}" }
 
 [[rule]]
 when = { agent = "sly", turn = 3 }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
+when = { agent = "checker", turn = 1 }
+then = { calls = [{ tool = "schema_validate", arguments = { schema = { type = "string", minLength = 3 } } }] }
+
+[[rule]]
+when = { agent = "checker", turn = 2 }
 then = { text = "{{tool_result}}" }
 
 [[rule]]
@@ -174,6 +188,53 @@ fn a_mandate_and_protected_keys_are_checked_before_anything_runs() {
     says(&denied, "`tenant_id`");
     let large = format!("k={}", "x".repeat(65_000));
     says(&submit(&up, "scoped", &[&large, &large.replace('k', "l")]), "`sessionContext` has");
+}
+
+/// "kept with its event, deleted when it ends": what no prompt showed is in no document afterwards.
+#[tokio::test]
+async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    venue.worker().await;
+    let config = json!({
+        "systemPrompt": "You work for ${name}.",
+        "toolArgInjection": {"schema_validate": {"value": "token"}},
+        "contextMapping": {"spare": "session.spare"},
+    });
+    venue.agent("checker", config).await;
+    let values = json!({"name": "SHOWN-VALUE", "token": "INJECTED-VALUE", "spare": "UNUSED-VALUE"});
+    let Value::Object(session_context) = values else { unreachable!() };
+    let submission = Submission { input: json!("go"), session_context, ..Submission::default() };
+    let job = venue.arrive("checker", "t1", true, submission).await.job.unwrap();
+    let result = venue.ended(&job).await.result.unwrap().output.unwrap();
+    assert!(result.to_string().contains("true"), "the value was filled in: {result}");
+    let docs = venue.venue.store.scan(&venue.owner, "", None, false, 10_000).await.unwrap();
+    let holds = |value: &str| -> Vec<&str> {
+        let has = |bytes: &[u8]| bytes.windows(value.len()).any(|part| part == value.as_bytes());
+        docs.iter()
+            .filter(|(_, doc)| doc.value.as_ref().is_some_and(|bytes| has(bytes)))
+            .map(|(key, _)| &**key)
+            .collect()
+    };
+    for value in ["INJECTED-VALUE", "UNUSED-VALUE"] {
+        assert_eq!(holds(value), Vec::<&str>::new(), "{value}");
+    }
+    assert!(!holds("SHOWN-VALUE").is_empty(), "a replay shows again what the prompt showed");
+    let session = job_session(&venue, &job).await;
+    for turn in [1, 2] {
+        let past = ledger::load(&*venue.venue.store, &venue.owner, &session, turn).await.unwrap().unwrap();
+        let seen = past.seen.unwrap();
+        let again = assemble(&seen.inputs.unwrap()).unwrap();
+        assert!(again.request.system.starts_with("You work for SHOWN-VALUE."));
+        assert_eq!(again.ledger, seen.ledger);
+    }
+}
+
+async fn job_session(venue: &TestVenue, job: &JobId) -> SessionKey {
+    let head = trellis::jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().head;
+    SessionKey { agent: head.agent, session: head.session }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,8 @@
 use super::inputs::Inputs;
 use super::item::{Content, Item, Section};
 use crate::domain::values::Resolver;
-use crate::domain::values::placeholder::{Expanded, Used, expand, has_any};
+use crate::domain::values::known::Known;
+use crate::domain::values::placeholder::{Expanded, Given, Used, expand, has_any};
 use serde_json::Value;
 use std::borrow::Cow;
 
@@ -49,39 +50,62 @@ impl Report {
 /// Fills in everything that is configured in `inputs`.
 pub(super) fn fill(inputs: &Inputs) -> Filled<'_> {
     let mut report = Report::default();
-    let system = text(&inputs.system, &inputs.resolver, &mut report);
-    let items = inputs.items.iter().map(|item| filled(item, &inputs.resolver, &mut report)).collect();
+    let lookup = |key: &str| inputs.values.get(key).map(Cow::Borrowed);
+    let system = text(&inputs.system, &lookup, &mut report);
+    let items = inputs.items.iter().map(|item| filled(item, &lookup, &mut report)).collect();
     Filled { system, items, report }
 }
 
-fn filled<'i>(item: &'i Item, resolver: &Resolver, report: &mut Report) -> Cow<'i, Item> {
-    report.miss(item.unresolved.iter().cloned());
-    // What a model writes, the label of a load, is data: it can't ask for values that it isn't shown.
-    let configured = item.section != Section::Loads;
-    let label = item.label.as_deref().filter(|label| configured && has_any(label));
-    let literal = match (&item.source, &item.content) {
+/// What the placeholders of a prompt insert.
+pub fn known(system: &str, items: &[Item], resolver: &Resolver) -> Known {
+    let texts = items.iter().flat_map(|item| [label(item), literal(item)]).flatten();
+    Known::of(texts.chain([system]), resolver)
+}
+
+/// The label of an item in which placeholders are filled in. What a model writes, the label of a
+/// load, is data: it can't ask for values that it isn't shown.
+fn label(item: &Item) -> Option<&str> {
+    item.label.as_deref().filter(|label| item.section != Section::Loads && has_any(label))
+}
+
+/// The same of its content: what is configured, not what was fetched.
+fn literal(item: &Item) -> Option<&str> {
+    match (&item.source, &item.content) {
         (None, Content::Text(literal)) if has_any(literal) => Some(literal),
         (None | Some(_), _) => None,
-    };
+    }
+}
+
+fn filled<'i, 'v>(
+    item: &'i Item,
+    lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>,
+    report: &mut Report,
+) -> Cow<'i, Item> {
+    report.miss(item.unresolved.iter().cloned());
+    let (label, literal) = (label(item), literal(item));
     if label.is_none() && literal.is_none() {
         return Cow::Borrowed(item);
     }
-    let mut item = item.clone();
-    if let (true, Some(label)) = (configured, &mut item.label) {
+    let mut filled = item.clone();
+    if let Some(label) = label {
         // A value can't break the line that a header is.
-        *label = text(label, resolver, report).replace(char::is_control, " ").replace(']', ")");
+        filled.label = Some(text(label, lookup, report).replace(char::is_control, " ").replace(']', ")"));
     }
-    if let (None, Content::Text(literal)) = (&item.source, &mut item.content) {
-        *literal = text(literal, resolver, report).into_owned();
+    if let Some(literal) = literal {
+        filled.content = Content::Text(text(literal, lookup, report).into_owned());
     }
-    Cow::Owned(item)
+    Cow::Owned(filled)
 }
 
-fn text<'t>(template: &'t str, resolver: &Resolver, report: &mut Report) -> Cow<'t, str> {
+fn text<'t, 'v>(
+    template: &'t str,
+    lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>,
+    report: &mut Report,
+) -> Cow<'t, str> {
     if !has_any(template) {
         return Cow::Borrowed(template);
     }
-    Cow::Owned(report.take(expand(template, &|key| resolver.lookup(key))))
+    Cow::Owned(report.take(expand(template, lookup)))
 }
 
 /// Fills in every text of an operation's input; with what became of the placeholders.
@@ -93,7 +117,10 @@ pub fn input(value: Value, resolver: &Resolver) -> (Value, Report) {
 
 fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
     match value {
-        Value::String(template) => Value::String(text(&template, resolver, report).into_owned()),
+        Value::String(template) => {
+            let lookup = |key: &str| resolver.lookup(key).map(|(value, tier)| Cow::Owned(Given::new(&value, tier)));
+            Value::String(text(&template, &lookup, report).into_owned())
+        }
         Value::Array(items) => items.into_iter().map(|item| within(item, resolver, report)).collect(),
         Value::Object(map) => map.into_iter().map(|(key, item)| (key, within(item, resolver, report))).collect(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value,

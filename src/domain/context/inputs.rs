@@ -9,7 +9,7 @@ use crate::domain::event::Event;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::tools::ToolTable;
-use crate::domain::values::Resolver;
+use crate::domain::values::known::Known;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
@@ -22,8 +22,8 @@ pub struct Inputs {
     pub moment: Moment,
     /// The system prompt as it is configured.
     pub system: String,
-    /// Values of its placeholders.
-    pub resolver: Resolver,
+    /// What its placeholders insert, and those of the items.
+    pub values: Known,
     /// Entries, loads and resources, in the order of the prompt.
     pub items: Vec<Item>,
     /// Tools of this turn.

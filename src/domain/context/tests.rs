@@ -2,6 +2,7 @@
 
 use super::assemble::{Assembled, ContextError, assemble};
 use super::budget::Budget;
+use super::fill;
 use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Row, Status};
@@ -15,6 +16,7 @@ use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use crate::domain::tools::guard::Guards;
+use crate::domain::values::known::Known;
 use crate::domain::values::{Mapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -126,7 +128,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             budget: Budget { bytes: budget, ..Budget::default() },
         },
         system: "You are a clerk.".into(),
-        resolver: Resolver::default(),
+        values: Known::default(),
         items,
         tools: Arc::new(ToolTable {
             specs: Vec::new().into(),

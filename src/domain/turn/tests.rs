@@ -17,6 +17,7 @@ use crate::domain::session::{PendingJob, TaskProgress};
 use crate::domain::tools::{Described, resolve};
 use crate::domain::values::Resolver;
 use crate::domain::values::inject::Injection;
+use crate::domain::values::known::Known;
 use serde_json::json;
 
 mod bound;
@@ -108,7 +109,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         },
         moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: Budget::default() },
         system: setting.config.system_prompt.clone(),
-        resolver: Resolver::default(),
+        values: Known::default(),
         items,
         transcript: Vec::new(),
         tools: tools.into(),

@@ -10,6 +10,7 @@
 pub mod mapping;
 pub mod resolver;
 
+pub mod known;
 pub mod placeholder;
 
 pub mod auto;

@@ -9,6 +9,7 @@ use crate::domain::values::Tier;
 use crate::domain::values::mapping::KEY_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 /// A text with its placeholders replaced.
@@ -82,9 +83,9 @@ pub fn keys(text: &str) -> Vec<&str> {
 
 /// Replaces the placeholders of a text; each key is looked up once. A value inserts at most
 /// [`PLACEHOLDER_BYTES`], all of them together at most [`PLACEHOLDERS_BYTES`].
-pub fn expand(text: &str, lookup: &impl Fn(&str) -> Option<(Value, Tier)>) -> Expanded {
+pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>) -> Expanded {
     let mut out = Expanded { text: String::with_capacity(text.len()), ..Expanded::default() };
-    let mut known: HashMap<&str, Option<Given>> = HashMap::new();
+    let mut known: HashMap<&str, Option<(Cow<'v, Given>, bool)>> = HashMap::new();
     let mut left = PLACEHOLDERS_BYTES;
     for piece in pieces(text) {
         let key = match piece {
@@ -97,17 +98,16 @@ pub fn expand(text: &str, lookup: &impl Fn(&str) -> Option<(Value, Tier)>) -> Ex
         let given = known.entry(key).or_insert_with(|| {
             let found = lookup(key);
             match &found {
-                Some((_, tier)) => out.used.push(Used { key: key.to_owned(), tier: *tier }),
+                Some(given) => out.used.push(Used { key: key.to_owned(), tier: given.tier }),
                 None => out.missed.push(key.to_owned()),
             }
-            found.map(|(value, _)| Given::new(&value))
+            found.map(|given| (given, false))
         });
-        let Some(given) = given else { continue };
+        let Some((given, reported)) = given else { continue };
         let inserted = head(&given.text, left);
         out.text.push_str(inserted);
         left -= inserted.len();
-        if inserted.len() < given.bytes && !given.reported {
-            given.reported = true;
+        if inserted.len() < given.bytes && !std::mem::replace(reported, true) {
             out.cut.push(Cut { key: key.to_owned(), bytes: given.bytes, given: inserted.len() });
         }
     }
@@ -115,16 +115,19 @@ pub fn expand(text: &str, lookup: &impl Fn(&str) -> Option<(Value, Tier)>) -> Ex
 }
 
 /// What a value inserts.
-struct Given {
-    text: String,
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Given {
+    /// At most [`PLACEHOLDER_BYTES`].
+    pub text: String,
     /// Bytes of the whole value.
-    bytes: usize,
-    /// It is among those that were cut.
-    reported: bool,
+    pub bytes: usize,
+    /// Where it came from.
+    pub tier: Tier,
 }
 
 impl Given {
-    fn new(value: &Value) -> Self {
+    /// Text as it is, anything else as JSON; too long an object as a summary.
+    pub fn new(value: &Value, tier: Tier) -> Self {
         let mut text = match value {
             Value::String(text) => text.clone(),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => value.to_string(),
@@ -137,7 +140,7 @@ impl Given {
             }
             text.truncate(head(&text, PLACEHOLDER_BYTES).len());
         }
-        Self { text, bytes, reported: false }
+        Self { text, bytes, tier }
     }
 }
 
@@ -201,7 +204,11 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn lookup(key: &str) -> Option<(Value, Tier)> {
+    fn lookup(key: &str) -> Option<Cow<'static, Given>> {
+        value(key).map(|(value, tier)| Cow::Owned(Given::new(&value, tier)))
+    }
+
+    fn value(key: &str) -> Option<(Value, Tier)> {
         match key {
             "name" => Some((json!("Ada"), Tier::User)),
             "user.name" => Some((json!("Ada L."), Tier::User)),

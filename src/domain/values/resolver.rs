@@ -6,7 +6,7 @@ use crate::domain::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// Tiers and mapping rows. It is recorded with the turn, so that its prompt can be built again.
+/// Tiers and mapping rows. It ends with the turn: its record keeps [`super::known::Known`] of it.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Resolver {

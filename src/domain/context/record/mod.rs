@@ -5,13 +5,16 @@
 //! manifests of a stretch + parts + turn records ─▶ read ─▶ Inputs + Ledger ─▶ assemble again
 //! ```
 //!
+//! Of the values of a turn it keeps what the prompt shows, and no more: what is filled into calls,
+//! and what the prompt didn't use, is gone with the request.
+//!
 //! A manifest has these lines, in this order. The content of a component follows its line: in place
 //! (`"…"`), by chunk (`@part`), or as a list of chunks (`#part`).
 //!
 //! | line | component |
 //! |---|---|
-//! | `frame`, `system`, `resolver`, `tools` | [`Inputs`] fields of these names |
-//! | `injected` | what is filled into calls, by the place of the tool |
+//! | `frame`, `system`, `tools` | [`Inputs`] fields of these names |
+//! | `filled` | what the placeholders inserted, by key |
 //! | `moment […]` | date and budget |
 //! | `item {…}` | an item without its content, with its key and its source |
 //! | `task`, `result "key"`, `message "key"`, `pending` | what is served |

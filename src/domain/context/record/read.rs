@@ -11,7 +11,7 @@ use crate::domain::context::item::{Content, Item};
 use crate::domain::context::ledger::{Ledger, Row};
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Target, ToolTable};
-use crate::domain::values::inject::Injection;
+use crate::domain::values::known::Known;
 use serde::de::DeserializeOwned;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -147,14 +147,7 @@ impl<'m> Reader<'m> {
         let Some((specs, targets, refused, reports)) = self.value::<ToolsText>("tools", gone)? else {
             return Ok(None);
         };
-        let mut table = ToolTable { reports, ..ToolTable::new(specs, targets, refused) };
-        if let Some(injected) = self.find("injected") {
-            let injected: Vec<(usize, Injection)> = injected.value("injected", gone)?.unwrap_or_default();
-            for (at, injection) in injected {
-                *table.injections.get_mut(at).ok_or_else(|| Damaged::Line("injected".into()))? = injection;
-            }
-        }
-        Ok(Some(Arc::new(table)))
+        Ok(Some(Arc::new(ToolTable { reports, ..ToolTable::new(specs, targets, refused) })))
     }
 
     fn inputs(
@@ -167,17 +160,20 @@ impl<'m> Reader<'m> {
         let frame = self.value("frame", gone)?;
         let (date, budget) = self.moment()?;
         let system = self.find("system").ok_or_else(|| Damaged::Line("no `system`".into()))?.text("system", gone);
-        let resolver = self.value("resolver", gone)?;
+        let values = match self.find("filled") {
+            None => Some(Known::default()),
+            Some(filled) => filled.value("filled", gone)?,
+        };
         let mut items = Vec::new();
         for component in self.all("item") {
             items.extend(component.item(gone)?);
         }
         let served = self.served(gone)?;
-        let (Some(frame), Some(system), Some(resolver), Some(tools)) = (frame, system, resolver, tools) else {
+        let (Some(frame), Some(system), Some(values), Some(tools)) = (frame, system, values, tools) else {
             return Ok(None);
         };
         let moment = Moment { turn: name.to_owned(), date, budget };
-        Ok(Some(Inputs { frame, moment, system, resolver, items, tools, transcript, served }))
+        Ok(Some(Inputs { frame, moment, system, values, items, tools, transcript, served }))
     }
 
     fn served(&self, gone: &mut Vec<String>) -> Result<Served, Damaged> {

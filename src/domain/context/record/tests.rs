@@ -8,6 +8,7 @@ use crate::domain::capability::Authority;
 use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec, Usage};
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::Budget;
+use crate::domain::context::fill;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::context::ledger::{Ledger, Row, Status};
@@ -17,12 +18,17 @@ use crate::domain::job::JobResult;
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::{Target, ToolTable};
+use crate::domain::values::inject::Injection;
+use crate::domain::values::known::Known;
 use crate::domain::values::placeholder::Used;
 use crate::domain::values::{Mapping, Resolver, Tier};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
 const NAME: &str = "t/u/clerk/main/7";
+/// A session value that no text names, and one that is filled into calls.
+const UNUSED: &str = "nobody names it";
+const INJECTED: &str = "for the tool alone";
 
 fn namer() -> Namer {
     Namer::new(b"key", &"t/u".parse().unwrap())
@@ -66,7 +72,7 @@ fn tools(n: usize) -> Arc<ToolTable> {
     let refused = vec![("v/ops/no".into(), "no such".into())];
     let mut table = ToolTable::new((0..n).map(spec).collect(), targets, refused);
     if let Some(last) = table.injections.last_mut().filter(|_| n.is_multiple_of(3)) {
-        last.values.insert("hidden".into(), json!({"n": n}));
+        last.values.insert("hidden".into(), json!({"n": INJECTED}));
         table.reports.push(("tool_0".into(), "a report".into()));
     }
     Arc::new(table)
@@ -92,7 +98,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
         },
         moment: Moment { turn: NAME.into(), date: "2026-01-02".into(), budget: Budget::default() },
         system: "You are {{session.name}}, a clerk.".into(),
-        resolver: Resolver::default(),
+        values: Known::default(),
         items,
         tools: tools(2),
         transcript: Vec::new(),
@@ -224,15 +230,22 @@ impl Random {
                 .collect(),
             remind: self.below(2) == 0,
         };
-        let items = (0..self.below(6)).map(|_| self.item()).collect();
-        let Value::Object(session) = json!({"session.name": self.text(), "more": self.value(1)}) else {
-            unreachable!()
-        };
+        let items: Vec<_> = (0..self.below(6)).map(|_| self.item()).collect();
+        let Value::Object(session) = json!({"session.name": self.text(), "unused": UNUSED}) else { unreachable!() };
         let first = 1 + self.below(9);
         let transcript = (first..first + self.below(5)).map(|n| turn(n, self.text())).collect();
         let resolver = Resolver::new(session, Map::new(), Map::new(), Mapping::default());
-        Inputs { system: self.text(), resolver, tools: tools(self.below(20)), transcript, served, ..inputs(items) }
+        let system = self.text();
+        let values = fill::known(&system, &items, &resolver);
+        Inputs { system, values, tools: tools(self.below(20)), transcript, served, ..inputs(items) }
     }
+}
+
+/// What is filled into calls is for the worker that makes them, and not recorded.
+fn without_injections(mut inputs: Inputs) -> Inputs {
+    let table = Arc::make_mut(&mut inputs.tools);
+    table.injections.fill(Injection::default());
+    inputs
 }
 
 #[test]
@@ -240,9 +253,12 @@ fn random_inputs_come_back_and_assemble_to_the_same_prompt() {
     let mut stored = Stored::default();
     for turn in 1..=60 {
         let inputs = Random(turn).inputs();
-        stored.add(turn, &inputs);
+        let write = stored.add(turn, &inputs);
+        let kept: String = write.parts.into_iter().map(|(_, content)| content).chain([write.manifest]).collect();
+        assert!(!kept.contains(UNUSED) && !kept.contains(INJECTED), "turn {turn}: {kept}");
         let restored = stored.restore(&inputs);
         let again = restored.inputs.unwrap_or_else(|gone| panic!("turn {turn}: {gone:?} is gone"));
+        let inputs = without_injections(inputs);
         assert!(again == inputs, "turn {turn}");
         let (now, before) = (assemble(&again), assemble(&inputs));
         assert!(now == before, "turn {turn}");
@@ -283,7 +299,7 @@ fn an_unchanged_turn_is_one_small_document() {
     let inputs = Inputs { tools: tools(40), ..inputs(vec![item("a", Content::Text("a".repeat(5_000)))]) };
     stored.add(1, &inputs);
     let write = stored.add(2, &inputs);
-    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 1 base 1\n=0,21", 0));
+    assert_eq!((write.manifest.as_str(), write.parts.len()), ("ledger 1 base 1\n=0,19", 0));
 }
 
 #[test]
@@ -299,7 +315,10 @@ fn the_bytes_of_a_record_are_pinned() {
         item("list", Content::Value(json!([1, "two"]))),
         item("gone", Content::Absent(Absence::Missing, "nothing is there".into())),
     ];
-    let inputs = Inputs { served, transcript: vec![turn(5, "a".into()), turn(6, "b".into())], ..inputs(items) };
+    let Value::Object(session) = json!({"session.name": "Ada", "unused": UNUSED}) else { unreachable!() };
+    let mut inputs = Inputs { served, transcript: vec![turn(5, "a".into()), turn(6, "b".into())], ..inputs(items) };
+    let resolver = Resolver::new(session, Map::new(), Map::new(), Mapping::default());
+    inputs.values = fill::known(&inputs.system, &inputs.items, &resolver);
     let row = Row {
         key: "context/list".into(),
         source: Some("w/list".into()),

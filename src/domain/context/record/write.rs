@@ -69,7 +69,7 @@ fn json<T: Serialize + ?Sized>(value: &T) -> String {
 
 impl Writer<'_> {
     fn inputs(&mut self, inputs: &Inputs) {
-        let Inputs { frame, moment, system: _, resolver, items, tools, transcript, served } = inputs;
+        let Inputs { frame, moment, system: _, values, items, tools: _, transcript, served } = inputs;
         // Turn's name is the place of the record.
         let Moment { turn: _, date, budget } = moment;
         let scribe = self.scribe;
@@ -77,14 +77,11 @@ impl Writer<'_> {
         self.put(&scribe.namer.bundle(&json(frame)));
         self.lines.push("system".into());
         self.put(&scribe.system);
-        self.component("resolver".into(), &json(resolver));
+        if !values.is_empty() {
+            self.component("filled".into(), &json(values));
+        }
         self.lines.push("tools".into());
         self.put(&scribe.tools);
-        let injected = tools.injections.iter().enumerate().filter(|(_, injection)| !injection.is_empty());
-        let injected: Vec<_> = injected.collect();
-        if !injected.is_empty() {
-            self.component("injected".into(), &json(&injected));
-        }
         self.lines.push(format!("moment {}", json(&(date, budget))));
         for item in items {
             self.item(item);

@@ -27,7 +27,9 @@ fn a_model_cannot_ask_for_values_by_the_label_of_a_load() {
     session.insert("token".into(), "hidden".into());
     let resolver = Resolver::new(session, Values::new(), Values::new(), Mapping::default());
     let load = Item { label: Some("${token}".into()), ..load("w/a", 300) };
-    let assembled = built(&Inputs { resolver, ..inputs(180_000, vec![load], doing(task(1, "x"))) });
+    let values = fill::known("", std::slice::from_ref(&load), &resolver);
+    assert!(values.is_empty());
+    let assembled = built(&Inputs { values, ..inputs(180_000, vec![load], doing(task(1, "x"))) });
     assert!(text(&assembled).contains("[Context: ${token}]") && !text(&assembled).contains("hidden"));
 }
 
@@ -50,8 +52,9 @@ fn placeholders_of_configured_texts_are_filled_in_and_those_of_data_are_not() {
         ..item(Section::Context, "x", Content::Text("Hi {{name}}${none}".into()))
     };
     let data = item(Section::Context, "w/doc", Content::Text("keep ${name}".into()));
-    let mut inputs = Inputs { resolver, ..inputs(180_000, vec![literal, data], doing(task(1, "do ${name}"))) };
+    let mut inputs = inputs(180_000, vec![literal, data], doing(task(1, "do ${name}")));
     inputs.system = "You work for ${name}.".into();
+    inputs.values = fill::known(&inputs.system, &inputs.items, &resolver);
     let assembled = built(&inputs);
     assert!(assembled.request.system.starts_with("You work for Ada."));
     let shown = text(&assembled);

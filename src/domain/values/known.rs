@@ -1,0 +1,97 @@
+//! What the placeholders of one prompt insert: all that the prompt, and its record, hold of the
+//! values of a turn.
+
+use super::placeholder::{Given, keys};
+use super::{Mapping, Resolver, Tier, Values};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// By key as it is written. A key that isn't here has no value, whatever lies above or below it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Known(BTreeMap<String, Given>);
+
+impl Known {
+    /// What the placeholders of these texts insert.
+    pub fn of<'t>(texts: impl IntoIterator<Item = &'t str>, resolver: &Resolver) -> Self {
+        let mut known = BTreeMap::new();
+        for key in texts.into_iter().flat_map(keys) {
+            if !known.contains_key(key)
+                && let Some((value, tier)) = resolver.lookup(key)
+            {
+                known.insert(key.to_owned(), Given::new(&value, tier));
+            }
+        }
+        Self(known)
+    }
+
+    /// What a key inserts.
+    pub fn get(&self, key: &str) -> Option<&Given> {
+        self.0.get(key)
+    }
+
+    /// Nothing is inserted.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The texts as values again, with the rows of another configuration: for an experiment. What no
+    /// placeholder showed is not among them.
+    pub fn resolver(&self, mapping: Mapping) -> Resolver {
+        let mut tiers = [Values::new(), Values::new(), Values::new()];
+        for (key, given) in &self.0 {
+            let [session, user, project] = &mut tiers;
+            let tier = match given.tier {
+                Tier::Session => session,
+                Tier::User => user,
+                Tier::Project => project,
+                // The rows of the configuration say these themselves.
+                Tier::Agent | Tier::Fallback => continue,
+            };
+            tier.insert(key.clone(), given.text.clone().into());
+        }
+        let [session, user, project] = tiers;
+        Resolver::new(session, user, project, mapping)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, json};
+
+    fn values(value: Value) -> Values {
+        let Value::Object(map) = value else { panic!("expected a map") };
+        map
+    }
+
+    #[test]
+    fn only_what_the_texts_name_is_kept_each_key_exactly() {
+        let session = values(json!({"a": {"b": 1, "c": 2}, "secret": "s", "a.c": "literal"}));
+        let project = values(json!({"p": true}));
+        let mapping = Mapping::parse("m", &json!([{"key": "f", "source": "session.x", "fallback": [1]}])).unwrap();
+        let resolver = Resolver::new(session, Values::new(), project, mapping);
+        let known = Known::of(["{{a.b}} ${p}", r"${f} \${secret} ${none}"], &resolver);
+        let kept = serde_json::to_value(&known).unwrap();
+        assert_eq!(
+            kept,
+            json!({
+                "a.b": {"text": "1", "bytes": 1, "tier": "session"},
+                "f": {"text": "[1]", "bytes": 3, "tier": "fallback"},
+                "p": {"text": "true", "bytes": 4, "tier": "project"},
+            })
+        );
+        assert_eq!(serde_json::from_value::<Known>(kept).unwrap(), known);
+        assert!(known.get("a").is_none() && known.get("a.c").is_none() && known.get("none").is_none());
+    }
+
+    #[test]
+    fn an_experiment_has_the_shown_values_and_its_own_rows() {
+        let resolver = Resolver::new(values(json!({"s": 7, "t": 8})), Values::new(), Values::new(), Mapping::default());
+        let known = Known::of(["${s}"], &resolver);
+        let again = known.resolver(Mapping::parse("m", &json!({"c": "CONSTANT:x"})).unwrap());
+        assert_eq!(again.lookup("s"), Some((json!("7"), Tier::Session)));
+        assert_eq!(again.lookup("c"), Some((json!("x"), Tier::Agent)));
+        assert_eq!(again.lookup("t"), None);
+    }
+}
