@@ -13,6 +13,7 @@ use crate::model::scripted::ScriptedOptions;
 use crate::ops::Catalog;
 use crate::ops::http::HttpPolicy;
 use crate::retry::{Failure, Policy, retry};
+use crate::secrets::{self, KeyFileError, Vault};
 use crate::shutdown::Shutdown;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::patient::PatientStore;
@@ -92,6 +93,9 @@ pub enum AppError {
         /// The system's words.
         error: io::Error,
     },
+    /// The keys of secrets.
+    #[error(transparent)]
+    Keys(#[from] KeyFileError),
     /// Signals.
     #[error("signals can't be handled: {0}")]
     Signals(io::Error),
@@ -118,8 +122,9 @@ impl App {
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = Catalog::with(config.catalog.test, http_policy(config));
+        let secrets = vault(config, role)?;
         let name = config.venue.name.clone();
-        let venue = Venue { store, bus, clock, name, key, catalog, metrics };
+        let venue = Venue { store, bus, clock, name, key, catalog, secrets, metrics };
         Ok(Self { venue: Arc::new(venue), model, nats })
     }
 
@@ -189,6 +194,17 @@ fn host() -> String {
     let name =
         std::fs::read_to_string("/proc/sys/kernel/hostname").or_else(|_| std::fs::read_to_string("/etc/hostname"));
     name.map(|text| text.trim().to_owned()).ok().filter(|name| !name.is_empty()).unwrap_or_else(|| "host".to_owned())
+}
+
+/// The keys of secrets. The folder of an embedded store exists by then.
+fn vault(config: &Config, role: Role) -> Result<Vault, KeyFileError> {
+    let variable = std::env::var(secrets::KEY_VARIABLE).ok();
+    let file = config.secrets.key_file.as_deref();
+    let keys = match &config.store.url {
+        StoreUrl::Embedded(dir) => secrets::load_or_make(variable.as_deref(), file, dir, role == Role::Up),
+        StoreUrl::Redis(_) => secrets::load(variable.as_deref(), file),
+    };
+    keys.map(Vault::new)
 }
 
 fn http_policy(config: &Config) -> HttpPolicy {

@@ -36,6 +36,7 @@ pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod retry;
+pub mod secrets;
 pub mod shutdown;
 pub mod telemetry;
 pub mod venue;

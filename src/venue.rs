@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
+use crate::secrets::Vault;
 use crate::store::{Change, DocWrite, Expect, OutboxEntry, Store, StoreError};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -29,6 +30,8 @@ pub struct Venue {
     pub key: Vec<u8>,
     /// Operations.
     pub catalog: Catalog,
+    /// Keys of secrets.
+    pub secrets: Vault,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

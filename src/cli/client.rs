@@ -89,6 +89,11 @@ impl Client {
         self.json(self.request(Method::POST, path).json(body)).await
     }
 
+    /// `DELETE path`.
+    pub async fn delete(&self, path: &str) -> Result<Value, Failure> {
+        self.json(self.request(Method::DELETE, path)).await
+    }
+
     /// Runs an operation and returns its output. With `key` a repetition changes nothing.
     pub async fn run(&self, operation: &str, input: &Value, key: Option<&EventId>) -> Result<Value, Failure> {
         let mut request = self.request(Method::POST, "run");

@@ -19,6 +19,7 @@ pub mod message;
 pub mod mock_llm;
 pub mod output;
 pub mod queue;
+pub mod secret;
 pub mod serve;
 pub mod sse;
 pub mod submit;
@@ -113,6 +114,9 @@ pub enum Command {
     /// Read and write the owner's tree of values
     #[command(subcommand)]
     Lattice(lattice::Lattice),
+    /// Store, list and delete secrets, and make and change the keys that seal them
+    #[command(subcommand)]
+    Secret(secret::Secret),
     /// Say which guarantees the configured servers give, and what to change
     Doctor(doctor::Doctor),
     /// Compare what was accepted with what has ended, is pending or is missing
@@ -190,6 +194,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Context(command) => command.run(context).await,
         Command::Why(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
+        Command::Secret(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,

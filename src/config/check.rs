@@ -3,7 +3,7 @@
 use super::layers::{ConfigErrors, Entry, Layers};
 use super::{
     AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpClientConfig, HttpConfig, LogConfig,
-    LogFormat, ModelsConfig, RetryConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
+    LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
 };
 use crate::domain::hosts::HostRule;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -51,6 +51,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             redirects: number(l, "http_client.redirects", 0..=20),
         },
         worker: worker(l),
+        secrets: SecretsConfig { key_file: path(l, "secrets.key_file") },
         auth: AuthConfig {
             mode: parse(l, "auth.mode", "`none` (this version has no other)", |text| {
                 (text == "none").then_some(AuthMode::None)

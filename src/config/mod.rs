@@ -28,6 +28,8 @@ pub struct Config {
     pub http_client: HttpClientConfig,
     /// `worker.*`.
     pub worker: WorkerConfig,
+    /// `secrets.*`.
+    pub secrets: SecretsConfig,
     /// `auth.*`.
     pub auth: AuthConfig,
     /// `models.*`.
@@ -128,6 +130,13 @@ pub struct WorkerConfig {
     pub crash_limit: u32,
     /// Deadline of a shutdown.
     pub grace: Duration,
+}
+
+/// Secrets at rest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SecretsConfig {
+    /// File with the keys; without it the environment's, or one in an embedded store's folder.
+    pub key_file: Option<PathBuf>,
 }
 
 /// Who may use the HTTP API.

@@ -29,6 +29,16 @@ impl HostRule {
         text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(Self::parse).collect()
     }
 
+    /// Whether it names a port.
+    pub const fn names_port(&self) -> bool {
+        self.port.is_some()
+    }
+
+    /// Whether it means every host, or every name of a top-level domain.
+    pub fn is_broad(&self) -> bool {
+        self.host == "*" || self.host.strip_prefix("*.").is_some_and(|domain| !domain.contains('.'))
+    }
+
     /// Whether a URL's host (lower case, as the URL has it) and port are meant. `default` is the
     /// port of the URL's scheme.
     pub fn permits(&self, host: &str, port: u16, default: u16) -> bool {

@@ -115,3 +115,12 @@ pub const SCHEMA_ERRORS: usize = 100;
 
 /// Different keys of an object in inferred samples, beyond which it is taken for a map.
 pub const INFER_PROPERTIES: usize = 256;
+
+/// Bytes of a secret: private keys and certificates with their chains are below it.
+pub const SECRET_BYTES: usize = 64 * 1024;
+
+/// Fewest bytes of a secret: shorter ones occur in ordinary text, which masking would spoil.
+pub const SECRET_BYTES_LEAST: usize = 8;
+
+/// Secrets of one owner: all of them are listed at once.
+pub const SECRETS: usize = 1_000;

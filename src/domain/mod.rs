@@ -21,6 +21,7 @@ pub mod session;
 pub mod chat;
 pub mod context;
 
+pub mod secret;
 pub mod tools;
 
 pub mod audit;

@@ -1,4 +1,4 @@
-//! What the venue is and offers: status, operations, and secrets, of which it has none.
+//! What the venue is and offers: status and operations.
 
 use super::Api;
 use super::extract::Who;
@@ -84,21 +84,6 @@ pub(super) async fn adapter(State(api): State<Api>, Path(name): Path<String>) ->
         return Err(Problem::not_found(format!("no operations `{prefix}…`; `GET /api/v1/operations` lists all")));
     }
     Ok(axum::Json(group).into_response())
-}
-
-/// `GET secrets`: none.
-pub(super) async fn secrets(_: Who) -> Response {
-    axum::Json(json!({"items": []})).into_response()
-}
-
-/// `DELETE secrets/{name}`.
-pub(super) async fn delete_secret(_: Who, Path(name): Path<String>) -> Problem {
-    Problem::not_found(format!("no secret `{name}`: this version stores none"))
-}
-
-/// `PUT secrets/{name}`.
-pub(super) async fn store_secret(_: Who) -> Problem {
-    Problem::unsupported("secrets can't be stored by this version")
 }
 
 #[cfg(test)]

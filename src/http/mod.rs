@@ -10,6 +10,7 @@ mod jobs;
 mod operate;
 mod problem;
 mod routes;
+mod secrets;
 mod sse;
 mod turns;
 

@@ -9,7 +9,7 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
-use crate::ops::dispatch::{invoke as dispatch, resolve};
+use crate::ops::dispatch::{hide, invoke as dispatch, resolve};
 use crate::ops::{Invocation, OpError, Output, Site};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
 use crate::workspace::Workspace;
@@ -102,11 +102,13 @@ pub(super) async fn invoke(
     if path == REQUEST {
         return request(&api, &who, order.input, wait).await;
     }
-    let head = head(&api, &who, path, order.input);
+    let mut shown = order.input.clone();
+    hide(&api.venue.catalog, path, &mut shown);
+    let head = head(&api, &who, path, shown);
     if let Some(known) = jobs::get(&api.venue, who.owner(), &head.id).await? {
         return repeated(&known, &head);
     }
-    let result = outcome(operate(&api, &who, path, head.input.clone()).await)?;
+    let result = outcome(operate(&api, &who, path, order.input).await)?;
     let job = Job { status: result.status, updated: api.venue.now(), result: Some(result), head };
     if write(&api, who.owner(), &job).await? == Written::Done {
         return Ok(created(StatusCode::CREATED, &job));

@@ -46,11 +46,6 @@ impl Problem {
         Self::new(StatusCode::CONFLICT, detail)
     }
 
-    /// 501: part of Covia's API that this version doesn't have.
-    pub(super) fn unsupported(detail: impl Display) -> Self {
-        Self::new(StatusCode::NOT_IMPLEMENTED, detail)
-    }
-
     /// The caller may try again after `seconds`.
     pub(super) const fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);

@@ -1,7 +1,7 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, assets, catalog, guard, health, jobs, operate, sse, turns};
+use super::{Api, agents, assets, catalog, guard, health, jobs, operate, secrets, sse, turns};
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -67,9 +67,9 @@ pub(super) fn routes() -> Vec<Route> {
         route("post", "/api/v1/assets", assets::store),
         route("get", "/api/v1/assets/{*id}", assets::get),
         route("put", "/api/v1/assets/{*id}", assets::put),
-        route("get", "/api/v1/secrets", catalog::secrets),
-        route("put", "/api/v1/secrets/{name}", catalog::store_secret),
-        route("delete", "/api/v1/secrets/{name}", catalog::delete_secret),
+        route("get", "/api/v1/secrets", secrets::list),
+        route("put", "/api/v1/secrets/{name}", secrets::store),
+        route("delete", "/api/v1/secrets/{name}", secrets::delete),
     ]
 }
 

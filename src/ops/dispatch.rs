@@ -1,8 +1,11 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
+use super::secret::fill;
 use super::{Invocation, OpError, Output, Registered};
 use crate::domain::limits::{JOB_DEPTH, OPERATION_TIME};
 use crate::domain::nearest::nearest;
+use crate::domain::secret::hide;
+use crate::domain::tools::guard::RUN;
 use crate::domain::values::inject::Injection;
 use serde_json::Value;
 
@@ -50,7 +53,7 @@ pub fn settle<'c>(
         if arguments.is_null() {
             arguments = Value::Object(serde_json::Map::new());
         }
-        check(found.spec.path, &found.validator, &arguments, mask)?;
+        check(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
         let Some((path, inner)) = found.operation.inner(&mut arguments) else { return Ok((found, arguments)) };
         found = resolve(catalog, &path)?;
         arguments = inner;
@@ -67,13 +70,32 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
             .permits(need.ability, &need.resource)
             .map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
     }
-    match tokio::time::timeout(OPERATION_TIME, found.operation.invoke(call, arguments)).await {
+    // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
+    let (arguments, mask) = fill::fill(call, found, arguments).await?;
+    let result = match tokio::time::timeout(OPERATION_TIME, found.operation.invoke(call, arguments)).await {
         Ok(result) => result,
         Err(_) => Err(OpError::Timeout(format!(
             "operation `{}` took longer than {} s",
             found.spec.path,
             OPERATION_TIME.as_secs()
         ))),
+    };
+    fill::masked(&mask, result)
+}
+
+/// The arguments of a call as they may be recorded and shown: what only the operation itself may
+/// see is replaced, also where the operation is run by another one.
+pub fn hide(catalog: &super::Catalog, path: &str, arguments: &mut Value) {
+    let (mut path, mut arguments) = (path.to_owned(), arguments);
+    for _ in 0..=JOB_DEPTH {
+        let Some(found) = catalog.resolve(&path) else { return };
+        if found.spec.path != RUN {
+            return hide::hide(&found.spec.input, arguments);
+        }
+        let Some(inner) = arguments["operation"].as_str() else { return };
+        path = inner.to_owned();
+        let Some(input) = arguments.get_mut("input") else { return };
+        arguments = input;
     }
 }
 

@@ -11,6 +11,7 @@ pub mod job;
 pub mod json;
 pub mod lattice;
 pub mod schema;
+pub mod secret;
 pub mod shared;
 pub mod test;
 pub mod virtuals;
@@ -18,6 +19,7 @@ pub mod virtuals;
 use crate::domain::capability::Authority;
 use crate::domain::event::Parent;
 use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
 use crate::domain::tools::{Described, Directory};
 use crate::store::{Lease, StoreError};
@@ -194,6 +196,12 @@ pub trait Operation: Send + Sync {
         None
     }
 
+    /// Where a call goes: references to secrets in its arguments count only for a place that each
+    /// is bound to. `None`: it goes nowhere, and takes none.
+    fn destination(&self, _arguments: &Value) -> Result<Option<Destination>, OpError> {
+        Ok(None)
+    }
+
     /// Runs it. Capabilities are checked and arguments validated by then.
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError>;
 }
@@ -233,6 +241,7 @@ impl Catalog {
             schema::operations(),
             json::operations(),
             job::operations(),
+            secret::operations(),
             http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {

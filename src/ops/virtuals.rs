@@ -4,7 +4,7 @@ use super::{Invocation, OpError, Registered, asset, shared};
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
-use crate::{agents, jobs};
+use crate::{agents, jobs, secrets};
 use serde_json::{Map, Value, json};
 
 /// Jobs shown under `j/`.
@@ -56,9 +56,16 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         }
         (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),
         (Namespace::Assets, _) => asset::at(call, path.segments()).await,
-        (Namespace::Secrets, None) => Ok(Some(Value::Object(Map::new()))),
-        (Namespace::Secrets, Some(_))
-        | (Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job, _) => {
+        (Namespace::Secrets, None) => {
+            let names = secrets::list(&*call.venue.store, owner).await?;
+            Ok(Some(names.into_iter().map(|(name, _)| (name.to_string(), Value::Null)).collect()))
+        }
+        // The same answer whether or not there is one.
+        (Namespace::Secrets, Some(name)) => Err(OpError::Denied(format!(
+            "`s/{name}` can't be read: a secret's value is shown to nobody; operations take it by reference, as \
+             {{\"$secret\": \"s/NAME\"}}"
+        ))),
+        (Namespace::Workspace | Namespace::Pins | Namespace::Notes | Namespace::Session | Namespace::Job, _) => {
             Ok(None)
         }
     }

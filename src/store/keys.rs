@@ -9,6 +9,7 @@
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `p/<part>` | a piece of what manifests name; UTF-8 | commits | until a purge: many manifests share it |
+//! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
 //! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
@@ -24,6 +25,7 @@
 use crate::domain::context::record::part::PartName;
 use crate::domain::ids::{AgentId, AssetId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::secret::SecretName;
 use crate::domain::time::Millis;
 use crate::store::DocKey;
 
@@ -93,6 +95,19 @@ pub fn timeline_turn<'e>(agent: &AgentId, entry: &'e str) -> Option<(&'e str, Do
     let (_start, place) = entry.strip_prefix(&timeline(agent))?.split_once('-')?;
     let (session, turn) = place.rsplit_once('-')?;
     Some((session, format!("g/{}/turn/{session}/{turn}", agent.token())))
+}
+
+/// Prefix of secrets.
+pub const SECRETS: &str = "s/";
+
+/// Document of a secret.
+pub fn secret(name: &SecretName) -> String {
+    name.path()
+}
+
+/// The name in a secret's key.
+pub fn secret_name(key: &str) -> Option<SecretName> {
+    SecretName::of_path(key).ok()
 }
 
 /// Prefix of asset records.

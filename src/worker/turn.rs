@@ -10,11 +10,13 @@ use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
 use crate::jobs;
+use crate::ops::dispatch;
 use crate::store::{After, Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::TryFutureExt;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Call index under which the failures of the model are remembered until the next commit.
@@ -87,7 +89,13 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 }
                 observed
             }
-            Action::Record(recorded) => record(worker, leased, *recorded).await?,
+            Action::Record(recorded) => {
+                let hide = |path: &str, arguments: &mut Value| {
+                    dispatch::hide(&worker.venue.catalog, path, arguments);
+                };
+                turn.hide(hide);
+                record(worker, leased, recorded.kept(hide)).await?
+            }
             Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned).await?,
             Action::Wait { reason } => return wait(worker, leased, &reason).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, &turn, *decision).await,

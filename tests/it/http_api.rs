@@ -50,7 +50,7 @@ async fn what_is_not_there_is_a_problem_with_a_hint() {
     assert_eq!(wrong.header("allow"), "GET,HEAD");
     server.put(&format!("/api/v1/jobs/{}", "0".repeat(32)), json!(1)).await.is_problem(405, "expected GET or POST");
     server.get("/api/v1/agents/%FF").await.is_problem(400, "bad request");
-    server.put("/api/v1/secrets/key", json!("x")).await.is_problem(501, "secrets can't be stored");
+    server.put("/api/v1/secrets/key", json!("x")).await.is_problem(400, "expected a body `{\"value\"");
     server.send(Method::DELETE, "/api/v1/secrets/key", &[], "").await.is_problem(404, "no secret `key`");
     let empty = json!({"items": [], "total": 0, "offset": 5, "limit": 7});
     assert_eq!(server.get("/api/v1/assets?offset=5&limit=7").await.body(200), empty);

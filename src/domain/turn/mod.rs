@@ -23,6 +23,7 @@ use crate::domain::context::load::Change;
 use crate::domain::context::record::{LedgerWrite, Scribe};
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
+use crate::domain::secret::hide;
 use crate::domain::session::{Heard, SessionState};
 use crate::domain::time::Millis;
 use crate::domain::tools::guard::{Passage, RUN};
@@ -85,6 +86,38 @@ pub struct Recorded {
     /// The record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
+}
+
+impl Recorded {
+    /// Takes what `hide` finds by an operation's path out of what the model said.
+    pub fn hide_said(&mut self, hide: impl Fn(&str, &mut Value)) {
+        for (said, planned) in self.reply.calls.iter_mut().zip(&self.calls) {
+            match &mut said.arguments {
+                Arguments::Malformed(text) => text.clear(),
+                Arguments::Json(arguments) => {
+                    hide(RUN, arguments);
+                    match &planned.what {
+                        Ok(Resolved { target: Target::Operation(path), .. }) if path == RUN => {}
+                        Ok(Resolved { target: Target::Operation(path), .. }) => hide(path, arguments),
+                        // It may be the name of an operation that isn't offered.
+                        Ok(_) | Err(_) => hide(&said.name.replacen('_', "/", 1), arguments),
+                    }
+                }
+            }
+        }
+    }
+
+    /// As it may be kept: a successor finds the calls without what may not be.
+    #[must_use]
+    pub fn kept(mut self, hide: impl Fn(&str, &mut Value)) -> Self {
+        self.hide_said(&hide);
+        for call in &mut self.calls {
+            if let Ok(Resolved { target: Target::Operation(path), arguments }) = &mut call.what {
+                hide(path, arguments);
+            }
+        }
+        self
+    }
 }
 
 /// One tool call of a reply, resolved.
@@ -288,6 +321,13 @@ impl Turn {
         }
     }
 
+    /// Takes out of the transcript what may not stay in it; the calls themselves are made with it.
+    pub fn hide(&mut self, hide: impl Fn(&str, &mut Value)) {
+        if let Phase::Recording(recorded) = &mut self.phase {
+            recorded.hide_said(hide);
+        }
+    }
+
     /// The next step. Every legal pair of phase and observation is here; another is a bug of the
     /// shell and ends the turn with an internal error rather than a wrong commit.
     pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
@@ -403,7 +443,7 @@ fn plan_call(call: &mut crate::domain::chat::ToolCall, tools: &ToolTable) -> Pla
             Err(format!("unknown tool `{}`{hint}", call.name))
         }
         (Some(_), Arguments::Malformed(text)) => {
-            let shown: String = text.chars().take(200).collect();
+            let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
             Err(format!("the arguments of `{}` are not JSON: {shown}", call.name))
         }
         (Some(Target::Operation(path)), Arguments::Json(arguments)) if path == RUN && !tools.guards.is_empty() => {

@@ -6,6 +6,7 @@ mod send;
 use super::lattice::schema;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::hosts::HostRule;
+use crate::domain::secret::{Destination, reference};
 use async_trait::async_trait;
 use reqwest::{Method, Url};
 use send::{Ask, Sender};
@@ -71,6 +72,13 @@ fn resource(url: &Url) -> String {
     format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
 }
 
+/// A URL as a place that secrets can be bound to.
+pub fn destination(url: &Url) -> Destination {
+    let https = url.scheme() == "https";
+    let port = url.port().unwrap_or(if https { 443 } else { 80 });
+    Destination { https, host: url.host_str().unwrap_or_default().to_owned(), port }
+}
+
 fn url_of(arguments: &Value) -> Result<Url, OpError> {
     let text = arguments["url"].as_str().unwrap_or_default();
     let url = Url::parse(text).map_err(|error| OpError::Invalid(format!("`url` expected a URL, {error}")))?;
@@ -102,7 +110,13 @@ impl Verb {
 #[async_trait]
 impl Operation for Http {
     fn spec(&self) -> Spec {
-        let headers = || json!({"type": "object", "additionalProperties": {"type": "string"}, "maxProperties": 50});
+        let header = || {
+            let mut text = reference::text_schema();
+            text["description"] = "text, or a secret: {\"$secret\": \"s/NAME\", \"prefix\": \"Bearer \"}".into();
+            text
+        };
+        let headers = || json!({"type": "object", "additionalProperties": header(), "maxProperties": 50});
+        let body = || json!({reference::MARK: true, "description": "JSON may hold secrets, as headers do"});
         let timeout = || json!({"type": "integer", "minimum": 1, "description": "ms"});
         let url = || json!({"type": "string", "maxLength": 8192});
         match self.verb {
@@ -118,7 +132,7 @@ impl Operation for Http {
                 description: "Post to a URL of a host that this venue allows: `body` is sent as it is when it is text, \
                               else as JSON. Returns as http/get does. It is never sent twice.",
                 input: schema(
-                    &json!({"url": url(), "headers": headers(), "body": {}, "contentType": {"type": "string"}, "timeout": timeout()}),
+                    &json!({"url": url(), "headers": headers(), "body": body(), "contentType": {"type": "string"}, "timeout": timeout()}),
                     &["url"],
                 ),
                 effect: Effect::Once,
@@ -128,6 +142,10 @@ impl Operation for Http {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         Ok(vec![Need { ability: self.verb.ability(), resource: resource(&url_of(arguments)?) }])
+    }
+
+    fn destination(&self, arguments: &Value) -> Result<Option<Destination>, OpError> {
+        Ok(Some(destination(&url_of(arguments)?)))
     }
 
     async fn invoke(&self, call: &Invocation<'_>, mut arguments: Value) -> Result<Output, OpError> {

@@ -20,6 +20,7 @@ use trellis::domain::event::Completion;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::ops::Catalog;
 use trellis::retry::Policy;
+use trellis::secrets::Vault;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
@@ -73,7 +74,16 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
     let clock = Clock::system();
     let key = load_or_make_key(&*store, clock.now()).await.unwrap();
     let metrics = Arc::new(Metrics::new());
-    Venue { store, bus, clock, name: "chaos".into(), key, catalog: Catalog::new(false), metrics }
+    Venue {
+        store,
+        bus,
+        clock,
+        name: "chaos".into(),
+        key,
+        catalog: Catalog::new(false),
+        secrets: Vault::default(),
+        metrics,
+    }
 }
 
 impl Site {

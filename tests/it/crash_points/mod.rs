@@ -31,6 +31,7 @@ use trellis::model::scripted::{Scripted, ScriptedOptions};
 use trellis::ops::Catalog;
 use trellis::outbox;
 use trellis::retry::Policy;
+use trellis::secrets::Vault;
 use trellis::shutdown::Shutdown;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
@@ -116,6 +117,7 @@ impl Run {
             clock: self.clock.clone(),
             name: "test".into(),
             catalog: Catalog::new(true),
+            secrets: Vault::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

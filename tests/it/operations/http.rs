@@ -131,6 +131,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         name: server.venue.name.clone(),
         key: server.venue.key.clone(),
         catalog: Catalog::with(true, policy),
+        secrets: server.venue.secrets.clone(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

@@ -10,8 +10,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
+use trellis::domain::secret::KeyRing;
 use trellis::http::{HttpOptions, serve};
 use trellis::ops::Catalog;
+use trellis::secrets::Vault;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::telemetry::Metrics;
@@ -84,6 +86,7 @@ impl Server {
             name: "test venue".into(),
             key,
             catalog: Catalog::new(true),
+            secrets: Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap()),
             metrics: Arc::new(Metrics::new()),
         });
         Self::of(venue).await

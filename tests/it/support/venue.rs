@@ -18,6 +18,7 @@ use trellis::model::registry::{ModelOptions, Models};
 use trellis::model::scripted::ScriptedOptions;
 use trellis::ops::Catalog;
 use trellis::retry::Policy;
+use trellis::secrets::Vault;
 use trellis::shutdown::Shutdown;
 use trellis::store::Store;
 use trellis::telemetry::Metrics;
@@ -48,6 +49,7 @@ impl TestVenue {
             clock,
             name: "test".into(),
             catalog: Catalog::new(true),
+            secrets: Vault::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

@@ -1,0 +1,191 @@
+//! `trellis secret set|list|delete|rotate|keygen`.
+
+use super::client::{Client, Server, encode};
+use super::exit::{Exit, Failure};
+use super::output::{field, note};
+use super::{Context, input, worker};
+use crate::app::{App, Role};
+use crate::secrets::{self, KeyFileError, SecretError};
+use crate::telemetry::Metrics;
+use clap::Subcommand;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use zeroize::Zeroizing;
+
+/// Credentials that operations and model providers use and nobody reads: no command prints a value.
+#[derive(Debug, Subcommand)]
+pub enum Secret {
+    /// Store a secret; its value comes from stdin or a file, never from the command line
+    #[command(
+        after_help = "Examples:\n  trellis secret set STRIPE_KEY --host api.stripe.com < key.txt\n  trellis secret set STRIPE_KEY @key.txt --overwrite"
+    )]
+    Set {
+        /// 1 to 64 of `[A-Za-z0-9_.-]`
+        name: String,
+        /// `-` for stdin, or `@file`; a newline at its end is left out
+        #[arg(default_value = "-", value_name = "SOURCE")]
+        from: String,
+        /// A host that it may go to: `api.example.com`, `*.example.com`, `10.0.0.7:8080`; may be repeated
+        #[arg(long = "host", value_name = "HOST")]
+        hosts: Vec<String>,
+        /// Replace one that exists; without `--host` it keeps its hosts
+        #[arg(long)]
+        overwrite: bool,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// List names, hosts and versions
+    #[command(after_help = "Example:\n  trellis secret list")]
+    List {
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Delete a secret
+    #[command(after_help = "Example:\n  trellis secret delete STRIPE_KEY")]
+    Delete {
+        /// Its name
+        name: String,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Seal all secrets of all owners again with the first of the configured keys
+    ///
+    /// Works on the configured store itself; an embedded store must not be in use by another process.
+    /// Can be interrupted and run again. Old keys must stay configured until it has run to its end.
+    #[command(
+        after_help = "Example:\n  trellis secret keygen keys.txt --add\n  trellis secret rotate --set secrets.key_file=keys.txt"
+    )]
+    Rotate {},
+    /// Make a key: print it, or write it to a file that only you can read
+    #[command(after_help = "Example:\n  trellis secret keygen keys.txt")]
+    Keygen {
+        /// Key file; without it the key is printed
+        file: Option<PathBuf>,
+        /// Put the key before those that the file has
+        #[arg(long, requires = "file")]
+        add: bool,
+    },
+}
+
+impl Secret {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Set { name, from, hosts, overwrite, server } => {
+                set(context, &server, &name, &from, &hosts, overwrite).await
+            }
+            Self::List { server } => list(context, &server).await,
+            Self::Delete { name, server } => {
+                let answer = Client::new(&server)?.delete(&format!("secrets/{}", encode(&name))).await?;
+                context.out.value(&answer, || format!("secret {name} deleted"))?;
+                Ok(Exit::Ok)
+            }
+            Self::Rotate {} => rotate(context).await,
+            Self::Keygen { file, add } => keygen(context, file.as_deref(), add),
+        }
+    }
+}
+
+async fn set(
+    context: &Context,
+    server: &Server,
+    name: &str,
+    from: &str,
+    hosts: &[String],
+    overwrite: bool,
+) -> Result<Exit, Failure> {
+    if from != "-" && !from.starts_with('@') {
+        return Err(Failure::usage(
+            "the value is not taken from the command line, where other users and the shell's history see it; expected \
+             `-` (stdin) or `@file`",
+        ));
+    }
+    if from == "-" && std::io::IsTerminal::is_terminal(&std::io::stdin()) {
+        note("value on stdin (it is shown while you type; end with Ctrl-D):");
+    }
+    let text = Zeroizing::new(input::text(from)?);
+    let value = text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line));
+    let mut body = json!({"name": name, "value": value, "overwrite": overwrite});
+    if !hosts.is_empty() {
+        body["hosts"] = json!(hosts);
+    }
+    let answer = Client::new(server)?.run("v/ops/secret/set", &body, None).await;
+    let answer = answer.map_err(|failure| match failure.exit {
+        Exit::Conflict if failure.text.contains("exists") => failure.hint(Exit::Conflict, "pass `--overwrite`"),
+        _ => failure,
+    })?;
+    context.out.value(&answer, || {
+        format!("secret {name} stored, version {}, for {}", field(&answer, "version"), hosts_of(&answer))
+    })?;
+    if answer["hosts"].as_array().is_none_or(Vec::is_empty) {
+        note("it may go to no host yet: `--host` with `--overwrite` binds it");
+    }
+    Ok(Exit::Ok)
+}
+
+fn hosts_of(secret: &Value) -> String {
+    let hosts: Vec<_> = secret["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") }
+}
+
+async fn list(context: &Context, server: &Server) -> Result<Exit, Failure> {
+    let answer = Client::new(server)?.run("v/ops/secret/list", &json!({}), None).await?;
+    context.out.page(&answer, "secrets", |all| {
+        let line = |secret: &Value| {
+            format!("{}  version {}  for {}", field(secret, "name"), field(secret, "version"), hosts_of(secret))
+        };
+        all.iter().map(line).collect::<Vec<_>>().join("\n")
+    })?;
+    Ok(Exit::Ok)
+}
+
+async fn rotate(context: &Context) -> Result<Exit, Failure> {
+    let config = context.load(Vec::new())?.config;
+    let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| worker::failure(&e))?;
+    let venue = &app.venue;
+    let done = secrets::rotate(&venue.secrets, &*venue.store, venue.now()).await;
+    app.close().await;
+    let done = done.map_err(|error| match error {
+        SecretError::NoKey => Failure::usage("no key is configured (`secrets.key_file` or TRELLIS_SECRETS_KEY)"),
+        SecretError::Store(error) => Failure::new(
+            Exit::Unreachable,
+            format!("{error}; run it again: what is sealed with the first key is passed over"),
+        ),
+        error => Failure::internal(error.to_string()),
+    })?;
+    context.out.value(&json!(done), || {
+        format!(
+            "owners = {}\nrotated = {}\nalready = {}\nfailed = {}",
+            done.owners,
+            done.rotated,
+            done.current,
+            done.failed.len()
+        )
+    })?;
+    done.failed.iter().for_each(|line| note(&format!("failed: {line}")));
+    Ok(if done.failed.is_empty() { Exit::Ok } else { Exit::Internal })
+}
+
+fn keygen(context: &Context, file: Option<&std::path::Path>, add: bool) -> Result<Exit, Failure> {
+    let failed = |error: KeyFileError| {
+        let exit = match &error {
+            KeyFileError::Exists(_) => Exit::Conflict,
+            KeyFileError::Random(_) => Exit::Internal,
+            KeyFileError::Keys { .. } | KeyFileError::File { .. } | KeyFileError::Open { .. } => Exit::Usage,
+        };
+        Failure::new(exit, error.to_string())
+    };
+    let Some(path) = file else {
+        let key = secrets::fresh().map_err(failed)?;
+        let line = key.line();
+        context.out.value(&json!({"id": key.id(), "key": *line}), || line.to_string())?;
+        return Ok(Exit::Ok);
+    };
+    let key = secrets::keygen(path, add).map_err(failed)?;
+    context.out.value(&json!({"id": key.id(), "file": path}), || format!("key {} in {}", key.id(), path.display()))?;
+    Ok(Exit::Ok)
+}

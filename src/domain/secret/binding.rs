@@ -1,0 +1,122 @@
+//! Where a secret may go: the hosts that it was bound to when it was set.
+
+use crate::domain::hosts::HostRule;
+use serde::{Deserialize, Serialize};
+
+/// Hosts of one secret.
+const HOSTS: usize = 32;
+
+/// The hosts that a secret may go to; empty = none yet.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(try_from = "Vec<String>", into = "Vec<String>")]
+pub struct Binding {
+    hosts: Vec<String>,
+    rules: Vec<HostRule>,
+}
+
+/// Where a call goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Destination {
+    /// By TLS.
+    pub https: bool,
+    /// As the URL has it: lower case, brackets around an IPv6 address.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+}
+
+impl Destination {
+    /// `host:port`, for messages.
+    pub fn place(&self) -> String {
+        format!("{}://{}:{}", if self.https { "https" } else { "http" }, self.host, self.port)
+    }
+}
+
+impl Binding {
+    /// Reads host rules. A rule for every host, or for every name of a top-level domain, binds to
+    /// nothing and is refused.
+    pub fn parse(hosts: &[String]) -> Result<Self, String> {
+        if hosts.len() > HOSTS {
+            return Err(format!("expected at most {HOSTS} hosts, got {}", hosts.len()));
+        }
+        let mut binding = Self::default();
+        for host in hosts {
+            let rule = HostRule::parse(host)?;
+            if rule.is_broad() {
+                return Err(format!(
+                    "`{host}` is no binding: expected the hosts that the secret is for, such as `api.example.com` or `*.example.com`"
+                ));
+            }
+            if !binding.rules.contains(&rule) {
+                binding.hosts.push(host.to_ascii_lowercase());
+                binding.rules.push(rule);
+            }
+        }
+        Ok(binding)
+    }
+
+    /// As given.
+    pub fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
+    /// Whether the secret may go there. In the clear it goes only to a port that its rule names:
+    /// somebody decided that.
+    pub fn permits(&self, to: &Destination) -> bool {
+        let default = if to.https { 443 } else { 80 };
+        self.rules.iter().any(|rule| (to.https || rule.names_port()) && rule.permits(&to.host, to.port, default))
+    }
+}
+
+impl TryFrom<Vec<String>> for Binding {
+    type Error = String;
+    fn try_from(hosts: Vec<String>) -> Result<Self, String> {
+        Self::parse(&hosts)
+    }
+}
+
+impl From<Binding> for Vec<String> {
+    fn from(binding: Binding) -> Self {
+        binding.hosts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bound(hosts: &[&str]) -> Result<Binding, String> {
+        Binding::parse(&hosts.iter().map(|host| (*host).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_secret_goes_where_it_is_bound_and_nowhere_else() {
+        for (hosts, https, host, port, permitted) in [
+            (&["api.example.com"][..], true, "api.example.com", 443, true),
+            (&["api.example.com"], true, "api.example.com", 8443, false),
+            (&["api.example.com"], true, "evil.example.com", 443, false),
+            (&["api.example.com"], true, "api.example.com.evil.org", 443, false),
+            (&["api.example.com"], false, "api.example.com", 80, false),
+            (&["api.example.com:80"], false, "api.example.com", 80, true),
+            (&["10.0.0.7:8080"], false, "10.0.0.7", 8080, true),
+            (&["10.0.0.7:8080"], true, "10.0.0.7", 8080, true),
+            (&["[::1]:8080"], false, "[::1]", 8080, true),
+            (&["*.example.com"], true, "a.example.com", 443, true),
+            (&["*.example.com"], true, "example.com", 443, false),
+            (&["a.example", "b.example"], true, "b.example", 443, true),
+            (&[], true, "api.example.com", 443, false),
+        ] {
+            let to = Destination { https, host: host.to_owned(), port };
+            assert_eq!(bound(hosts).unwrap().permits(&to), permitted, "{hosts:?} {to:?}");
+        }
+    }
+
+    #[test]
+    fn what_binds_to_nothing_is_refused() {
+        for hosts in [&["*"][..], &["*:443"], &["*.com"], &["https://a.b"], &["a b"], &["a", "*"]] {
+            assert!(bound(hosts).is_err(), "{hosts:?}");
+        }
+        assert!(Binding::parse(&vec!["a.b".to_owned(); 33]).is_err());
+        assert_eq!(bound(&["A.b", "a.b"]).unwrap().hosts(), ["a.b"]);
+    }
+}

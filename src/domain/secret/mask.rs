@@ -1,0 +1,209 @@
+//! Takes secrets out of what comes back: the value and its usual encodings become `[secret NAME]`.
+
+use super::needle::{Found, Needle};
+use super::{Plain, SecretName};
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD, BASE64_URL_SAFE_NO_PAD};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Lines of a secret from this length on are secrets by themselves.
+const LINE: usize = 16;
+/// A decoded secret from this length on is one too.
+const DECODED: usize = 8;
+
+/// Secrets to be masked.
+#[derive(Clone)]
+pub struct Mask {
+    secrets: Vec<Masked>,
+    /// Bytes that a match can begin with: all others are passed over at once.
+    first: [bool; 256],
+}
+
+impl Default for Mask {
+    fn default() -> Self {
+        Self { secrets: Vec::new(), first: [false; 256] }
+    }
+}
+
+#[derive(Clone)]
+struct Masked {
+    shown: String,
+    /// Digits of a secret that is a number: JSON has those without quotes.
+    number: Option<String>,
+    needles: Vec<Needle>,
+}
+
+impl fmt::Debug for Mask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.secrets.iter().map(|masked| &masked.shown)).finish()
+    }
+}
+
+impl Mask {
+    /// Masks one more.
+    pub fn add(&mut self, name: &SecretName, value: &Plain) {
+        let value = value.reveal();
+        let mut needles = forms(value);
+        for line in value.lines().map(str::trim).filter(|line| line.len() >= LINE && *line != value) {
+            needles.extend(forms(line));
+        }
+        // Whoever keeps a credential in base64 will see it decoded by its server.
+        for decoded in [BASE64_STANDARD.decode(value), BASE64_URL_SAFE_NO_PAD.decode(value)].into_iter().flatten() {
+            if let Ok(text) = String::from_utf8(decoded)
+                && text.len() >= DECODED
+                && !text.chars().any(char::is_control)
+            {
+                needles.extend(forms(&text));
+            }
+        }
+        let number = value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.to_owned());
+        for needle in &needles {
+            for (byte, can) in (0..=u8::MAX).zip(&mut self.first) {
+                *can |= needle.begins_with(byte);
+            }
+        }
+        self.secrets.push(Masked { shown: format!("[secret {name}]"), number, needles });
+    }
+
+    /// Nothing is masked.
+    pub const fn is_empty(&self) -> bool {
+        self.secrets.is_empty()
+    }
+
+    /// A text without the secrets.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let (shown, _) = self.scan(text, false);
+        shown.map_or(Cow::Borrowed(text), Cow::Owned)
+    }
+
+    /// A value without the secrets, keys of maps included.
+    pub fn value(&self, value: Value) -> Value {
+        if self.is_empty() {
+            return value;
+        }
+        match value {
+            Value::String(text) => Value::String(self.text(&text).into_owned()),
+            Value::Array(items) => items.into_iter().map(|item| self.value(item)).collect(),
+            Value::Object(map) => Value::Object(
+                map.into_iter()
+                    .map(|(key, inner)| (self.text(&key).into_owned(), self.value(inner)))
+                    .collect::<Map<_, _>>(),
+            ),
+            Value::Number(number) => {
+                let text = number.to_string();
+                let is_it = |masked: &&Masked| masked.number.as_ref().is_some_and(|digits| text.contains(digits));
+                self.secrets.iter().find(is_it).map_or(Value::Number(number), |masked| masked.shown.as_str().into())
+            }
+            Value::Null | Value::Bool(_) => value,
+        }
+    }
+
+    /// The text with replacements, when there are any, and how many of its bytes were looked at in
+    /// full; with `open` it may go on, and what may become a match is left.
+    ///
+    /// Places are bytes: a match begins and ends with whole characters, and so does what is left.
+    fn scan(&self, text: &str, open: bool) -> (Option<String>, usize) {
+        let bytes = text.as_bytes();
+        let mut out: Option<String> = None;
+        let (mut kept, mut at) = (0, 0);
+        while at < bytes.len() {
+            let here = if self.first[usize::from(bytes[at])] { self.longest(bytes, at) } else { Here::default() };
+            // A longer match, or characters that belong to this one, may be still to come.
+            if open && (here.begun || here.found.is_some_and(|found| found.end == bytes.len())) {
+                break;
+            }
+            match here.found {
+                Some(Match { start, end, shown }) => {
+                    let out = out.get_or_insert_default();
+                    // The character before may have been replaced with what stood there.
+                    out.push_str(text.get(kept..start.max(kept)).unwrap_or_default());
+                    out.push_str(shown);
+                    (kept, at) = (end, end);
+                }
+                None => at += 1,
+            }
+        }
+        if let Some(out) = &mut out {
+            out.push_str(text.get(kept..at).unwrap_or_default());
+        }
+        (out, at)
+    }
+
+    fn longest(&self, bytes: &[u8], at: usize) -> Here<'_> {
+        let mut here = Here::default();
+        for masked in &self.secrets {
+            for needle in masked.needles.iter().filter(|needle| needle.begins_with(bytes[at])) {
+                match needle.at(bytes, at) {
+                    Found::To(end) if here.found.is_none_or(|found| end > found.end) => {
+                        here.found = Some(Match { start: needle.start(bytes, at), end, shown: &masked.shown });
+                    }
+                    Found::Begun => here.begun = true,
+                    Found::To(_) | Found::No => {}
+                }
+            }
+        }
+        here
+    }
+}
+
+/// What is at one place of a text.
+#[derive(Default)]
+struct Here<'m> {
+    found: Option<Match<'m>>,
+    /// Something would match if the text went on.
+    begun: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Match<'m> {
+    start: usize,
+    end: usize,
+    shown: &'m str,
+}
+
+/// The encodings of one text. One that is too short to be told from chance is left out.
+fn forms(text: &str) -> Vec<Needle> {
+    let bytes = text.as_bytes();
+    let base64 = (0..3).map(|offset| Needle::base64(bytes, offset));
+    [Needle::text(text), Needle::hex(bytes)].into_iter().chain(base64).collect()
+}
+
+/// Masks a text that comes in pieces: what may be the beginning of a secret is held back until it
+/// is known.
+#[derive(Debug)]
+pub struct MaskedStream<'m> {
+    mask: &'m Mask,
+    held: String,
+}
+
+impl Mask {
+    /// For a text that comes in pieces.
+    pub const fn stream(&self) -> MaskedStream<'_> {
+        MaskedStream { mask: self, held: String::new() }
+    }
+}
+
+impl MaskedStream<'_> {
+    /// What can be shown after one more piece.
+    pub fn push(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        let (shown, seen) = self.mask.scan(&self.held, true);
+        let mut shown = shown.unwrap_or_else(|| self.held[..seen].to_owned());
+        self.held.drain(..seen);
+        // A match may begin with the character before it: the last one stays.
+        if let Some(last) = shown.pop() {
+            self.held.insert(0, last);
+        }
+        shown
+    }
+
+    /// The rest.
+    pub fn end(self) -> String {
+        self.mask.text(&self.held).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Secrets: names, where they may go, how they lie at rest, and how they are kept out of what is shown.
+//!
+//! A value exists in three places only: sealed in its record, in memory while a call is made that
+//! its reference stands in, and on the wire to a host that it is bound to.
+
+pub mod binding;
+pub mod hide;
+pub mod keys;
+pub mod mask;
+mod needle;
+pub mod record;
+pub mod reference;
+
+pub use binding::{Binding, Destination};
+pub use keys::{Key, KeyError, KeyId, KeyRing, OpenError};
+pub use mask::Mask;
+pub use record::{SecretRecord, Stamp};
+pub use reference::Reference;
+
+use crate::domain::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+use zeroize::Zeroizing;
+
+/// Longest name in bytes.
+const NAME_BYTES: usize = 64;
+
+/// Name of a secret under its owner: `s/NAME`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct SecretName(String);
+
+/// Why a name was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("illegal secret name `{0}`: expected 1 to 64 of `[A-Za-z0-9_.-]`, starting with a letter, a digit or `_`")]
+pub struct NameError(String);
+
+impl SecretName {
+    /// Validates `text`, without `s/`.
+    pub fn new(text: &str) -> Result<Self, NameError> {
+        let first = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let legal = text.len() <= NAME_BYTES
+            && text.starts_with(first)
+            && text.chars().all(|c| first(c) || c == '.' || c == '-');
+        if legal { Ok(Self(text.to_owned())) } else { Err(NameError(text.chars().take(80).collect())) }
+    }
+
+    /// Of a path `s/NAME`.
+    pub fn of_path(path: &str) -> Result<Self, NameError> {
+        path.strip_prefix("s/").ok_or_else(|| NameError(path.chars().take(80).collect())).and_then(Self::new)
+    }
+
+    /// Without `s/`.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `s/NAME`: its lattice path, and the resource that abilities are asked on.
+    pub fn path(&self) -> String {
+        format!("s/{}", self.0)
+    }
+}
+
+impl fmt::Display for SecretName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for SecretName {
+    type Err = NameError;
+    fn from_str(text: &str) -> Result<Self, NameError> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for SecretName {
+    type Error = NameError;
+    fn try_from(text: String) -> Result<Self, NameError> {
+        Self::new(&text)
+    }
+}
+
+impl From<SecretName> for String {
+    fn from(name: SecretName) -> Self {
+        name.0
+    }
+}
+
+/// A value in the clear: wiped when dropped, never printed, never serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Plain(Zeroizing<String>);
+
+/// Why a value can't be a secret. No variant shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ValueError {
+    /// Masking it in outputs would hit ordinary text.
+    #[error(
+        "expected a value of at least {SECRET_BYTES_LEAST} bytes, got {0}: shorter ones can't be told from ordinary text where outputs are masked"
+    )]
+    Short(usize),
+    /// Larger than keys and certificates are.
+    #[error("expected a value of at most {SECRET_BYTES} bytes, got {0}")]
+    Long(usize),
+    /// What stands in records in a value's stead.
+    #[error(
+        "the value is no longer known: it is not kept with the call, and the worker was restarted before it was stored; call again with the value"
+    )]
+    Hidden,
+}
+
+impl Plain {
+    /// Checks the limits.
+    pub fn new(value: String) -> Result<Self, ValueError> {
+        let value = Zeroizing::new(value);
+        if *value == hide::HIDDEN {
+            return Err(ValueError::Hidden);
+        }
+        match value.len() {
+            short if short < SECRET_BYTES_LEAST => Err(ValueError::Short(short)),
+            long if long > SECRET_BYTES => Err(ValueError::Long(long)),
+            _ => Ok(Self(value)),
+        }
+    }
+
+    /// Of a record that was sealed: it was checked then.
+    fn unsealed(value: Zeroizing<String>) -> Self {
+        Self(value)
+    }
+
+    /// The value. What it is copied to must not outlive the call.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Plain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Plain(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_checked() {
+        for (text, legal) in [
+            ("STRIPE_KEY", true),
+            ("a", true),
+            ("1.b-c", true),
+            (&"x".repeat(64), true),
+            (&"x".repeat(65), false),
+            ("", false),
+            (".a", false),
+            ("-a", false),
+            ("a/b", false),
+            ("a b", false),
+            ("a\n", false),
+            ("ä", false),
+            ("s/a", false),
+        ] {
+            assert_eq!(SecretName::new(text).is_ok(), legal, "{text:?}");
+        }
+        assert_eq!(SecretName::of_path("s/a").unwrap().path(), "s/a");
+        assert!(SecretName::of_path("w/a").is_err() && SecretName::of_path("a").is_err());
+        assert!(serde_json::from_str::<SecretName>("\"a b\"").is_err());
+    }
+
+    #[test]
+    fn values_have_bounds_and_are_never_printed() {
+        assert_eq!(Plain::new("1234567".into()), Err(ValueError::Short(7)));
+        assert_eq!(Plain::new("x".repeat(65_537)), Err(ValueError::Long(65_537)));
+        assert_eq!(Plain::new(hide::HIDDEN.into()), Err(ValueError::Hidden));
+        let value = Plain::new("hunter2hunter2".into()).unwrap();
+        assert_eq!((format!("{value:?}").as_str(), value.reveal()), ("Plain(***)", "hunter2hunter2"));
+    }
+}

@@ -1,0 +1,252 @@
+//! One form of a secret, found in text under any mixture of the usual escapes.
+//!
+//! A needle is a row of units; each unit has one or more characters that it may be, and a text has
+//! each of them as it is, percent-encoded, or escaped as JSON or HTML escapes it, once or twice.
+//! Matching keeps the set of places that can be reached, so a text can't make it slow.
+
+use base64::Engine;
+use base64::alphabet::STANDARD;
+use base64::engine::{GeneralPurpose, GeneralPurposeConfig};
+
+/// What a text does at one place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Found {
+    /// No match begins here.
+    No,
+    /// One begins here and ends there.
+    To(usize),
+    /// One would begin here if the text went on.
+    Begun,
+}
+
+/// What may stand between two units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Between {
+    Nothing,
+    /// Line ends, as in wrapped base64.
+    Lines,
+    /// `:`, `-` or a space after every second unit, as between the bytes of a fingerprint.
+    Bytes,
+}
+
+/// One form of a secret.
+#[derive(Clone)]
+pub(super) struct Needle {
+    units: Vec<Vec<char>>,
+    between: Between,
+    /// Characters before and after that hold bits of the secret too.
+    before: bool,
+    after: bool,
+}
+
+impl Needle {
+    /// The text itself, in either case.
+    pub(super) fn text(text: &str) -> Self {
+        let units = text.chars().map(|c| either(c, &[])).collect();
+        Self { units, between: Between::Nothing, before: false, after: false }
+    }
+
+    /// Hexadecimal digits.
+    pub(super) fn hex(bytes: &[u8]) -> Self {
+        let units = hex::encode(bytes).chars().map(|c| either(c, &[])).collect();
+        Self { units, between: Between::Bytes, before: false, after: false }
+    }
+
+    /// Base64, when `offset` bytes stand before the secret in the group of three that it begins in.
+    pub(super) fn base64(bytes: &[u8], offset: usize) -> Self {
+        let mut padded = vec![0; offset];
+        padded.extend_from_slice(bytes);
+        let text =
+            GeneralPurpose::new(&STANDARD, GeneralPurposeConfig::new().with_encode_padding(false)).encode(&padded);
+        // A character has six bits: those that share one with a neighbour are not known.
+        let from = (offset * 8).div_ceil(6);
+        let to = padded.len() * 8 / 6;
+        let url_safe = |c: char| match c {
+            '+' => vec!['+', '-'],
+            '/' => vec!['/', '_'],
+            c => vec![c],
+        };
+        let units = text[from..to].chars().map(url_safe).collect();
+        Self { units, between: Between::Lines, before: offset > 0, after: !(padded.len() * 8).is_multiple_of(6) }
+    }
+
+    /// Whether a match can begin with this byte.
+    pub(super) fn begins_with(&self, byte: u8) -> bool {
+        let first = self.units.first().map_or(&[][..], Vec::as_slice);
+        matches!(byte, b'%' | b'\\' | b'&')
+            || first.iter().any(|c| {
+                let mut buffer = [0; 4];
+                c.encode_utf8(&mut buffer).as_bytes().first() == Some(&byte) || (*c == ' ' && byte == b'+')
+            })
+    }
+
+    /// What `text` does at `at`.
+    pub(super) fn at(&self, text: &[u8], at: usize) -> Found {
+        let mut places = vec![at];
+        let mut begun = false;
+        for (index, unit) in self.units.iter().enumerate() {
+            let mut next = Vec::new();
+            for place in &places {
+                let mut from = vec![*place];
+                if index > 0 {
+                    self.skip(index, text, &mut from);
+                }
+                for place in from {
+                    begun |= place >= text.len();
+                    for c in unit {
+                        begun |= step(*c, text, place, &mut next);
+                    }
+                }
+            }
+            next.sort_unstable();
+            next.dedup();
+            places = next;
+            if places.is_empty() {
+                return if begun { Found::Begun } else { Found::No };
+            }
+        }
+        Found::To(places.last().map_or(at, |end| self.end(text, *end)))
+    }
+
+    /// The place from which a match at `at` is replaced.
+    pub(super) fn start(&self, text: &[u8], at: usize) -> usize {
+        if self.before && at > 0 && is_base64(text[at - 1]) { at - 1 } else { at }
+    }
+
+    fn end(&self, text: &[u8], mut end: usize) -> usize {
+        if self.after && text.get(end).is_some_and(|byte| is_base64(*byte)) {
+            end += 1;
+        }
+        if self.between == Between::Lines {
+            while text.get(end) == Some(&b'=') {
+                end += 1;
+            }
+        }
+        end
+    }
+
+    /// Places behind what may stand before unit `index`.
+    fn skip(&self, index: usize, text: &[u8], places: &mut Vec<usize>) {
+        match self.between {
+            Between::Nothing => {}
+            Between::Bytes => {
+                if index.is_multiple_of(2) && text.get(places[0]).is_some_and(|b| b": -".contains(b)) {
+                    places.push(places[0] + 1);
+                }
+            }
+            Between::Lines => {
+                let mut at = places[0];
+                // A line end is at most `\r\n`, each of them escaped or not.
+                for _ in 0..2 {
+                    let mut next = Vec::new();
+                    for end in ['\r', '\n'] {
+                        step(end, text, at, &mut next);
+                    }
+                    let Some(behind) = next.into_iter().max() else { break };
+                    places.push(behind);
+                    at = behind;
+                }
+            }
+        }
+    }
+}
+
+/// A character in both cases, and others that mean the same.
+fn either(c: char, others: &[char]) -> Vec<char> {
+    let mut all = vec![c];
+    for other in [c.to_ascii_lowercase(), c.to_ascii_uppercase()].iter().chain(others) {
+        if !all.contains(other) {
+            all.push(*other);
+        }
+    }
+    all
+}
+
+const fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'-' | b'_')
+}
+
+/// Adds the places behind `c` at `at`, in every form. Says whether one of them is cut off by the end.
+fn step(c: char, text: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
+    let Some(rest) = text.get(at..) else { return false };
+    let mut buffer = [0; 4];
+    let bytes = c.encode_utf8(&mut buffer).as_bytes();
+    let mut begun = false;
+    let mut literal = |form: &[u8]| {
+        if rest.starts_with(form) {
+            next.push(at + form.len());
+        } else {
+            begun |= form.starts_with(rest);
+        }
+    };
+    literal(bytes);
+    match rest.first() {
+        Some(b'+') if c == ' ' => literal(b"+"),
+        Some(b'%') => {
+            for percent in ["%", "%25"] {
+                let upper: String = bytes.iter().map(|byte| format!("{percent}{byte:02X}")).collect();
+                insensitive(rest, at, upper.as_bytes(), next, &mut begun);
+            }
+        }
+        Some(b'&') => {
+            let named = match c {
+                '&' => "&amp;",
+                '<' => "&lt;",
+                '>' => "&gt;",
+                '"' => "&quot;",
+                '\'' => "&apos;",
+                _ => "",
+            };
+            let code = u32::from(c);
+            for form in [named.to_owned(), format!("&#{code};"), format!("&#0{code};"), format!("&#x{code:x};")] {
+                if !form.is_empty() {
+                    insensitive(rest, at, form.as_bytes(), next, &mut begun);
+                }
+            }
+        }
+        Some(b'\\') => begun |= escaped(c, rest, at, next),
+        _ => {}
+    }
+    begun
+}
+
+fn insensitive(rest: &[u8], at: usize, form: &[u8], next: &mut Vec<usize>, begun: &mut bool) {
+    let common = rest.len().min(form.len());
+    if rest[..common].eq_ignore_ascii_case(&form[..common]) {
+        if common == form.len() {
+            next.push(at + common);
+        } else {
+            *begun = true;
+        }
+    }
+}
+
+/// Backslash escapes; text inside text has several backslashes.
+fn escaped(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
+    let run = rest.iter().take(9).take_while(|byte| **byte == b'\\').count();
+    if c == '\\' {
+        next.extend([2, 4, 8].into_iter().filter(|length| *length <= run).map(|length| at + length));
+    }
+    let behind = &rest[run..];
+    let mut begun = behind.is_empty();
+    let letter = match c {
+        '\n' => Some('n'),
+        '\r' => Some('r'),
+        '\t' => Some('t'),
+        '\u{8}' => Some('b'),
+        '\u{c}' => Some('f'),
+        '"' | '/' | '\'' => Some(c),
+        _ => None,
+    };
+    let mut units = [0; 2];
+    let code: String = c.encode_utf16(&mut units).iter().map(|unit| format!("u{unit:04x}")).collect();
+    // Of a surrogate pair, the backslashes stand before each half.
+    let code = match code.split_at_checked(5) {
+        Some((first, second)) if !second.is_empty() => format!("{first}{}{second}", "\\".repeat(run)),
+        _ => code,
+    };
+    for form in letter.map(String::from).into_iter().chain([code, format!("x{:02x}", u32::from(c))]) {
+        insensitive(behind, at + run, form.as_bytes(), next, &mut begun);
+    }
+    begun
+}

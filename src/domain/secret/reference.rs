@@ -1,0 +1,138 @@
+//! References to secrets in the arguments of operations.
+//!
+//! `{"$secret": "s/NAME"}` stands for the value; with `"prefix": "Bearer "` the text comes before
+//! it. It counts only in fields whose schema says `"x-secret": true`; anywhere else it is data.
+
+use super::SecretName;
+use serde_json::{Value, json};
+
+/// Marks fields of an input schema in which references count.
+pub const MARK: &str = "x-secret";
+
+const KEY: &str = "$secret";
+const PREFIX: &str = "prefix";
+
+/// A place in which a secret's value shall stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// Whose value.
+    pub name: SecretName,
+    /// Stands before it.
+    pub prefix: String,
+}
+
+/// Schema of a text that may also be a reference.
+pub fn text_schema() -> Value {
+    json!({
+        MARK: true,
+        "anyOf": [
+            {"type": "string"},
+            {
+                "type": "object",
+                "description": "the value of a secret, after `prefix`",
+                "properties": {KEY: {"type": "string", "description": "s/NAME"}, PREFIX: {"type": "string"}},
+                "required": [KEY],
+                "additionalProperties": false
+            }
+        ]
+    })
+}
+
+impl Reference {
+    /// Whether a value is meant as a reference.
+    fn is(value: &Value) -> bool {
+        value.as_object().is_some_and(|map| map.contains_key(KEY))
+    }
+
+    /// Reads what [`places`] found.
+    pub fn parse(value: &Value) -> Result<Self, String> {
+        let expected = |got: &str| format!("expected `{{\"{KEY}\": \"s/NAME\"}}`, with `{PREFIX}` or not, got {got}");
+        let map = value.as_object().ok_or_else(|| expected("no map"))?;
+        if let Some(key) = map.keys().find(|key| ![KEY, PREFIX].contains(&key.as_str())) {
+            return Err(expected(&format!("the key `{key}`")));
+        }
+        let path = map.get(KEY).and_then(Value::as_str).ok_or_else(|| expected("no text in it"))?;
+        let name = SecretName::of_path(path).map_err(|_| expected(&format!("`{}`", path.escape_debug())))?;
+        match map.get(PREFIX) {
+            None => Ok(Self { name, prefix: String::new() }),
+            Some(Value::String(prefix)) => Ok(Self { name, prefix: prefix.clone() }),
+            Some(_) => Err(expected("a prefix that is no text")),
+        }
+    }
+}
+
+/// The references in marked fields of arguments, to be replaced where they stand.
+pub fn places<'v>(schema: &Value, arguments: &'v mut Value) -> Vec<&'v mut Value> {
+    let mut found = Vec::new();
+    marked(schema, arguments, &mut found);
+    found
+}
+
+fn marked<'v>(schema: &Value, value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+    if schema[MARK] == true {
+        return all(value, found);
+    }
+    match value {
+        Value::Object(map) => {
+            for (key, inner) in map {
+                let below = schema["properties"].get(key).unwrap_or(&schema["additionalProperties"]);
+                marked(below, inner, found);
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| marked(&schema["items"], item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn all<'v>(value: &'v mut Value, found: &mut Vec<&'v mut Value>) {
+    if Reference::is(value) {
+        found.push(value);
+        return;
+    }
+    match value {
+        Value::Object(map) => map.values_mut().for_each(|inner| all(inner, found)),
+        Value::Array(items) => items.iter_mut().for_each(|item| all(item, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_count_in_marked_fields_only() {
+        let schema = json!({"properties": {
+            "url": {"type": "string"},
+            "headers": {"additionalProperties": text_schema()},
+            "body": {MARK: true},
+            "list": {"items": {MARK: true}}
+        }});
+        let one = || json!({KEY: "s/A"});
+        let mut arguments = json!({
+            "url": one(), "other": one(), "headers": {"x": one(), "y": "s/A"}, "list": [1, one()],
+            "body": {"deep": [{"key": {KEY: "s/A", PREFIX: "p"}}], "text": "{\"$secret\":\"s/A\"}"}
+        });
+        let found: Vec<Value> = places(&schema, &mut arguments).into_iter().map(|value| value.clone()).collect();
+        assert_eq!(found, [one(), one(), json!({KEY: "s/A", PREFIX: "p"})]);
+    }
+
+    #[test]
+    fn a_reference_is_a_path_and_perhaps_a_prefix() {
+        let parse = |value: Value| Reference::parse(&value).map(|found| (found.name.path(), found.prefix));
+        assert_eq!(parse(json!({KEY: "s/A"})), Ok(("s/A".into(), String::new())));
+        assert_eq!(parse(json!({KEY: "s/A", PREFIX: "Bearer "})), Ok(("s/A".into(), "Bearer ".into())));
+        for (value, got) in [
+            (json!({KEY: "A"}), "got `A`"),
+            (json!({KEY: "w/A"}), "got `w/A`"),
+            (json!({KEY: "s/../w"}), "got `s/../w`"),
+            (json!({KEY: 1}), "got no text in it"),
+            (json!({KEY: "s/A", PREFIX: 1}), "got a prefix that is no text"),
+            (json!({KEY: "s/A", "suffix": ""}), "got the key `suffix`"),
+            (json!("s/A"), "got no map"),
+        ] {
+            let error = parse(value).unwrap_err();
+            assert!(error.ends_with(got), "{error}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Puts secrets into the arguments of one call, and takes them out of its result.
+//!
+//! It is the last step before an operation runs: what is recorded, approved, logged or shown was
+//! made before it, and has the references.
+
+use crate::domain::secret::{Destination, Mask, Reference, SecretName, reference};
+use crate::ops::{Invocation, OpError, Output, Registered};
+use crate::secrets::{self, Secret};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// The arguments with every reference replaced, and what must be masked in the result.
+pub async fn fill(call: &Invocation<'_>, found: &Registered, mut arguments: Value) -> Result<(Value, Mask), OpError> {
+    let mut mask = Mask::default();
+    let Some(to) = found.operation.destination(&arguments)? else { return Ok((arguments, mask)) };
+    let mut opened = BTreeMap::new();
+    for place in reference::places(&found.spec.input, &mut arguments) {
+        let asked = Reference::parse(place).map_err(OpError::Invalid)?;
+        if !opened.contains_key(&asked.name) {
+            let secret = open(call, found, &asked.name, &to).await?;
+            mask.add(&secret.name, &secret.value);
+            opened.insert(asked.name.clone(), secret);
+        }
+        if let Some(secret) = opened.get(&asked.name) {
+            *place = Value::String(format!("{}{}", asked.prefix, secret.value.reveal()));
+        }
+    }
+    others(call, &to, &opened, &mut mask).await?;
+    Ok((arguments, mask))
+}
+
+/// One secret, for a caller that may use it, where it may go.
+async fn open(
+    call: &Invocation<'_>,
+    found: &Registered,
+    name: &SecretName,
+    to: &Destination,
+) -> Result<Secret, OpError> {
+    let permitted = call.caller.authority.permits("secret/use", &name.path());
+    permitted.map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
+    let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
+    if secret.hosts.permits(to) {
+        return Ok(secret);
+    }
+    let hosts: Vec<_> = secret.hosts.hosts().iter().map(|host| format!("`{host}`")).collect();
+    let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
+    Err(OpError::Denied(format!(
+        "secret `{name}` may not go to `{}`: it is bound to {hosts} (over plain http only where the port is named); \
+         retrying will not help",
+        to.place()
+    )))
+}
+
+/// What a host was given before it may say now: every secret that may go there is masked.
+async fn others(
+    call: &Invocation<'_>,
+    to: &Destination,
+    opened: &BTreeMap<SecretName, Secret>,
+    mask: &mut Mask,
+) -> Result<(), OpError> {
+    let owner = &call.caller.owner;
+    for (name, record) in secrets::list(&*call.venue.store, owner).await? {
+        if opened.contains_key(&name) || !record.stamp.hosts.permits(to) {
+            continue;
+        }
+        match call.venue.secrets.unseal(owner, &name, &record) {
+            Ok(secret) => mask.add(&secret.name, &secret.value),
+            // It can't have been sent with these keys; a call that doesn't need it goes on.
+            Err(error) => tracing::warn!(%owner, %error, "a secret can't be masked"),
+        }
+    }
+    Ok(())
+}
+
+/// A result without the secrets.
+pub fn masked(mask: &Mask, result: Result<Output, OpError>) -> Result<Output, OpError> {
+    if mask.is_empty() {
+        return result;
+    }
+    let text = |text: String| mask.text(&text).into_owned();
+    result.map(|output| Output { value: mask.value(output.value), ..output }).map_err(|error| match error {
+        OpError::Invalid(error) => OpError::Invalid(text(error)),
+        OpError::Denied(error) => OpError::Denied(text(error)),
+        OpError::NotFound(error) => OpError::NotFound(text(error)),
+        OpError::Conflict(error) => OpError::Conflict(text(error)),
+        OpError::Failed(error) => OpError::Failed(text(error)),
+        OpError::Timeout(error) => OpError::Timeout(text(error)),
+        error @ (OpError::Fenced | OpError::Store(_)) => error,
+    })
+}

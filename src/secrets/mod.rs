@@ -1,0 +1,208 @@
+//! Secrets in a store: set, listed, deleted, opened for one call, sealed again under a newer key.
+
+mod files;
+mod rotate;
+
+pub use files::{KEY_VARIABLE, KeyFileError, fresh, keygen, load, load_or_make};
+pub use rotate::{Rotated, rotate};
+
+use crate::domain::ids::Owner;
+use crate::domain::limits::SECRETS;
+use crate::domain::secret::keys::NONCE_BYTES;
+use crate::domain::secret::{Binding, KeyRing, OpenError, Plain, SecretName, SecretRecord, Stamp};
+use crate::domain::time::Millis;
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
+use bytes::Bytes;
+
+/// Tries of a write that others get in the way of.
+const TRIES: u32 = 32;
+
+/// Why a secret can't be had, set or deleted. No variant shows a value.
+#[derive(Debug, thiserror::Error)]
+pub enum SecretError {
+    /// No key is configured.
+    #[error(
+        "secrets can't be stored: no key is configured; make one with `trellis secret keygen` and name its file in `secrets.key_file`, or put it into TRELLIS_SECRETS_KEY"
+    )]
+    NoKey,
+    /// There is one already.
+    #[error("secret `{0}` exists; `overwrite` replaces it")]
+    Exists(SecretName),
+    /// There is none.
+    #[error("no secret `{0}`")]
+    Missing(SecretName),
+    /// Too many.
+    #[error("expected at most {SECRETS} secrets of one owner; delete some")]
+    TooMany,
+    /// Written by others at the same time, again and again.
+    #[error("secret `{0}` is being written by too many at once; try again")]
+    Contended(SecretName),
+    /// It can't be opened.
+    #[error("secret `{name}` can't be opened: {reason}")]
+    Sealed {
+        /// Which.
+        name: SecretName,
+        /// Why.
+        reason: OpenError,
+    },
+    /// The system gives no random bytes.
+    #[error("no random bytes from the system: {0}")]
+    Random(String),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// What is asked of [`Vault::set`].
+#[derive(Debug, Clone)]
+pub struct Set {
+    /// Under which name.
+    pub name: SecretName,
+    /// What.
+    pub value: Plain,
+    /// Where it may go; `None` = as before, of a new one nowhere.
+    pub hosts: Option<Binding>,
+    /// Replace one that exists.
+    pub overwrite: bool,
+}
+
+/// An opened secret.
+#[derive(Debug, Clone)]
+pub struct Secret {
+    /// Its name.
+    pub name: SecretName,
+    /// Its value.
+    pub value: Plain,
+    /// Where it may go.
+    pub hosts: Binding,
+}
+
+/// The keys of a process, and what can be done with them.
+#[derive(Debug, Clone, Default)]
+pub struct Vault {
+    keys: KeyRing,
+}
+
+/// Random bytes of the system.
+fn random<const N: usize>() -> Result<[u8; N], SecretError> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| SecretError::Random(error.to_string()))?;
+    Ok(bytes)
+}
+
+impl Vault {
+    /// With these keys.
+    pub const fn new(keys: KeyRing) -> Self {
+        Self { keys }
+    }
+
+    /// The keys.
+    pub const fn keys(&self) -> &KeyRing {
+        &self.keys
+    }
+
+    /// Sets a secret: what was there before is gone after it. Gives what is stored, and whether there
+    /// was one before.
+    pub async fn set(
+        &self,
+        store: &dyn Store,
+        now: Millis,
+        owner: &Owner,
+        asked: &Set,
+    ) -> Result<(Stamp, bool), SecretError> {
+        if self.keys.is_empty() {
+            return Err(SecretError::NoKey);
+        }
+        let key = keys::secret(&asked.name);
+        for _ in 0..TRIES {
+            let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+            let before: Option<SecretRecord> = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
+            if before.is_some() && !asked.overwrite {
+                return Err(SecretError::Exists(asked.name.clone()));
+            }
+            if before.is_none() && list(store, owner).await?.len() >= SECRETS {
+                return Err(SecretError::TooMany);
+            }
+            let existed = before.is_some();
+            let stamp = stamp(before.map(|record| record.stamp), asked.hosts.clone(), now);
+            let record = self.seal(owner, &asked.name, &asked.value, stamp.clone())?;
+            if put(store, now, owner, key.clone(), doc.version, &record).await? {
+                return Ok((stamp, existed));
+            }
+        }
+        Err(SecretError::Contended(asked.name.clone()))
+    }
+
+    /// The value of a secret, for one call.
+    pub async fn open(&self, store: &dyn Store, owner: &Owner, name: &SecretName) -> Result<Secret, SecretError> {
+        let key = keys::secret(name);
+        let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        let record = doc.value.ok_or_else(|| SecretError::Missing(name.clone()))?;
+        self.unseal(owner, name, &decode(&key, &record)?)
+    }
+
+    /// The value of a record that was read at this owner's name.
+    pub fn unseal(&self, owner: &Owner, name: &SecretName, record: &SecretRecord) -> Result<Secret, SecretError> {
+        let opened = record.open(&self.keys, owner, name);
+        let value = opened.map_err(|reason| SecretError::Sealed { name: name.clone(), reason })?;
+        Ok(Secret { name: name.clone(), value, hosts: record.stamp.hosts.clone() })
+    }
+
+    fn seal(&self, owner: &Owner, name: &SecretName, value: &Plain, stamp: Stamp) -> Result<SecretRecord, SecretError> {
+        let nonce = random::<NONCE_BYTES>()?;
+        SecretRecord::seal(&self.keys, owner, name, value, stamp, nonce).ok_or(SecretError::NoKey)
+    }
+}
+
+/// The facts of a secret after it is set.
+fn stamp(before: Option<Stamp>, hosts: Option<Binding>, now: Millis) -> Stamp {
+    match before {
+        None => Stamp { hosts: hosts.unwrap_or_default(), created: now, updated: now, version: 1 },
+        Some(before) => Stamp {
+            hosts: hosts.unwrap_or(before.hosts),
+            created: before.created,
+            updated: now,
+            version: before.version + 1,
+        },
+    }
+}
+
+/// Writes a record over the version that was read; false when another was faster.
+async fn put(
+    store: &dyn Store,
+    now: Millis,
+    owner: &Owner,
+    key: String,
+    version: u64,
+    record: &SecretRecord,
+) -> Result<bool, StoreError> {
+    let bytes = Bytes::from(serde_json::to_vec(record).expect("records serialise"));
+    let write = DocWrite { key, expect: Expect::Version(version), change: Change::Put(bytes) };
+    Ok(store.write(now, owner, &[write]).await? == Written::Done)
+}
+
+/// An owner's secrets by name, sealed as they are.
+pub async fn list(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, SecretRecord)>, StoreError> {
+    let found = store.scan(owner, keys::SECRETS, None, false, SECRETS).await?;
+    found
+        .into_iter()
+        .filter_map(|(key, doc)| Some((keys::secret_name(&key)?, key, doc.value?)))
+        .map(|(name, key, bytes)| Ok((name, decode(&key, &bytes)?)))
+        .collect()
+}
+
+/// Deletes a secret; false when there was none.
+pub async fn delete(store: &dyn Store, now: Millis, owner: &Owner, name: &SecretName) -> Result<bool, SecretError> {
+    let key = keys::secret(name);
+    for _ in 0..TRIES {
+        let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        if doc.value.is_none() {
+            return Ok(false);
+        }
+        let write = DocWrite { key: key.clone(), expect: Expect::Version(doc.version), change: Change::Delete };
+        if store.write(now, owner, &[write]).await? == Written::Done {
+            return Ok(true);
+        }
+    }
+    Err(SecretError::Contended(name.clone()))
+}

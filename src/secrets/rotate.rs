@@ -1,0 +1,78 @@
+//! Seals every secret again with the first key; can be interrupted and begun anew at any time.
+
+use super::{SecretError, TRIES, Vault, list, put};
+use crate::domain::ids::Owner;
+use crate::domain::secret::{SecretName, SecretRecord};
+use crate::domain::time::Millis;
+use crate::store::{Store, decode, keys};
+use serde::Serialize;
+
+/// Owners per look.
+const OWNERS: usize = 100;
+
+/// What a rotation came to.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+pub struct Rotated {
+    /// Owners with secrets.
+    pub owners: usize,
+    /// Secrets that were sealed again.
+    pub rotated: usize,
+    /// Secrets that the first key had sealed already.
+    pub current: usize,
+    /// Secrets that can't be opened, each with its owner, its name and the reason.
+    pub failed: Vec<String>,
+}
+
+/// Seals every secret of every owner with the first key. Each is one write: a crash leaves some
+/// under the old key, which must stay configured until a later run has got to its end.
+pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rotated, SecretError> {
+    let mut done = Rotated::default();
+    let mut after: Option<Owner> = None;
+    loop {
+        let owners = store.owners(after.as_ref(), OWNERS).await?;
+        for owner in &owners {
+            let secrets = list(store, owner).await?;
+            done.owners += usize::from(!secrets.is_empty());
+            for (name, _) in secrets {
+                match again(vault, store, now, owner, &name).await {
+                    Ok(true) => done.rotated += 1,
+                    Ok(false) => done.current += 1,
+                    Err(SecretError::Missing(_)) => {}
+                    Err(error @ SecretError::Sealed { .. }) => done.failed.push(format!("{owner}: {error}")),
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        match owners.into_iter().next_back() {
+            Some(last) => after = Some(last),
+            None => return Ok(done),
+        }
+    }
+}
+
+/// Seals one again; false when there was no need.
+async fn again(
+    vault: &Vault,
+    store: &dyn Store,
+    now: Millis,
+    owner: &Owner,
+    name: &SecretName,
+) -> Result<bool, SecretError> {
+    let first = vault.keys().first().ok_or(SecretError::NoKey)?;
+    let key = keys::secret(name);
+    for _ in 0..TRIES {
+        let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        let bytes = doc.value.ok_or_else(|| SecretError::Missing(name.clone()))?;
+        let record: SecretRecord = decode(&key, &bytes)?;
+        // Also one under the first key is opened: a rotation says that all can be.
+        let value = vault.unseal(owner, name, &record)?.value;
+        if record.key == *first {
+            return Ok(false);
+        }
+        let sealed = vault.seal(owner, name, &value, record.stamp)?;
+        if put(store, now, owner, key.clone(), doc.version, &sealed).await? {
+            return Ok(true);
+        }
+    }
+    Err(SecretError::Contended(name.clone()))
+}
