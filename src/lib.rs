@@ -28,6 +28,7 @@ pub mod agents;
 pub mod app;
 pub mod assets;
 pub mod audit;
+pub mod auth;
 pub mod bench;
 pub mod cli;
 pub mod clock;

@@ -1,9 +1,11 @@
 //! From merged text and numbers to typed, checked values.
 
+mod auth;
+
 use super::layers::{ConfigErrors, Entry, Layers};
 use super::{
-    AuthConfig, AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpClientConfig, HttpConfig, LogConfig,
-    LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
+    AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpClientConfig, HttpConfig, LogConfig, LogFormat,
+    ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
 };
 use crate::domain::hosts::HostRule;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -52,11 +54,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         },
         worker: worker(l),
         secrets: SecretsConfig { key_file: path(l, "secrets.key_file") },
-        auth: AuthConfig {
-            mode: parse(l, "auth.mode", "`none` (this version has no other)", |text| {
-                (text == "none").then_some(AuthMode::None)
-            }),
-        },
+        auth: auth::read(l),
         models: models(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
         venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
@@ -149,6 +147,7 @@ fn combinations(l: &mut Layers, config: &Config) {
             config.http.listen
         ),
     );
+    auth::combinations(config, &mut clash);
     clash(
         ["retry.max", "retry.first"],
         config.retry.max < config.retry.first,

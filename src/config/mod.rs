@@ -8,6 +8,7 @@ pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Origin};
 pub use mask::{mask_url, mask_value};
 
 use crate::domain::hosts::HostRule;
+use crate::domain::token::{DidKey, Subject};
 use std::{
     collections::BTreeMap,
     net::SocketAddr,
@@ -139,11 +140,36 @@ pub struct SecretsConfig {
     pub key_file: Option<PathBuf>,
 }
 
-/// Who may use the HTTP API.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Who may submit, ask and change.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AuthConfig {
     /// How callers are recognised.
     pub mode: AuthMode,
+    /// What `aud` of a token must name; empty = the venue's DID and its name.
+    pub audience: Vec<String>,
+    /// Key set of trusted issuers.
+    pub jwks: Option<PathBuf>,
+    /// Keys that may speak for themselves.
+    pub did_keys: DidKeys,
+    /// Subjects that are operators.
+    pub operators: Vec<Subject>,
+    /// How far clocks may differ.
+    pub leeway: Duration,
+}
+
+/// `auth.did_keys`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DidKeys {
+    /// `*`: whoever makes one.
+    All,
+    /// These.
+    Only(Vec<DidKey>),
+}
+
+impl Default for DidKeys {
+    fn default() -> Self {
+        Self::Only(Vec::new())
+    }
 }
 
 /// `auth.mode`.
@@ -152,6 +178,8 @@ pub enum AuthMode {
     /// Everybody who can reach it; loopback only.
     #[default]
     None,
+    /// By a signed token.
+    Jwt,
 }
 
 /// Model providers.

@@ -1,6 +1,7 @@
 //! Tables: what is set, and the values or errors that come out.
 
-use super::{BusUrl, Config, ConfigErrors, DEFAULTS, Loaded, LogFormat, Origin, StoreUrl, mask_url};
+use super::{AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, Loaded, LogFormat, Origin, StoreUrl, mask_url};
+use crate::domain::token::{DidKey, Subject};
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
 fn load(file: &str, env: &[(&str, &str)], flags: &[(&str, &str)]) -> Result<Loaded, ConfigErrors> {
@@ -95,7 +96,7 @@ fn single_wrong_values_say_what_was_expected() {
         ("http.body_limit", "99999999", "expected 1024 to 983040, got `99999999`"),
         ("http.listen", "8420", "expected an address such as `127.0.0.1:8420`, got `8420`"),
         ("catalog.test", "maybe", "expected `true` or `false`, got `maybe`"),
-        ("auth.mode", "jwt", "expected `none` (this version has no other), got `jwt`"),
+        ("auth.mode", "jwt2", "expected `none` or `jwt`, got `jwt2`"),
         ("worker", "3", "expected a section with keys, got `3`"),
         ("models.endpoints.x.base_url", "ftp://x", "expected a URL with `http://` or `https://`, got `ftp://x`"),
         ("models.endpoints.x.url", "http://x", "is not a setting; did you mean `models.endpoints.x.base_url`?"),
@@ -182,4 +183,42 @@ fn credentials_are_masked_where_configuration_is_shown() {
     assert!(shown.contains("store.url=\"redis://***@h\"") && !shown.contains("u:p"), "{shown}");
     let errors = load("", &[], &[("bus.url", "http://user:pass@h")]).map(|_| ()).unwrap_err().to_string();
     assert!(!errors.contains("pass"), "{errors}");
+}
+
+const KEY: &str = "did:key:z6MkiTBz1ymuepAQ4HEHYSF1H8quG5GLVVQR3djdX3mDooWp";
+
+#[test]
+fn authentication_is_read_as_lists() {
+    let key = DidKey::parse(KEY).unwrap();
+    let file =
+        format!("[auth]\nmode = \"jwt\"\noperators = \"acme/root, {KEY}\"\naudience = \"did:web:t.example,t\"\n");
+    let auth = load(&file, &[], &[("http.listen", "0.0.0.0:80"), ("auth.leeway", "0s")]).unwrap().config.auth;
+    assert_eq!((auth.mode, auth.leeway), (AuthMode::Jwt, Duration::ZERO));
+    assert_eq!(auth.audience, ["did:web:t.example", "t"]);
+    assert_eq!(auth.operators, [Subject::Owner("acme/root".parse().unwrap()), Subject::Key(key.clone())]);
+    assert_eq!(auth.did_keys, DidKeys::Only(vec![]));
+    let of = |text: &str| load("", &[], &[("auth.did_keys", text)]).unwrap().config.auth.did_keys;
+    assert_eq!((of("*"), of(&format!(" {KEY} "))), (DidKeys::All, DidKeys::Only(vec![key])));
+}
+
+#[test]
+fn authentication_that_can_not_work_is_refused() {
+    for (key, value, expected) in [
+        ("auth.operators", "acme", "expected `tenant/user` or `did:key:z6Mk…` with commas between, got `acme`"),
+        ("auth.operators", "a/b,,", "expected `tenant/user` or `did:key:z6Mk…` with commas between, got `a/b,,`"),
+        ("auth.audience", "a b", "expected names with commas between such as `did:web:trellis.example`, got `a b`"),
+        ("auth.leeway", "10m", "expected a duration from 0s to 5m such as `30s` or `5m`, got `10m`"),
+    ] {
+        check_errors("", &[], &[(key, value)], &[&format!("`{key}` (flag): {expected}")]);
+    }
+    let nobody = "with `auth.mode = \"jwt\"` and no key nobody could come in; expected `auth.jwks`, `auth.did_keys`, or a `did:key:…` in `auth.operators`";
+    check_errors("", &[], &[("auth.mode", "jwt")], &[&format!("`auth.mode` (flag): {nobody}")]);
+    check_errors(
+        "",
+        &[],
+        &[("auth.mode", "jwt"), ("auth.jwks", "keys.json"), ("http.listen", "0.0.0.0:80")],
+        &[
+            "`http.listen` (flag): an API beyond this machine needs a name that tokens are made for; expected e.g. `auth.audience = \"did:web:trellis.example\"` with `http.listen = \"0.0.0.0:80\"`",
+        ],
+    );
 }

@@ -124,3 +124,12 @@ pub const SECRET_BYTES_LEAST: usize = 8;
 
 /// Secrets of one owner: all of them are listed at once.
 pub const SECRETS: usize = 1_000;
+
+/// Bytes of a token; identity providers stay below half of it.
+pub const TOKEN_BYTES: usize = 8 * 1024;
+
+/// Bytes of a token with the tokens that it narrows: below the 64 KiB of a message's headers.
+pub const TOKEN_CHAIN_BYTES: usize = 32 * 1024;
+
+/// Tokens of a delegation chain, the presented one included.
+pub const TOKEN_LINKS: usize = 5;

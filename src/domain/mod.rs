@@ -12,6 +12,7 @@ pub mod values;
 pub mod capability;
 pub mod event;
 pub mod job;
+pub mod token;
 
 pub mod agent;
 pub mod asset;

@@ -1,0 +1,101 @@
+//! Keys that sign tokens: made, kept in a file as a JWK, and used by `trellis token`.
+
+use crate::domain::token::DidKey;
+use aws_lc_rs::encoding::AsBigEndian;
+use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, EncodingKey, Header};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// A private key with its name.
+pub struct SigningKey {
+    pair: Ed25519KeyPair,
+    /// `kid` of what it signs.
+    kid: String,
+}
+
+/// Why a key is none.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct KeyError(String);
+
+#[derive(Deserialize)]
+struct Jwk {
+    kid: Option<String>,
+    kty: String,
+    crv: String,
+    x: String,
+    d: String,
+}
+
+impl SigningKey {
+    /// A new key, named after itself.
+    pub fn generate() -> Result<Self, KeyError> {
+        let pair = Ed25519KeyPair::generate().map_err(|_| KeyError("the system gives no randomness".to_owned()))?;
+        let kid = did(&pair).multibase();
+        Ok(Self { pair, kid })
+    }
+
+    /// Reads a private JWK (`kty` `OKP`, `crv` `Ed25519`). The text of an error has no part of it.
+    pub fn from_jwk(text: &str) -> Result<Self, KeyError> {
+        let bad =
+            |why: &str| KeyError(format!("expected an Ed25519 private key as `trellis token keygen` writes it: {why}"));
+        let jwk: Jwk =
+            serde_json::from_str(text).map_err(|_| bad("not a JSON object with `kty`, `crv`, `x` and `d`"))?;
+        if jwk.kty != "OKP" || jwk.crv != "Ed25519" {
+            return Err(bad("`kty` or `crv` is another"));
+        }
+        let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| bad("`x` or `d` is not base64url"));
+        let pair = Ed25519KeyPair::from_seed_and_public_key(&decode(&jwk.d)?, &decode(&jwk.x)?);
+        let pair = pair.map_err(|_| bad("`x` and `d` don't belong together"))?;
+        let kid = jwk.kid.unwrap_or_else(|| did(&pair).multibase());
+        Ok(Self { pair, kid })
+    }
+
+    /// The same key under another name.
+    #[must_use]
+    pub fn named(mut self, kid: Option<String>) -> Self {
+        if let Some(kid) = kid {
+            self.kid = kid;
+        }
+        self
+    }
+
+    /// The key as a name.
+    pub fn did(&self) -> DidKey {
+        did(&self.pair)
+    }
+
+    /// What the venue is given: for a key set.
+    pub fn public_jwk(&self) -> Value {
+        let x = URL_SAFE_NO_PAD.encode(self.pair.public_key().as_ref());
+        json!({"kty": "OKP", "crv": "Ed25519", "use": "sig", "alg": "EdDSA", "kid": self.kid, "x": x})
+    }
+
+    /// What its holder keeps.
+    pub fn private_jwk(&self) -> Result<Value, KeyError> {
+        let failed = |_| KeyError("the key gives no seed".to_owned());
+        let seed = self.pair.seed().map_err(failed)?.as_be_bytes().map_err(failed)?;
+        let mut jwk = self.public_jwk();
+        jwk["d"] = Value::from(URL_SAFE_NO_PAD.encode(seed.as_ref()));
+        Ok(jwk)
+    }
+
+    /// A token with these claims.
+    pub fn sign(&self, claims: &Value) -> Result<String, KeyError> {
+        let failed = |what: String| KeyError(format!("the token can't be signed: {what}"));
+        let document = self.pair.to_pkcs8().map_err(|_| failed("the key has no PKCS #8 form".to_owned()))?;
+        let mut header = Header::new(Algorithm::EdDSA);
+        header.kid = Some(self.kid.clone());
+        let key = EncodingKey::from_ed_der(document.as_ref());
+        jsonwebtoken::encode(&header, claims, &key).map_err(|error| failed(error.to_string()))
+    }
+}
+
+fn did(pair: &Ed25519KeyPair) -> DidKey {
+    let mut key = [0; 32];
+    key.copy_from_slice(pair.public_key().as_ref());
+    DidKey::new(key)
+}

@@ -1,0 +1,61 @@
+//! `auth.*`: names and keys as lists in one text, and which of them belong together.
+
+use super::super::layers::Layers;
+use super::super::{AuthConfig, AuthMode, Config, DidKeys};
+use super::{duration, parse, path};
+use crate::domain::token::{DidKey, Subject};
+use std::time::Duration;
+
+/// A clock that is wrong by more is no matter of leeway.
+const LONGEST_LEEWAY: Duration = Duration::from_mins(5);
+
+pub(super) fn read(l: &mut Layers) -> AuthConfig {
+    AuthConfig {
+        mode: parse(l, "auth.mode", "`none` or `jwt`", |text| match text {
+            "none" => Some(AuthMode::None),
+            "jwt" => Some(AuthMode::Jwt),
+            _ => None,
+        }),
+        audience: parse(l, "auth.audience", "names with commas between such as `did:web:trellis.example`", |text| {
+            list(text, |name| (!name.chars().any(|c| c.is_whitespace() || c.is_control())).then(|| name.to_owned()))
+        }),
+        jwks: path(l, "auth.jwks"),
+        did_keys: parse(l, "auth.did_keys", "`did:key:z6Mk…` with commas between, or `*`", |text| {
+            if text.trim() == "*" { Some(DidKeys::All) } else { list(text, DidKey::parse).map(DidKeys::Only) }
+        }),
+        operators: parse(l, "auth.operators", "`tenant/user` or `did:key:z6Mk…` with commas between", |text| {
+            list(text, |name| Subject::parse(name).ok())
+        }),
+        leeway: duration(l, "auth.leeway", Duration::ZERO..=LONGEST_LEEWAY),
+    }
+}
+
+/// Elements with commas between; `None` when one is illegal.
+fn list<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<T>> {
+    if text.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    text.split(',').map(str::trim).map(|one| Some(one).filter(|one| !one.is_empty()).and_then(&read)).collect()
+}
+
+pub(super) fn combinations(config: &Config, clash: &mut impl FnMut([&str; 2], bool, String)) {
+    let auth = &config.auth;
+    let keys = |one: &Subject| matches!(one, Subject::Key(_));
+    let nobody = auth.jwks.is_none() && auth.did_keys == DidKeys::default() && !auth.operators.iter().any(keys);
+    clash(
+        ["auth.jwks", "auth.mode"],
+        auth.mode == AuthMode::Jwt && nobody,
+        "with `auth.mode = \"jwt\"` and no key nobody could come in; expected `auth.jwks`, `auth.did_keys`, or a \
+         `did:key:…` in `auth.operators`"
+            .to_owned(),
+    );
+    clash(
+        ["auth.audience", "http.listen"],
+        auth.mode == AuthMode::Jwt && auth.audience.is_empty() && !config.http.listen.ip().is_loopback(),
+        format!(
+            "an API beyond this machine needs a name that tokens are made for; expected e.g. \
+             `auth.audience = \"did:web:trellis.example\"` with `http.listen = \"{}\"`",
+            config.http.listen
+        ),
+    );
+}

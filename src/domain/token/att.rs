@@ -1,0 +1,104 @@
+//! `att`: what a token grants, each element with the owner that it is about.
+
+use super::{DidKey, Refused, quoted};
+use crate::domain::capability::{Authority, Capability};
+use crate::domain::ids::{Owner, OwnerPart};
+use crate::domain::lattice::Path;
+
+/// Namespace of resources (memory, files), which aren't part of the tree.
+const RESOURCES: &str = "r";
+
+/// One element, its target resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Granted {
+    /// Whose, when it isn't the token's own owner.
+    pub foreign: Option<Owner>,
+    /// On the owner's own tree; `with` is "" for all of it.
+    pub on: Capability,
+}
+
+impl Granted {
+    /// Reads one element of a token about `own`: `with` is a plain path of that owner,
+    /// `did:key:…[/path]` or `/tenant/user[/path]`.
+    pub fn parse(own: &Owner, given: &Capability) -> Result<Self, Refused> {
+        let illegal = |rule: String| {
+            let rule = format!("`{}` on `{}`: {rule}", quoted(&given.can), quoted(&given.with));
+            Refused::Claim { claim: "att", rule }
+        };
+        let (owner, path) = target(&given.with).map_err(illegal)?;
+        let with = resource(path).map_err(illegal)?;
+        let can = ability(&given.can).map_err(illegal)?;
+        Ok(Self { foreign: owner.filter(|owner| owner != own), on: Capability { with, can } })
+    }
+
+    /// Whether one of `held` covers it; `None` holds all of the own tree, and nothing else.
+    pub fn is_within(&self, held: Option<&[Self]>) -> bool {
+        let Some(held) = held else { return self.foreign.is_none() };
+        let same = held.iter().filter(|one| one.foreign == self.foreign).map(|one| one.on.clone());
+        Authority::new(Some(same.collect())).permits(&self.on.can, &self.on.with).is_ok()
+    }
+
+    /// As a capability of the token's owner; what is another's keeps `/tenant/user/` before it.
+    pub fn capability(&self) -> Capability {
+        let Capability { with, can } = &self.on;
+        let with = match &self.foreign {
+            None => with.clone(),
+            Some(owner) => format!("/{owner}/{with}").trim_end_matches('/').to_owned(),
+        };
+        Capability { with, can: can.clone() }
+    }
+}
+
+/// The owner that `with` names, and the rest.
+fn target(with: &str) -> Result<(Option<Owner>, &str), String> {
+    if with.starts_with("did:") {
+        let (did, path) = with.split_once('/').unwrap_or((with, ""));
+        let key = DidKey::parse(did).ok_or("expected a path, `/tenant/user/…` or `did:key:z6Mk…/…`")?;
+        return Ok((Some(key.owner()), path));
+    }
+    let Some(rest) = with.strip_prefix('/') else { return Ok((None, with)) };
+    let mut parts = rest.splitn(3, '/');
+    let mut part = || OwnerPart::new(parts.next().unwrap_or_default()).map_err(|e| quoted(&e.to_string()));
+    let owner = Owner::new(part()?, part()?);
+    Ok((Some(owner), parts.next().unwrap_or_default()))
+}
+
+/// A path of the tree, a resource namespace `r/…`, or a place with a scheme; one trailing slash is
+/// dropped.
+fn resource(path: &str) -> Result<String, String> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    if path.is_empty() {
+        return Ok(String::new());
+    }
+    if path == "*" || path.ends_with("/*") {
+        return Err("a path covers all below it, expected it without `*`".to_owned());
+    }
+    if let Some((scheme, place)) = path.split_once("://") {
+        let plain = scheme.chars().all(|c| c.is_ascii_alphanumeric());
+        let clean = place.split('/').all(|part| !part.is_empty() && part != "." && part != "..");
+        let printed = place.chars().all(|c| !c.is_control() && !c.is_whitespace());
+        let legal = plain && clean && printed && !scheme.is_empty();
+        return if legal { Ok(path.to_owned()) } else { Err("expected e.g. `https://host/path`".to_owned()) };
+    }
+    if path == RESOURCES {
+        return Ok(path.to_owned());
+    }
+    // A resource namespace obeys the rules of paths; only its first segment is none of theirs.
+    let rest = path.strip_prefix(RESOURCES).and_then(|rest| rest.strip_prefix('/'));
+    let as_path = rest.map_or_else(|| path.to_owned(), |rest| format!("w/{rest}"));
+    if as_path.starts_with('/') {
+        return Err("empty segment".to_owned());
+    }
+    Path::parse(&as_path).map_err(|error| quoted(&error.rule))?;
+    Ok(path.to_owned())
+}
+
+/// An ability by segments, or `*`; `crud/*` is `crud`.
+fn ability(can: &str) -> Result<String, String> {
+    let plain = can.strip_suffix("/*").unwrap_or(can);
+    let legal = |part: &str| {
+        !part.is_empty() && part.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-' || c == '_')
+    };
+    let known = plain == "*" || (plain.len() <= 128 && plain.split('/').all(legal));
+    if known { Ok(plain.to_owned()) } else { Err("expected an ability such as `crud/read`, or `*`".to_owned()) }
+}
