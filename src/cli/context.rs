@@ -5,18 +5,24 @@ use super::exit::{Exit, Failure};
 use super::submit::NO_AGENT;
 use super::turn::{ledger_text, prompt_text};
 use super::{Context, input};
-use crate::domain::ids::AgentId;
+use crate::domain::ids::{AgentId, SessionId};
 use clap::Args;
 use serde_json::{Value, json};
 
-/// Shows what the first turn of a new session would see, and changes nothing.
+/// Shows what the next turn of a session would see, and changes nothing.
 ///
+/// Without `--session` it is the first turn of a new one. A task stands behind those that wait.
 /// What past turns saw is shown by `trellis turn show`.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt")]
+#[command(
+    after_help = "Example:\n  trellis context helper --task '\"Say hello\"' --prompt\n  trellis context helper --session main"
+)]
 pub struct Preview {
     /// The agent
     agent: AgentId,
+    /// Of this session: with its loads, its transcript and what is pending
+    #[arg(long, value_name = "ID")]
+    session: Option<SessionId>,
     /// With this task: JSON, text, `@FILE` or `-` for stdin
     #[arg(long, value_name = "INPUT")]
     task: Option<String>,
@@ -37,6 +43,9 @@ impl Preview {
         let mut body = json!({});
         if let Some(task) = &self.task {
             body["task"] = input::value(task, false)?;
+        }
+        if let Some(session) = &self.session {
+            body["session"] = session.as_str().into();
         }
         if !self.values.is_empty() {
             body["sessionContext"] = self.values.into_iter().collect::<serde_json::Map<_, _>>().into();

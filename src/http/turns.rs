@@ -8,7 +8,7 @@ use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::ledger::experiment::{Experiment, run};
 use crate::ledger::show::{self, ReplayError};
 use crate::ledger::{self, PastTurn, why};
-use crate::worker::preview;
+use crate::worker::preview::{self, Preview, PreviewError};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -92,6 +92,7 @@ pub(super) async fn replay(
     let replayed = show::replay(&session, &past, &experiment, &api.venue.catalog);
     match replayed {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
+        Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),
         Err(error @ ReplayError::NoPrompt(_)) => Err(Problem::conflict(error)),
         Err(error @ ReplayError::Erased(_)) => Err(Problem::new(axum::http::StatusCode::GONE, error)),
@@ -113,28 +114,23 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     Ok(axum::Json(json!({"path": path, "turns": turns})).into_response())
 }
 
-/// What a preview is asked.
-#[derive(Debug, Default, serde::Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-struct Preview {
-    task: Option<Value>,
-    session_context: crate::domain::values::Values,
-}
-
-/// `POST agents/{id}/context`: what the first turn of a new session would see.
+/// `POST agents/{id}/context`: what the next turn of a session would see, by default the first of a
+/// new one.
 pub(super) async fn context(
     State(api): State<Api>,
     who: Who,
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Result<Response, Problem> {
-    let agent = agent(&api, &who, &id).await?;
+    let agent = AgentId::new(id.as_str()).map_err(Problem::bad_request)?;
     let asked: Preview = match body {
         Value::Null => Preview::default(),
         body => serde_json::from_value(body).map_err(Problem::bad_request)?,
     };
-    let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked.task, asked.session_context).await?;
-    let inputs = inputs.ok_or_else(|| Problem::not_found(format!("no agent `{agent}`")))?;
+    let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(|error| match error {
+        PreviewError::NoAgent(_) | PreviewError::NoSession(_) => Problem::not_found(error),
+        PreviewError::Store(error) => error.into(),
+    })?;
     let answer = match run(&inputs) {
         Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),
         Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),

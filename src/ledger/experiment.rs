@@ -15,6 +15,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
+/// Why a turn can't be changed so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// What is asked for makes no sense.
+    Illegal(String),
+    /// Nothing came from this path.
+    NoPart(String),
+}
+
 /// What is changed; nothing by default.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -34,22 +43,24 @@ impl Experiment {
     }
 
     /// The inputs with the changes.
-    pub fn apply(&self, inputs: Inputs, catalog: &impl Directory) -> Result<Inputs, String> {
+    pub fn apply(&self, inputs: Inputs, catalog: &impl Directory) -> Result<Inputs, Unfit> {
         let mut inputs = inputs;
         if let Some(config) = &self.config {
-            let config = AgentConfig::parse(config).map_err(|error| format!("`config`: {error}"))?;
+            let config = AgentConfig::parse(config).map_err(|error| Unfit::Illegal(format!("`config`: {error}")))?;
             configure(&mut inputs, &config, catalog);
         }
         if let Some(model) = &self.model {
             let (provider, name) = model
                 .split_once('/')
                 .filter(|(provider, name)| !provider.is_empty() && !name.is_empty())
-                .ok_or_else(|| format!("`model`: expected `provider/name`, got `{model}`"))?;
+                .ok_or_else(|| Unfit::Illegal(format!("`model`: expected `provider/name`, got `{model}`")))?;
             provider.clone_into(&mut inputs.frame.model.provider);
             name.clone_into(&mut inputs.frame.model.name);
         }
         for path in &self.without {
-            leave_out(&mut inputs, path.trim_matches('/'));
+            if !leave_out(&mut inputs, path.trim_matches('/')) {
+                return Err(Unfit::NoPart(path.clone()));
+            }
         }
         Ok(inputs)
     }
@@ -104,18 +115,22 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
         crate::domain::context::budget::Budget::of(config.context_budget, window, config.model.max_tokens, ratio);
 }
 
-fn leave_out(inputs: &mut Inputs, path: &str) {
+/// Whether anything came from there.
+fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
+    let before = (inputs.items.len(), inputs.served.results.len());
     let below = |source: &str| source == path || source.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
     inputs.items.retain(|item| !item.source.as_deref().is_some_and(below));
     let of = |job: &JobId| below(&format!("j/{job}/output"));
     inputs.served.results.retain(|(_, event)| !event.job().is_some_and(of));
+    let mut found = before != (inputs.items.len(), inputs.served.results.len());
     for record in &mut inputs.transcript {
-        forget(record, path);
+        found |= forget(record, path);
     }
+    found
 }
 
-/// The results of calls that name the path say that they are left out.
-fn forget(record: &mut TurnRecord, path: &str) {
+/// The results of calls that name the path say that they are left out. Whether there are any.
+fn forget(record: &mut TurnRecord, path: &str) -> bool {
     let mut gone = Vec::new();
     for message in &mut record.said {
         match message {
@@ -132,4 +147,5 @@ fn forget(record: &mut TurnRecord, path: &str) {
             ChatMessage::Tool { .. } | ChatMessage::User { .. } => {}
         }
     }
+    !gone.is_empty()
 }

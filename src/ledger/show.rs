@@ -1,7 +1,7 @@
 //! A past turn as callers see it.
 
 use super::PastTurn;
-use super::experiment::{Experiment, run};
+use super::experiment::{Experiment, Unfit, run};
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::record::Restored;
 use crate::domain::ids::SessionKey;
@@ -17,6 +17,16 @@ pub enum ReplayError {
     /// Parts of the record are gone.
     #[error("erased: {0}")]
     Erased(String),
+    /// Nothing of the turn came from a path that is to be left out.
+    #[error("turn `{turn}` has no part from `{path}`; {has}")]
+    NoPart {
+        /// The turn.
+        turn: String,
+        /// The path.
+        path: String,
+        /// The parts that it has.
+        has: String,
+    },
     /// What was asked for makes no sense.
     #[error("{0}")]
     Illegal(String),
@@ -55,6 +65,16 @@ pub fn turn(session: &SessionKey, past: &PastTurn, prompt: bool) -> Value {
     shown
 }
 
+/// The parts of a prompt that came from somewhere.
+fn parts(ledger: &Ledger) -> String {
+    let named = ledger.rows.iter().filter_map(|row| Some(format!("`{}` from `{}`", row.key, row.source.as_ref()?)));
+    let named: Vec<_> = named.collect();
+    match named.is_empty() {
+        true => "nothing in it came from a path".to_owned(),
+        false => format!("it has {}", named.join(", ")),
+    }
+}
+
 /// The turn's prompt built again, with the changes of an experiment.
 pub fn replay(
     session: &SessionKey,
@@ -65,7 +85,10 @@ pub fn replay(
     let name = name(session, past.turn);
     let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
-    let inputs = experiment.apply(inputs, catalog).map_err(ReplayError::Illegal)?;
+    let inputs = experiment.apply(inputs, catalog).map_err(|error| match error {
+        Unfit::Illegal(text) => ReplayError::Illegal(text),
+        Unfit::NoPart(path) => ReplayError::NoPart { turn: name.clone(), path, has: parts(recorded) },
+    })?;
     let (now, request, error) = match run(&inputs) {
         Ok(assembled) => (assembled.ledger, json!(assembled.request), None),
         Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),

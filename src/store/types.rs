@@ -443,6 +443,8 @@ pub struct SessionFacts {
     pub consumed: u64,
     /// Pending events in order.
     pub mailbox: Vec<MailboxEntry>,
+    /// What the last commit left for the next turn; `None` before the first.
+    pub state: Option<Bytes>,
 }
 
 /// What a backend says about itself, for `trellis doctor`.

@@ -8,12 +8,13 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::context::{entry, fill};
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Target, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
-use crate::store::{StoreError, decode, keys};
+use crate::store::{Store, StoreError, decode, keys};
 use std::sync::Arc;
 
 /// Tool tables kept; past it all are built again.
@@ -113,11 +114,19 @@ async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l V
         leased.transcript.get_or_insert_default();
     }
     if leased.transcript.is_none() {
-        let prefix = keys::turns(&leased.lease.session);
-        let mut found = worker.venue.store.scan(&leased.lease.owner, &prefix, None, true, TRANSCRIPT).await?;
-        found.reverse();
-        let records = found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?)));
-        leased.transcript = Some(records.collect::<Result<_, _>>()?);
+        let found = said(&*worker.venue.store, &leased.lease.owner, &leased.lease.session).await?;
+        leased.transcript = Some(found);
     }
     Ok(leased.transcript.get_or_insert_default())
+}
+
+/// The newest turn records of a session as the store has them, oldest first.
+pub(super) async fn said(
+    store: &dyn Store,
+    owner: &Owner,
+    session: &SessionKey,
+) -> Result<Vec<TurnRecord>, StoreError> {
+    let mut found = store.scan(owner, &keys::turns(session), None, true, TRANSCRIPT).await?;
+    found.reverse();
+    found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?))).collect()
 }

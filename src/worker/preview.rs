@@ -1,58 +1,85 @@
-//! What the first turn of a new session would see, with nothing changed by looking.
+//! What the next turn of a session would see, with nothing changed by looking.
 
 use super::fetch::Reader;
+use super::{gather, session};
 use crate::agents;
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::budget::{Budget, RATIO_DEFAULT};
-use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::context::{entry, fill};
 use crate::domain::event::{Event, Payload, fresh_session};
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::tools::resolve;
+use crate::domain::turn::run::{Pending, Run};
 use crate::domain::values::{Resolver, Values};
 use crate::ops::{Caller, shared};
-use crate::store::StoreError;
+use crate::store::{SessionFacts, StoreError};
 use crate::venue::Venue;
 use crate::workspace::Workspace;
+use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 
 /// The event of a task that nobody has sent.
 const EVENT: &str = "preview";
 
-/// The inputs of the prompt that a new session's first turn would have; `None` without the agent.
-pub async fn inputs(
-    venue: &Venue,
-    owner: &Owner,
-    id: &AgentId,
-    task: Option<Value>,
-    session_context: Values,
-) -> Result<Option<Inputs>, StoreError> {
-    let Some((agent, _)) = agents::get(venue, owner, id).await? else { return Ok(None) };
-    let event = EventId::new(EVENT).expect("a legal id");
-    let job = JobId::derive(&venue.key, owner, &event);
-    let session = SessionKey { agent: id.clone(), session: fresh_session(&job) };
-    let task = task.map(|input| Event {
-        id: event,
-        caller: Some(owner.to_string()),
-        received: venue.now(),
-        reply_to: None,
-        parent: None,
-        session_context: Values::new(),
-        payload: Payload::Task { job: job.clone(), input },
-    });
-    let scope = Scope { session: Some(session.clone()), job: task.is_some().then_some(job) };
-    let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);
+/// Sessions that one look for a certain one takes.
+const SESSIONS: usize = 100;
+
+/// What is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Preview {
+    /// With this task besides what is pending.
+    pub task: Option<Value>,
+    /// Values of that task.
+    pub session_context: Values,
+    /// Of this session; of a new one when absent.
+    pub session: Option<SessionId>,
+}
+
+/// Why there is nothing to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum PreviewError {
+    /// There is no such agent.
+    #[error("no agent `{0}`")]
+    NoAgent(AgentId),
+    /// The agent has no such session.
+    #[error("no session `{0}`: nothing was ever sent to it")]
+    NoSession(SessionKey),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A session at rest.
+struct Rested {
+    key: SessionKey,
+    run: Run,
+    transcript: Vec<TurnRecord>,
+}
+
+/// The inputs of the prompt that the next turn would have.
+pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
+    let Some((agent, _)) = agents::get(venue, owner, id).await? else {
+        return Err(PreviewError::NoAgent(id.clone()));
+    };
+    let Rested { key, run, transcript } = rested(venue, owner, id, asked).await?;
     let AgentRecord { config, state, .. } = &agent;
+    let plan = run.plan();
+    let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
+    let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);
     let caller = Caller { owner: owner.clone(), name: format!("agent:{id}"), authority: config.authority() };
     let (user, project) = shared::load(&*venue.store, owner).await?;
-    let resolver = Resolver::new(session_context, user, project, config.context_mapping.clone());
+    let session_values = run.session_context(&plan).cloned().unwrap_or_default();
+    let resolver = Resolver::new(session_values, user, project, config.context_mapping.clone());
     let reader = Reader { venue, caller: &caller, workspace: &workspace, resolver: &resolver };
     let entries = config.context.iter().chain(&state.context);
-    let items = reader.items(entry::plan(entries, &[&state.loads])).await?;
+    let items = reader.items(entry::plan(entries, &[&state.loads, &run.state.loads])).await?;
     let window = config.model.context_window;
-    Ok(Some(Inputs {
+    Ok(Inputs {
         frame: Frame {
             agent: id.clone(),
             venue: venue.name.clone(),
@@ -63,15 +90,68 @@ pub async fn inputs(
             aliases: config.uses_aliases(),
         },
         moment: Moment {
-            turn: format!("{owner}/{session}/1"),
+            turn: format!("{owner}/{key}/{}", run.version + 1),
             date: venue.now().date(),
             budget: Budget::of(config.context_budget, window, config.model.max_tokens, RATIO_DEFAULT),
         },
         system: config.system_prompt.clone(),
-        tools: Arc::new(resolve(config, &[], task.is_some(), &resolver, &venue.catalog)),
+        tools: Arc::new(resolve(config, &run.state.tools, plan.task.is_some(), &resolver, &venue.catalog)),
         values: fill::known(&config.system_prompt, &items, &resolver),
         items,
-        transcript: Vec::new(),
-        served: Served { task, ..Served::default() },
-    }))
+        transcript,
+        served: plan.served(&run.state, config),
+    })
+}
+
+/// The session as it is, with the task behind what is pending already.
+async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Rested, PreviewError> {
+    let event = EventId::new(EVENT).expect("a legal id");
+    let job = JobId::derive(&venue.key, owner, &event);
+    let id = id.clone();
+    let (key, facts) = match asked.session {
+        None => (SessionKey { agent: id, session: fresh_session(&job) }, None),
+        Some(session) => {
+            let key = SessionKey { agent: id, session };
+            let facts = find(venue, owner, &key).await?;
+            let facts = facts.ok_or_else(|| PreviewError::NoSession(key.clone()))?;
+            (key, Some(facts))
+        }
+    };
+    let (mut run, transcript) = match &facts {
+        None => (Run::default(), Vec::new()),
+        Some(facts) => {
+            let transcript = gather::said(&*venue.store, owner, &key).await?;
+            (Run::new(facts.version, state(facts)?, session::inbox(&facts.mailbox)?, false), transcript)
+        }
+    };
+    let task = asked.task.map(|input| Event {
+        id: event,
+        caller: Some(owner.to_string()),
+        received: venue.now(),
+        reply_to: None,
+        parent: None,
+        session_context: asked.session_context,
+        payload: Payload::Task { job, input },
+    });
+    run.inbox.extend(task.map(|event| Pending { key: EVENT.into(), event, crashes: 0, status: None }));
+    Ok(Rested { key, run, transcript })
+}
+
+fn state(facts: &SessionFacts) -> Result<SessionState, StoreError> {
+    facts.state.as_ref().map_or_else(|| Ok(SessionState::default()), session::state)
+}
+
+async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
+    let mut after = None;
+    loop {
+        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), SESSIONS).await?;
+        let full = page.len() == SESSIONS;
+        after = page.last().map(|last| last.key.clone());
+        if let Some(found) = page.into_iter().find(|facts| facts.key == *key) {
+            return Ok(Some(found));
+        }
+        if !full {
+            return Ok(None);
+        }
+    }
 }

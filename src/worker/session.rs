@@ -99,10 +99,7 @@ fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
 }
 
 fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
-    let state: SessionState = match &grant.state {
-        None => SessionState::default(),
-        Some(bytes) => serde_json::from_slice(bytes).map_err(|e| corrupt("state", &e))?,
-    };
+    let state = grant.state.as_ref().map_or_else(|| Ok(SessionState::default()), state)?;
     let checkpoint = match &grant.checkpoint {
         None => None,
         Some(bytes) => Some(serde_json::from_slice(bytes).map_err(|e| corrupt("checkpoint", &e))?),
@@ -124,8 +121,13 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
     })
 }
 
+/// What a commit left for the next turn.
+pub(super) fn state(bytes: &Bytes) -> Result<SessionState, StoreError> {
+    serde_json::from_slice(bytes).map_err(|e| corrupt("state", &e))
+}
+
 /// Mailbox entries as the core takes them.
-fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
+pub(super) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
     let pending = entries.iter().map(|entry| {
         let event: Event = serde_json::from_slice(&entry.body).map_err(|e| corrupt(&entry.key, &e))?;
         Ok(Pending { key: entry.key.clone(), event, crashes: entry.crashes, status: entry.job_status })

@@ -20,6 +20,7 @@ use trellis::ledger;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::worker::preview::{self, Preview};
 use trellis::workspace::{Workspace, WriteOp};
 
 const RULES: &str = r#"
@@ -38,6 +39,14 @@ then = { calls = [{ tool = "lattice_write", arguments = { path = "w/records/{{in
 [[rule]]
 when = { agent = "writer" }
 then = { text = "noted" }
+
+[[rule]]
+when = { agent = "asker", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "idle", input = "work", wait = 0 } }] }
+
+[[rule]]
+when = { agent = "idle" }
+then = { text = "never", fault = "hang" }
 "#;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -166,6 +175,60 @@ async fn every_turn_of_a_long_scenario_replays_to_its_hash_on_redis() {
     long_scenario(Backend::Redis).await;
 }
 
+fn preview(session: &str, task: Option<Value>) -> Preview {
+    Preview { session: Some(session.parse().unwrap()), task, ..Preview::default() }
+}
+
+#[tokio::test]
+async fn the_next_turn_of_a_session_is_what_was_shown_before() {
+    let disk = Disk::new(Backend::Embedded).await.unwrap();
+    let venue = disk.venue(0).await;
+    writer(&venue).await;
+    let input = json!({"n": "r", "note": "remembered"});
+    ask(&venue, "writer", "t1", "a", input.clone()).await;
+    let look = async |asked| preview::inputs(&venue.venue, &venue.owner, &"writer".parse().unwrap(), asked).await;
+    let shown = look(preview("a", Some(input.clone()))).await.unwrap();
+    assert!(shown.moment.turn.ends_with("/writer/a/4"), "{}", shown.moment.turn);
+    let again = look(preview("a", Some(input.clone()))).await.unwrap();
+    assert_eq!((&again.items, &again.transcript), (&shown.items, &shown.transcript), "looking changes nothing");
+    ask(&venue, "writer", "t2", "a", input).await;
+    let past = ledger::load(&*venue.venue.store, &venue.owner, &key("writer", "a"), 4).await.unwrap().unwrap();
+    let real = past.seen.unwrap().inputs.unwrap();
+    assert!(real.items.iter().any(|item| item.key == "loads/w/records/r"));
+    assert_eq!((&shown.items, &shown.transcript), (&real.items, &real.transcript));
+    assert_eq!((&shown.tools.specs, &shown.frame), (&real.tools.specs, &real.frame));
+    let new = look(Preview::default()).await.unwrap();
+    assert!(new.transcript.is_empty() && new.moment.turn.ends_with("/1"));
+    let none = look(preview("never", None)).await.unwrap_err();
+    assert_eq!(none.to_string(), "no session `writer/never`: nothing was ever sent to it");
+}
+
+#[tokio::test]
+async fn the_next_turn_of_a_waiting_session_shows_what_it_waits_for() {
+    let disk = Disk::new(Backend::Embedded).await.unwrap();
+    let venue = disk.venue(0).await;
+    venue.agent("idle", json!({})).await;
+    venue.agent("asker", json!({})).await;
+    let submission =
+        Submission { input: json!("ask"), session_id: Some("a".parse().unwrap()), ..Submission::default() };
+    venue.arrive("asker", "t1", true, submission).await;
+    let mut seen = String::new();
+    for _ in 0..400 {
+        let shown = preview::inputs(&venue.venue, &venue.owner, &"asker".parse().unwrap(), preview("a", None)).await;
+        // Nothing was committed yet, or something was.
+        if let Ok(inputs) = shown {
+            seen = serde_json::to_string(&assemble(&inputs).unwrap().request).unwrap();
+        }
+        if seen.contains("status=STARTED (agent idle)") {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    for part in ["status=STARTED (agent idle)", "\"name\":\"agent_request\"", "[Tasks assigned to you]"] {
+        assert!(seen.contains(part), "`{part}` in {seen}");
+    }
+}
+
 #[tokio::test]
 async fn a_part_that_is_gone_is_named() {
     let disk = Disk::new(Backend::Embedded).await.unwrap();
@@ -248,6 +311,8 @@ fn the_command_line_shows_replays_and_explains_turns() {
     let replayed = up.run(&["turn", "replay", "clerk", "--all"]).ok();
     assert_eq!(replayed.matches("  same  ").count(), 2, "{replayed}");
     let before = up.run(&["lattice", "read", "g/clerk/timeline"]).ok();
+    let none = up.run(&["turn", "replay", "clerk/s1/1", "--without", "w/other"]);
+    none.expect(5, "turn `clerk/s1/1` has no part from `w/other`; it has `context/w/notes` from `w/notes`");
     let without = up
         .run(&["turn", "replay", "clerk/s1/2", "--without", "w/vat", "--without", "w/notes", "--output", "json"])
         .ok();
@@ -264,6 +329,10 @@ fn the_command_line_shows_replays_and_explains_turns() {
     let next = up.run(&["context", "clerk", "--task", "look", "--prompt"]).ok();
     assert!(next.contains("pay within 30 days") && next.contains("): look"), "{next}");
     assert!(up.run(&["context", "clerk"]).ok().contains("context/w/none"));
+    let next = up.run(&["context", "clerk", "--session", "s1", "--task", "look", "--prompt"]).ok();
+    assert!(next.contains("[calls lattice_read") && next.contains("): look"), "{next}");
+    up.run(&["context", "clerk", "--session", "s9"]).expect(5, "no session `clerk/s9`");
+    up.run(&["context", "nobody"]).expect(5, "no agent `nobody`");
     assert_eq!(
         up.run(&["turn", "list", "clerk", "--output", "ndjson"]).ok().lines().count(),
         2,

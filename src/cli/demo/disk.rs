@@ -7,12 +7,13 @@ use super::turns::Turn;
 use crate::app::{App, Role};
 use crate::config::Config;
 use crate::domain::audit::Books;
+use crate::domain::context::record::Restored;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::job::Job;
 use crate::store::StoreError;
 use crate::telemetry::Metrics;
 use crate::venue::Venue;
-use crate::{agents, audit, jobs};
+use crate::{agents, audit, jobs, ledger};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ const MANY: usize = 1_000;
 pub(super) struct Disk {
     /// Committed turns, oldest first.
     pub(super) turns: Vec<Turn>,
+    /// What the model saw in the clerk's turns, by [`Turn::place`].
+    pub(super) seen: BTreeMap<String, Restored>,
     /// Every job.
     pub(super) jobs: Vec<Job>,
     /// The audit.
@@ -54,8 +57,14 @@ impl Disk {
                 turns.push(Turn::parse(name, shown)?);
             }
         }
+        let mut seen = BTreeMap::new();
+        for turn in turns.iter().filter(|turn| turn.agent == CLERK) {
+            let session = turn.key()?;
+            let past = ledger::load(&*venue.store, &owner, &session, turn.record.turn).await.map_err(store)?;
+            seen.extend(past.and_then(|past| past.seen).map(|seen| (turn.place(), seen)));
+        }
         let (jobs, _) = jobs::list(venue, &owner, 0, MANY).await.map_err(store)?;
         let books = audit::all(venue).await.map_err(|e| Failure::internal(e.to_string()))?;
-        Ok(Self { turns, jobs, books })
+        Ok(Self { turns, seen, jobs, books })
     }
 }

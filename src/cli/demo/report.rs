@@ -10,12 +10,17 @@ use super::printer::{Printer, WIDTH, cut, wrap};
 use super::turns::{Ledger, Turn};
 use super::{Kill, READ, process};
 use crate::domain::chat::{Arguments, ChatMessage};
+use crate::domain::context::assemble::assemble;
+use crate::domain::context::ledger::Row;
+use crate::domain::context::record::Restored;
 use crate::domain::job::JobStatus;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Columns before the reason of a decision.
 const BEFORE_REASON: usize = 55;
+/// Columns before an entry's text.
+const BEFORE_ENTRY: usize = 16;
 
 /// How it went.
 pub(super) struct Told {
@@ -179,28 +184,43 @@ fn turn(printer: &Printer, ledger: &Ledger, kill: &Kill, disk: &Disk) -> Result<
     let name = ledger.named(&turn.place());
     let again = if kill.cut.contains(&turn.place()) { ", cut off by the kill and made again" } else { "" };
     printer.caption(&format!("One turn closely: {name}{again}"))?;
-    let agents = folder::agents()?;
-    let config = agents.iter().find(|(agent, _)| *agent == CLERK).map(|(_, config)| config.clone()).unwrap_or_default();
-    let system = field(&config, "systemPrompt");
-    printer.entry("it saw", &format!("system prompt: “{}”", cut(&system, 60)))?;
-    for entry in config["context"].as_array().into_iter().flatten() {
-        printer.entry("", &format!("context: {}, from {}", field(entry, "label"), field(entry, "ref")))?;
-    }
-    for earlier in ours.iter().filter(|t| t.session == turn.session && t.record.turn <= turn.record.turn) {
-        for heard in &earlier.record.heard {
-            printer.entry("", &format!("task: {}", cut(&heard.text, 75)))?;
-        }
-        if earlier.record.turn < turn.record.turn {
-            let text = if earlier.text().is_empty() { String::new() } else { format!("“{}”, ", earlier.text()) };
-            let line = format!("turn {}: {text}calls and results of {}", earlier.record.turn, earlier.called());
-            printer.entry("", &cut(&line, WIDTH - 17))?;
-        }
+    match disk.seen.get(&turn.place()) {
+        Some(seen) => saw(printer, seen)?,
+        None => printer.entry("it saw", "nothing: it ended before there was a prompt")?,
     }
     said(printer, turn)?;
     let (record, usage) = (&turn.record, &turn.record.usage);
     printer.entry("model", &format!("{}, {} tokens in, {} out", record.model, usage.input, usage.output))?;
-    printer.entry("prompt", &format!("sha256 {}", record.prompt))?;
     printer.entry("it is at", &format!("g/{CLERK}/timeline/{place}"))
+}
+
+/// The ledger of a prompt, and whether the prompt can be built again.
+fn saw(printer: &Printer, seen: &Restored) -> Result<(), Failure> {
+    let ledger = &seen.ledger;
+    let row = |row: &Row| {
+        let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        vec![
+            row.key.clone(),
+            text(&row.source),
+            row.rendered.to_string(),
+            row.status.as_str().into(),
+            text(&row.reason),
+        ]
+    };
+    let rows: Vec<_> = ledger.rows.iter().map(row).collect();
+    let table = printer.out.table(&["PART", "FROM", "BYTES", "STATUS", "WHY"], &rows);
+    for (at, line) in table.lines().enumerate() {
+        let name = printer.out.dim(&format!("{:<12}", if at == 0 { "it saw" } else { "" }));
+        let line: String = line.chars().take(WIDTH - BEFORE_ENTRY).collect();
+        printer.line(format!("   {name} {line}").trim_end())?;
+    }
+    let (used, budget, tools) = (ledger.used, ledger.budget.bytes, ledger.tools.len());
+    printer
+        .entry("", &format!("{used} of {budget} bytes, {}% of its budget; {tools} tools offered", ledger.percent()))?;
+    let again = seen.inputs.as_ref().ok().and_then(|inputs| assemble(inputs).ok());
+    let same = again.is_some_and(|again| again.ledger.prompt == ledger.prompt);
+    let words = if same { "built again from its record, the same" } else { "can't be built again from its record" };
+    printer.entry("prompt", &format!("sha256 {}… {words}", &ledger.prompt[..16.min(ledger.prompt.len())]))
 }
 
 fn said(printer: &Printer, turn: &Turn) -> Result<(), Failure> {
@@ -275,6 +295,7 @@ pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
     printer.text("and in another terminal:")?;
     for command in [
         "lattice read w/decisions".to_owned(),
+        format!("turn list {CLERK}"),
         format!("lattice inspect g/{CLERK}/timeline/0"),
         format!("submit {CLERK} '{{\"invoice\": \"INV-1001\", \"vendor\": \"acme-office\"}}' --wait"),
     ] {

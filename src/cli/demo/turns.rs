@@ -6,6 +6,7 @@ use super::super::output::field;
 use super::folder::{CLERK, HELPER};
 use super::printer::{Printer, WIDTH, cut};
 use crate::domain::chat::ChatMessage;
+use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::session::TurnRecord;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +32,13 @@ impl Turn {
         let record = serde_json::from_value(shown);
         let record = record.map_err(|e| Failure::internal(format!("a turn of `{agent}` is malformed: {e}")))?;
         Ok(Self { agent, session, record })
+    }
+
+    /// The session that it belongs to.
+    pub(super) fn key(&self) -> Result<SessionKey, Failure> {
+        let illegal = |error| Failure::internal(format!("a turn of `{}` is malformed: {error}", self.agent));
+        let agent = AgentId::new(self.agent).map_err(illegal)?;
+        Ok(SessionKey { agent, session: SessionId::new(self.session.as_str()).map_err(illegal)? })
     }
 
     /// As the log of model calls names it.

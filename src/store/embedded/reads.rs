@@ -8,6 +8,7 @@ use super::tx::{Durable, Fault, View};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::store::{Doc, DocKey, Page, SessionFacts, Window};
+use bytes::Bytes;
 use std::ops::ControlFlow;
 
 fn until<T>(found: &[T], limit: usize) -> ControlFlow<()> {
@@ -139,6 +140,10 @@ pub(super) fn sessions(
 fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, Fault> {
     let slot = Slot::load(state, owner, key)?;
     let mailbox = slot.mail(state, usize::MAX)?.into_iter().map(|m| m.entry).collect();
+    let left = match slot.now.version {
+        0 => None,
+        _ => state.get(Space::Core, &slot.part(b"s"))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
+    };
     Ok(SessionFacts {
         key: key.clone(),
         version: slot.now.version,
@@ -148,5 +153,6 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
         arrivals: slot.now.arrivals,
         consumed: slot.now.consumed,
         mailbox,
+        state: left,
     })
 }

@@ -456,6 +456,7 @@ impl Store for RedisStore {
                 arrivals: part.number()?,
                 consumed: part.number()?,
                 mailbox: part.mailbox()?,
+                state: part.optional()?,
             })
         })
     }

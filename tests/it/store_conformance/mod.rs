@@ -101,7 +101,8 @@ macro_rules! conformance {
                     a_scan_pages_in_order a_scan_runs_backwards a_scan_stays_under_its_prefix
                     a_page_is_a_window_and_the_number_of_all
                     owners_are_registered_by_their_first_write sessions_page_by_agent
-                    arrivals_minus_consumed_is_the_mailbox settings_say_something;
+                    arrivals_minus_consumed_is_the_mailbox a_session_shows_what_its_last_commit_left
+                    settings_say_something;
                 sweep:
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit

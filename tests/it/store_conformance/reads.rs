@@ -102,6 +102,18 @@ pub async fn sessions_page_by_agent(w: World) {
     assert!(list(Some("cle"), None, 10).await.is_empty());
 }
 
+pub async fn a_session_shows_what_its_last_commit_left(w: World) {
+    w.agent().await;
+    let grant = granted(w.admit_with(T0, "main", Some(task("e1")), Some(ask())).await);
+    assert_eq!(w.facts("main").await.state, None, "before the first turn");
+    for turn in 1..=2 {
+        let state = Bytes::from(format!("state {turn}"));
+        let commit = Commit { turn, state: state.clone(), consume: Vec::new(), then: After::Keep, ..last_turn(&grant) };
+        w.commit(at(turn), &grant, &commit).await;
+        assert_eq!(w.facts("main").await.state, Some(state));
+    }
+}
+
 pub async fn arrivals_minus_consumed_is_the_mailbox(w: World) {
     w.agent().await;
     for n in 0..6 {
