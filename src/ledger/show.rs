@@ -69,10 +69,10 @@ pub fn turn(session: &SessionKey, past: &PastTurn, prompt: bool) -> Value {
 fn parts(ledger: &Ledger) -> String {
     let named = ledger.rows.iter().filter_map(|row| Some(format!("`{}` from `{}`", row.key, row.source.as_ref()?)));
     let named: Vec<_> = named.collect();
-    match named.is_empty() {
-        true => "nothing in it came from a path".to_owned(),
-        false => format!("it has {}", named.join(", ")),
+    if named.is_empty() {
+        return "nothing in it came from a path".to_owned();
     }
+    format!("it has {}", named.join(", "))
 }
 
 /// The turn's prompt built again, with the changes of an experiment.

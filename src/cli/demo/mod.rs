@@ -39,7 +39,7 @@ const CALLS_TO_CUT: usize = 2;
 const QUIET: Duration = Duration::from_millis(80);
 
 /// All tasks take some seconds; a machine that needs longer than this is stuck.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(30);
 /// Time to read a paragraph.
 const READ: Duration = Duration::from_secs(2);
