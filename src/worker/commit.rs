@@ -55,6 +55,7 @@ pub(super) async fn commit(
     }
     for _ in 0..=COMMIT_CONFLICTS {
         let (commit, mut outbox) = build(worker, leased, bench, &decision).await?;
+        let _alone = leased.stops.alone().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
             Committed::Done(next) => {
                 worker.venue.metrics.turns_committed.inc();
@@ -177,7 +178,7 @@ async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<Outcome, Stop>
     let now = worker.venue.now();
     tracing::warn!(session = %leased.lease.session, "{COMMIT_CONFLICTS} conflicts in a row; backing off");
     let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(CONFLICT_PAUSE)), backoff: true };
-    session::release(worker, &leased.lease, now, then).await?;
+    session::release(worker, leased, now, then).await?;
     Ok(Outcome::Waiting)
 }
 

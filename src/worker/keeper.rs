@@ -9,6 +9,7 @@ use crate::jobs;
 use crate::store::{Held, Lease};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
 
 /// What stops a running turn.
@@ -21,12 +22,15 @@ pub(super) struct Stops {
     /// When on the steady clock the store was last asked for the lease and gave it: before its
     /// answer, so that no delay of ours makes the lease look longer than it is.
     asked: Arc<Mutex<Duration>>,
+    /// Held by a renewal, and by what may give the lease back.
+    alone: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Stops {
     /// Of a lease that was asked for then.
     pub(super) fn since(asked: Duration) -> Self {
-        Self { lost: CancellationToken::new(), serving: Arc::default(), asked: Arc::new(Mutex::new(asked)) }
+        let asked = Arc::new(Mutex::new(asked));
+        Self { lost: CancellationToken::new(), serving: Arc::default(), asked, alone: Arc::default() }
     }
 
     /// A turn begins that serves `job`: its own token, for a cancellation must not reach the next
@@ -36,6 +40,13 @@ impl Stops {
         let serving = job.map(|job| (job.clone(), token.clone()));
         *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
         token
+    }
+
+    /// Keeps the renewal away until the answer is dropped. Behind a write that gives the lease back
+    /// it would find none and take it for lost, and nobody would be left to publish what the write
+    /// decided before the sweep.
+    pub(super) async fn alone(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.alone).lock_owned().await
     }
 
     fn serving(&self) -> Option<(JobId, CancellationToken)> {
@@ -88,8 +99,11 @@ pub(super) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, st
     loop {
         tokio::time::sleep(pause).await;
         settle.progress().await;
+        let alone = stops.alone().await;
         let asked = worker.venue.clock.steady();
-        match worker.venue.store.renew(worker.venue.now(), lease, ttl).await {
+        let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
+        drop(alone);
+        match renewed {
             Ok(Held::Yes { cancelled }) => {
                 stops.renewed(asked);
                 if cancelled {

@@ -68,23 +68,25 @@ pub(super) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
     let ended = tokio::select! {
         () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
         ended = turns(worker, &mut leased) => ended,
-        () = worker.shutdown.cancelling().cancelled() => give_back(worker, &lease).await,
+        () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
     ended
 }
 
 /// Shutting down: another worker takes the session at once.
-async fn give_back(worker: &Worker, lease: &Lease) -> End {
+async fn give_back(worker: &Worker, leased: &Leased) -> End {
     let now = worker.venue.now();
     let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
-    match release(worker, lease, now, then).await {
+    match release(worker, leased, now, then).await {
         Ok(_) | Err(Stop::Lost) => End::Lost,
         Err(Stop::Store(error)) => End::Failed(error),
     }
 }
 
 /// Releases without a commit, and wakes those who waited for the slot.
-pub(super) async fn release(worker: &Worker, lease: &Lease, now: Millis, then: After) -> Result<Held, Stop> {
+pub(super) async fn release(worker: &Worker, leased: &Leased, now: Millis, then: After) -> Result<Held, Stop> {
+    let lease = &leased.lease;
+    let _alone = leased.stops.alone().await;
     match worker.venue.store.release(now, lease, then).await? {
         Released::Fenced => Err(Stop::Lost),
         Released::Done(next) => {
@@ -156,7 +158,7 @@ async fn turns(worker: &Worker, leased: &mut Leased) -> End {
     let _place = if suspect { worker.quarantine.acquire().await.ok() } else { None };
     loop {
         if worker.shutdown.stopping().is_cancelled() {
-            return give_back(worker, &leased.lease).await;
+            return give_back(worker, leased).await;
         }
         match one(worker, leased).await {
             Ok(true) => {}
@@ -218,6 +220,6 @@ async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> R
 /// Nothing to do before `due`: gives the lease back, unless something arrived meanwhile.
 async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Result<bool, Stop> {
     let then = After::Release { arrivals: leased.arrivals, due, backoff: false };
-    let next = release(worker, &leased.lease, worker.venue.now(), then).await?;
+    let next = release(worker, leased, worker.venue.now(), then).await?;
     Ok(leased.held(next)?)
 }

@@ -191,6 +191,6 @@ async fn wait(worker: &Worker, leased: &mut Leased, reason: &str) -> Result<Outc
         return Err(Stop::Lost);
     }
     let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: true };
-    session::release(worker, &leased.lease, now, then).await?;
+    session::release(worker, leased, now, then).await?;
     Ok(Outcome::Waiting)
 }

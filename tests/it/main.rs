@@ -24,6 +24,7 @@ mod nats_bus;
 mod nats_client;
 mod operations;
 mod outage;
+mod own_renewal;
 mod queue;
 mod redis_store;
 mod seed_pages;

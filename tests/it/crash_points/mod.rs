@@ -5,7 +5,8 @@ mod mortal;
 mod scenarios;
 
 use crate::support::redis::RedisServer;
-use mortal::{Life, Line, Log, Trace, Voice, Watched};
+use crate::support::watched::Watched;
+use mortal::{Life, Line, Log, Trace, Voice};
 use scenarios::{ALL, RULES, Scenario, THREE_TURNS};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -93,7 +94,7 @@ impl Run {
         Self {
             scenario,
             owner: "local/me".parse().unwrap(),
-            store: Arc::new(Watched { inner, log: Arc::clone(&log) }),
+            store: Arc::new(Watched { inner, watch: Arc::clone(&log) }),
             bus,
             model: Arc::new(Scripted::new(scripted)),
             clock: Clock::manual(Clock::system().now()),

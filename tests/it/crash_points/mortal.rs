@@ -1,5 +1,6 @@
 //! A worker that dies at a chosen store call: after it, nothing that it does reaches anything.
 
+use crate::support::watched::Watch;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -9,14 +10,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use trellis::bus::{Bus, BusError, Delivery, Live, Message, Settle};
 use trellis::domain::chat::{ModelRequest, Reply};
-use trellis::domain::ids::{AgentId, Owner, SessionKey};
-use trellis::domain::time::Millis;
 use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
-use trellis::store::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
-};
+use trellis::store::{Checkpoint, Held, Lease, Setting};
 
 /// What happened in a run, in order, whoever did it.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,49 +27,15 @@ pub enum Trace {
 
 pub type Log = Arc<Mutex<Vec<Trace>>>;
 
-/// The store that everybody shares; it notes recorded replies.
-pub struct Watched {
-    pub inner: Arc<dyn Store>,
-    pub log: Log,
-}
-
-macro_rules! watched {
-    ($($name:ident($($arg:ident: $type:ty),*) -> $out:ty;)*) => {
-        #[async_trait]
-        impl Store for Watched {
-            $(async fn $name(&self, $($arg: $type),*) -> Result<$out, StoreError> {
-                self.inner.$name($($arg),*).await
-            })*
-
-            async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
-                let held = self.inner.checkpoint(now, lease, write).await?;
-                if write.reply.is_some() && held != Held::Fenced {
-                    let turn = format!("{}/{}/{}", lease.owner, lease.session, write.turn);
-                    self.log.lock().unwrap().push(Trace::Recorded(turn));
-                }
-                Ok(held)
-            }
+/// The store that everybody shares notes recorded replies.
+#[async_trait]
+impl Watch for Log {
+    async fn checkpointed(&self, lease: &Lease, write: &Checkpoint, held: &Held) {
+        if write.reply.is_some() && *held != Held::Fenced {
+            let turn = format!("{}/{}/{}", lease.owner, lease.session, write.turn);
+            self.lock().unwrap().push(Trace::Recorded(turn));
         }
-    };
-}
-
-watched! {
-    admit(now: Millis, request: &Admit) -> Admitted;
-    renew(now: Millis, lease: &Lease, ttl: Duration) -> Held;
-    commit(now: Millis, lease: &Lease, commit: &Commit) -> Committed;
-    release(now: Millis, lease: &Lease, then: After) -> Released;
-    published(owner: &Owner, ids: &[String]) -> ();
-    read(owner: &Owner, keys: &[DocKey]) -> Vec<Doc>;
-    scan(owner: &Owner, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<(DocKey, Doc)>;
-    page(owner: &Owner, prefix: &str, window: Window) -> Page;
-    write(now: Millis, owner: &Owner, writes: &[DocWrite]) -> Written;
-    finish(now: Millis, owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>,
-        outbox: &[OutboxEntry]) -> Finished;
-    sweep(now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Swept;
-    owners(after: Option<&Owner>, limit: usize) -> Vec<Owner>;
-    sessions(owner: &Owner, agent: Option<&AgentId>, after: Option<&SessionKey>, limit: usize) -> Vec<SessionFacts>;
-    outbox(owner: &Owner) -> Vec<OutboxEntry>;
-    settings() -> Vec<Setting>;
+    }
 }
 
 /// The death of one worker: it has happened as soon as its store has failed a call.

@@ -7,3 +7,4 @@ pub mod nats;
 pub mod python;
 pub mod redis;
 pub mod venue;
+pub mod watched;
