@@ -10,6 +10,8 @@ use trellis::domain::ids::JobId;
 
 /// How long a process that enters the wanted stage is waited for.
 const PATIENCE: Duration = Duration::from_millis(600);
+/// The same for a stage that none has hit: a process may only be starting.
+const NEW_STAGE: Duration = Duration::from_secs(10);
 /// Kills beyond the planned ones, to reach stages that none has hit.
 const EXTRA: usize = 40;
 
@@ -22,7 +24,7 @@ pub struct Plan {
     pub kills: usize,
     /// Accepted tasks that may be unfinished when the next ones go in.
     pub backlog: usize,
-    /// Until everything must be done.
+    /// For the attack, and once more for what is left to be done after it.
     pub limit: Duration,
     pub seed: u64,
 }
@@ -50,6 +52,8 @@ pub struct Log {
     pub kills_at: Hits,
     /// Where the sessions of all workers were when a server was killed.
     pub server_hits: Hits,
+    /// The machine was too slow for every kill that was planned or wanted.
+    pub cut_short: bool,
     /// Of the attack itself.
     pub faults: Vec<String>,
 }
@@ -87,8 +91,8 @@ pub async fn run(site: &mut Site, plan: &Plan) -> Log {
         attack.kill().await;
         attack.catch_up(plan.backlog, Duration::from_secs(4)).await;
     }
-    let left = plan.limit.saturating_sub(start.elapsed());
-    attack.catch_up(0, left).await;
+    attack.log.cut_short = attack.goes_on();
+    attack.catch_up(0, plan.limit).await;
     let (open, unsent) = (attack.open.len(), attack.sending.len());
     if open + unsent > 0 {
         attack
@@ -143,9 +147,11 @@ impl Attack<'_> {
         let any = usize::try_from(self.dice.below(self.site.processes.len() as u64)).unwrap();
         let fewest = STAGES.iter().zip(self.log.hits).min_by_key(|(_, n)| *n).map(|(stage, _)| *stage);
         // Every other one is left to chance, while every stage has been hit.
-        let aimed = fewest.filter(|_| self.log.hits.contains(&0) || self.dice.below(2) == 0);
+        let missed = self.log.hits.contains(&0);
+        let aimed = fewest.filter(|_| missed || self.dice.below(2) == 0);
+        let patience = if missed { NEW_STAGE } else { PATIENCE };
         let at = match aimed {
-            Some(stage) => self.site.fleet.shoot(&self.site.processes, stage, PATIENCE).await.unwrap_or(any),
+            Some(stage) => self.site.fleet.shoot(&self.site.processes, stage, patience).await.unwrap_or(any),
             None => any,
         };
         let hits = self.site.replace(at);

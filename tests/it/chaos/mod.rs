@@ -31,7 +31,7 @@ fn plan(workers: u64, kills: u64) -> Plan {
         workers: size("WORKERS", workers),
         kills: size("KILLS", kills),
         backlog: size("BACKLOG", 25),
-        limit: Duration::from_secs(number("LIMIT_SECONDS", 90)),
+        limit: Duration::from_secs(number("LIMIT_SECONDS", 240)),
         seed: number("SEED", u64::from(now.subsec_nanos())),
     }
 }
@@ -40,16 +40,8 @@ fn plan(workers: u64, kills: u64) -> Plan {
 async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
     let start = Instant::now();
     let mut log = attack::run(&mut site, &plan).await;
-    let resting = matches!(site.kind, site::Kind::Servers { .. });
-    if resting {
-        let (venue, _) = site.open().await;
-        let moving = check::rest(&venue, &site.owner).await;
-        log.faults.extend(moving.into_iter().map(|what| format!("still moving: {what}")));
-    } else {
-        tokio::time::sleep(Duration::from_secs(3)).await;
-    }
-    site.kill_all();
-    let (venue, outbound) = site.open().await;
+    let (venue, outbound, moving) = site.rest().await;
+    log.faults.extend(moving.into_iter().map(|what| format!("still moving: {what}")));
     let calls_log = std::fs::read_to_string(site.fleet.dir.join("calls.jsonl")).unwrap();
     let trail = std::mem::take(&mut *lock(&site.fleet.trail));
     let evidence = Evidence {
@@ -62,7 +54,7 @@ async fn attack_and_check(name: &str, mut site: Site, plan: Plan) {
     };
     let found = check::all(&evidence).await;
     for (stage, hits) in trail::STAGES.iter().zip(log.hits) {
-        if hits == 0 {
+        if hits == 0 && !log.cut_short {
             log.faults.push(format!("no kill hit the stage `{stage}`"));
         }
     }

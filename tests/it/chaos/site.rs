@@ -1,5 +1,6 @@
 //! What is under attack: a fleet over NATS and Redis, or one embedded process.
 
+use super::check;
 use super::fleet::{Fleet, Process, lock};
 use super::trail::Hits;
 use super::workload::{RULES, Task, agents};
@@ -31,6 +32,12 @@ use trellis::venue::{Venue, load_or_make_key};
 const LEASE: &str = "2s";
 /// A submission is sent again until it is accepted.
 const ACCEPT: Duration = Duration::from_mins(1);
+
+/// What is under way when the last kill is over must come to rest within it.
+const REST: Duration = Duration::from_mins(2);
+/// Between two looks at what an embedded process does: it lets nobody else look, and is killed for
+/// each.
+const LOOK: Duration = Duration::from_secs(3);
 
 /// A published message: its id and the completion in it.
 pub type Outbound = (String, Completion);
@@ -196,8 +203,33 @@ impl Site {
         all
     }
 
+    /// Kills all processes once nothing moves any more; everything as it lies there then, and what
+    /// still moves.
+    pub async fn rest(&mut self) -> (Venue, Vec<Outbound>, Option<String>) {
+        let end = Instant::now() + REST;
+        while let Kind::Servers { venue, .. } = &self.kind
+            && check::moving(venue, &self.owner).await.is_some()
+            && Instant::now() < end
+        {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        loop {
+            if matches!(self.kind, Kind::Embedded) {
+                tokio::time::sleep(LOOK).await;
+            }
+            self.kill_all();
+            let (venue, outbound) = self.open().await;
+            let moving = check::moving(&venue, &self.owner).await;
+            if moving.is_none() || Instant::now() > end {
+                return (venue, outbound, moving);
+            }
+            drop((venue, outbound));
+            self.processes.push(self.fleet.start());
+        }
+    }
+
     /// Everything as it lies in the store and the queue. No process may be running when embedded.
-    pub async fn open(&self) -> (Venue, Vec<Outbound>) {
+    async fn open(&self) -> (Venue, Vec<Outbound>) {
         match &self.kind {
             Kind::Servers { venue: own, bus, .. } => {
                 let venue = venue(Arc::clone(&own.store), Arc::clone(bus) as Arc<dyn Bus>).await;
