@@ -235,7 +235,12 @@ pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
         let endpoint = Endpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
         (name.clone(), endpoint)
     });
-    let providers = ProviderOptions { endpoints: endpoints.collect(), keys: Keys::from_env(), timeout: c.timeout };
+    let providers = ProviderOptions {
+        endpoints: endpoints.collect(),
+        keys: Keys::from_env(),
+        others: http_policy(config),
+        timeout: c.timeout,
+    };
     let models = Models::new(ModelOptions { scripted, providers }).await;
     Ok(Arc::new(models.map_err(|e| AppError::Models(e.to_string()))?))
 }

@@ -1,5 +1,6 @@
 //! What goes to a model and what comes back, independent of any provider.
 
+use crate::domain::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -24,6 +25,32 @@ pub struct ModelSettings {
     /// Tokens that it takes, prompt and reply together: an upper bound of the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
+    /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
+    pub key: Option<SecretName>,
+}
+
+/// A secret's name as its path. A key in its stead is refused and never repeated.
+mod key {
+    use super::SecretName;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    // The signature is serde's.
+    #[allow(clippy::ref_option)]
+    pub(super) fn serialize<S: Serializer>(name: &Option<SecretName>, to: S) -> Result<S::Ok, S::Error> {
+        name.as_ref().map(SecretName::path).serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<SecretName>, D::Error> {
+        let wrong = || {
+            serde::de::Error::custom(
+                "`key` expected the name of a secret, as `s/NAME`; a key itself stands in no configuration: store it \
+                 with `trellis secret set`",
+            )
+        };
+        let Some(value) = Option::<serde_json::Value>::deserialize(from)? else { return Ok(None) };
+        value.as_str().and_then(|path| SecretName::of_path(path).ok()).map(Some).ok_or_else(wrong)
+    }
 }
 
 impl ModelSettings {

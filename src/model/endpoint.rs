@@ -1,6 +1,9 @@
 //! Which URL a provider is called at, and with whose key: environment keys go nowhere else.
 
 use crate::domain::chat::ModelSettings;
+use crate::ops::OpError;
+use crate::ops::http::{HttpPolicy, destination};
+use crate::secrets::Secret;
 use genai::adapter::AdapterKind;
 use reqwest::Url;
 use std::collections::BTreeMap;
@@ -20,6 +23,9 @@ pub struct ProviderOptions {
     pub endpoints: BTreeMap<String, Endpoint>,
     /// Where API keys come from.
     pub keys: Keys,
+    /// What holds for URLs that the configuration doesn't name: they are called with an owner's
+    /// secret alone.
+    pub others: HttpPolicy,
     /// Longest model call, from the connection to the last piece.
     pub timeout: Duration,
 }
@@ -28,7 +34,12 @@ impl Default for ProviderOptions {
     /// Default URLs, keys from the environment, 10 minutes: the longest that providers themselves
     /// let a call take.
     fn default() -> Self {
-        ProviderOptions { endpoints: BTreeMap::new(), keys: Keys::from_env(), timeout: Duration::from_mins(10) }
+        ProviderOptions {
+            endpoints: BTreeMap::new(),
+            keys: Keys::from_env(),
+            others: HttpPolicy::default(),
+            timeout: Duration::from_mins(10),
+        }
     }
 }
 
@@ -81,6 +92,8 @@ pub struct Target {
     pub base_url: Option<String>,
     /// What is sent as the key.
     pub key: String,
+    /// A URL that only an agent's configuration names: it is reached as `http/*` reaches hosts.
+    pub strange: bool,
 }
 
 impl fmt::Debug for Target {
@@ -112,8 +125,31 @@ pub enum TargetError {
         reason: String,
     },
     /// The configuration names no such host.
-    #[error("base URL `{0}` is not an endpoint that the venue's configuration names")]
+    #[error("base URL `{0}` is not an endpoint that the venue's configuration names, and the model has no `key`")]
     NotNamed(String),
+    /// The configuration names no such host, and `http/*` may not call it.
+    #[error("base URL `{url}`: {reason}")]
+    Refused {
+        /// As given.
+        url: String,
+        /// The rule.
+        reason: String,
+    },
+    /// The caller of this model can't open secrets.
+    #[error("the model's key is the secret `{0}`, which only a worker can open")]
+    NoSecret(String),
+    /// Bound to other hosts.
+    #[error(
+        "secret `{name}` may not go to `{place}`: it is bound to {hosts} (over plain http only where the port is named)"
+    )]
+    NotBound {
+        /// The secret's name.
+        name: String,
+        /// Scheme, host and port.
+        place: String,
+        /// Where it may go.
+        hosts: String,
+    },
 }
 
 /// The names of all providers.
@@ -129,10 +165,16 @@ pub fn providers(options: &ProviderOptions) -> Vec<&str> {
 /// Where a call of `settings` goes. `default_url` is the URL of a provider that needs none.
 pub fn resolve(
     settings: &ModelSettings,
+    secret: Option<&Secret>,
     options: &ProviderOptions,
     default_url: impl Fn(AdapterKind) -> String,
 ) -> Result<Target, TargetError> {
     let kind = kind_of(&settings.provider, options)?;
+    if let Some(name) = &settings.key {
+        let secret = secret.filter(|secret| secret.name == *name);
+        let secret = secret.ok_or_else(|| TargetError::NoSecret(name.path()))?;
+        return with_secret(settings, kind, secret, options, &default_url(kind));
+    }
     let key_of = |endpoint: &Endpoint| match &endpoint.api_key_env {
         Some(name) => options.keys.get(name),
         None => Ok(KEYLESS.to_owned()),
@@ -144,10 +186,13 @@ pub fn resolve(
     let own = options.endpoints.get(&settings.provider);
     let Some(asked) = &settings.base_url else {
         return match own {
-            Some(endpoint) => {
-                Ok(Target { kind, base_url: Some(parse(&endpoint.base_url)?.into()), key: key_of(endpoint)? })
-            }
-            None => Ok(Target { kind, base_url: None, key: default_key()? }),
+            Some(endpoint) => Ok(Target {
+                kind,
+                base_url: Some(parse(&endpoint.base_url)?.into()),
+                key: key_of(endpoint)?,
+                strange: false,
+            }),
+            None => Ok(Target { kind, base_url: None, key: default_key()?, strange: false }),
         };
     };
     let url = parse(asked)?;
@@ -157,18 +202,44 @@ pub fn resolve(
         if url.origin() == named.origin() {
             same_host = true;
             if url.path().starts_with(named.path()) {
-                return Ok(Target { kind, base_url: Some(url.into()), key: key_of(endpoint)? });
+                return Ok(Target { kind, base_url: Some(url.into()), key: key_of(endpoint)?, strange: false });
             }
         }
     }
     if same_host {
         // Another path of a named host may be another tenant's: it is called, without the key.
-        return Ok(Target { kind, base_url: Some(url.into()), key: KEYLESS.to_owned() });
+        return Ok(Target { kind, base_url: Some(url.into()), key: KEYLESS.to_owned(), strange: false });
     }
     if parse(&default_url(kind)).is_ok_and(|default| default == url) {
-        return Ok(Target { kind, base_url: Some(url.into()), key: default_key()? });
+        return Ok(Target { kind, base_url: Some(url.into()), key: default_key()?, strange: false });
     }
     Err(TargetError::NotNamed(asked.clone()))
+}
+
+/// With an owner's own key: it goes where it is bound, whoever named the URL. One that the
+/// configuration doesn't name must be one that `http/*` may call.
+fn with_secret(
+    settings: &ModelSettings,
+    kind: AdapterKind,
+    secret: &Secret,
+    options: &ProviderOptions,
+    default_url: &str,
+) -> Result<Target, TargetError> {
+    let own = options.endpoints.get(&settings.provider).map(|endpoint| endpoint.base_url.as_str());
+    let url = parse(settings.base_url.as_deref().or(own).unwrap_or(default_url))?;
+    let to = destination(&url);
+    if !secret.hosts.permits(&to) {
+        let hosts: Vec<_> = secret.hosts.hosts().iter().map(|host| format!("`{host}`")).collect();
+        let hosts = if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") };
+        return Err(TargetError::NotBound { name: secret.name.to_string(), place: to.place(), hosts });
+    }
+    let mut named = options.endpoints.values().map(|endpoint| endpoint.base_url.as_str()).chain([default_url]);
+    let strange = !named.any(|named| parse(named).is_ok_and(|named| named.origin() == url.origin()));
+    if strange {
+        let refused = |error: OpError| TargetError::Refused { url: url.to_string(), reason: error.to_string() };
+        options.others.check(&url).map_err(refused)?;
+    }
+    Ok(Target { kind, base_url: Some(url.into()), key: secret.value.reveal().to_owned(), strange })
 }
 
 fn kind_of(provider: &str, options: &ProviderOptions) -> Result<AdapterKind, TargetError> {
@@ -210,6 +281,8 @@ fn parse(text: &str) -> Result<Url, TargetError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::hosts::HostRule;
+    use crate::domain::secret::{Binding, Plain};
 
     fn options() -> ProviderOptions {
         let endpoint =
@@ -223,6 +296,10 @@ mod tests {
             keys: Keys::new(
                 [("OPENAI_API_KEY", "sk-env"), ("GATEWAY", "gk")].map(|(n, k)| (n.to_owned(), k.to_owned())),
             ),
+            others: HttpPolicy {
+                hosts: HostRule::list("models.example.com, 127.0.0.1:9").unwrap(),
+                ..HttpPolicy::default()
+            },
             timeout: Duration::from_secs(1),
         }
     }
@@ -235,8 +312,9 @@ mod tests {
             temperature: None,
             max_tokens: None,
             context_window: None,
+            key: None,
         };
-        let target = resolve(&settings, &options(), |_| "https://api.openai.com/v1/".into());
+        let target = resolve(&settings, None, &options(), |_| "https://api.openai.com/v1/".into());
         target.map(|target| (target.kind, target.base_url, target.key)).map_err(|error| error.to_string())
     }
 
@@ -275,7 +353,11 @@ mod tests {
 
     #[test]
     fn everything_else_is_refused() {
-        let not_named = |url: &str| format!("base URL `{url}` is not an endpoint that the venue's configuration names");
+        let not_named = |url: &str| {
+            format!(
+                "base URL `{url}` is not an endpoint that the venue's configuration names, and the model has no `key`"
+            )
+        };
         for url in
             ["https://evil.test/v1", "http://api.openai.com/v1", "http://127.0.0.1:9/v1", "https://api.openai.com/v2"]
         {
@@ -292,6 +374,56 @@ mod tests {
         }
     }
 
+    fn check_secret(provider: &str, base_url: Option<&str>, hosts: &[&str]) -> Result<(Option<String>, bool), String> {
+        let hosts: Vec<String> = hosts.iter().map(|host| (*host).to_owned()).collect();
+        let secret = Secret {
+            name: "KEY".parse().unwrap(),
+            value: Plain::new("sk-owners-own".into()).unwrap(),
+            hosts: Binding::parse(&hosts).unwrap(),
+        };
+        let settings = ModelSettings {
+            provider: provider.into(),
+            name: "m".into(),
+            base_url: base_url.map(Into::into),
+            temperature: None,
+            max_tokens: None,
+            context_window: None,
+            key: Some(secret.name.clone()),
+        };
+        assert!(matches!(resolve(&settings, None, &options(), |_| String::new()), Err(TargetError::NoSecret(_))));
+        let target = resolve(&settings, Some(&secret), &options(), |_| "https://api.openai.com/v1/".into());
+        let target = target.map_err(|error| error.to_string())?;
+        assert_eq!(target.key, "sk-owners-own", "never the venue's");
+        Ok((target.base_url, target.strange))
+    }
+
+    #[test]
+    fn an_owner_s_key_goes_where_it_is_bound_and_where_the_venue_may_call() {
+        let ok = |url: &str, strange| Ok((Some(url.to_owned()), strange));
+        assert_eq!(check_secret("openai", None, &["api.openai.com"]), ok("https://api.openai.com/v1/", false));
+        let named = "https://gateway.test/anthropic/v1/";
+        assert_eq!(check_secret("anthropic", None, &["gateway.test"]), ok(named, false));
+        assert_eq!(check_secret("local", None, &["127.0.0.1:8000"]), ok("http://127.0.0.1:8000/v1/", false));
+        let other = Some("https://models.example.com/v1");
+        assert_eq!(check_secret("openai", other, &["*.example.com"]), ok("https://models.example.com/v1/", true));
+        for (base_url, hosts, part) in [
+            (None, &["models.example.com"][..], "may not go to `https://api.openai.com:443`: it is bound to `models"),
+            (other, &[], "it is bound to no host"),
+            (other, &["api.openai.com"], "secret `KEY` may not go to `https://models.example.com:443`"),
+            (Some("http://models.example.com/v1"), &["models.example.com"], "over plain http only where"),
+            (
+                Some("https://evil.test/v1"),
+                &["evil.test"],
+                "host `evil.test` port 443 is not one that this venue allows",
+            ),
+            (Some("http://127.0.0.1:9/v1"), &["127.0.0.1:9"], "is not a public address"),
+            (Some("http://127.0.0.1:8000@evil.test/"), &["127.0.0.1:8000"], "expected no credentials in it"),
+        ] {
+            let error = check_secret("openai", base_url, hosts).unwrap_err();
+            assert!(error.contains(part) && !error.contains("sk-owners"), "{base_url:?}: {error}");
+        }
+    }
+
     #[test]
     fn keys_are_never_printed() {
         let shown = format!(
@@ -305,7 +437,9 @@ mod tests {
                     temperature: None,
                     max_tokens: None,
                     context_window: None,
+                    key: None,
                 },
+                None,
                 &options(),
                 |_| String::new()
             )

@@ -13,6 +13,7 @@ fn request(messages: Vec<ChatMessage>) -> ModelRequest {
             temperature: None,
             max_tokens: None,
             context_window: None,
+            key: None,
         },
         system: String::new(),
         messages,

@@ -15,6 +15,7 @@ pub mod template;
 pub mod mock_server;
 
 use crate::domain::chat::{ModelRequest, Reply};
+use crate::secrets::Secret;
 use async_trait::async_trait;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
@@ -51,4 +52,15 @@ pub trait Model: Send + Sync + 'static {
     /// One reply. Dropping the future aborts the call. A crash before it returns: the call is
     /// made again, for no reply was received.
     async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError>;
+
+    /// [`Model::complete`] with the secret that `request.model.key` names. A model that takes no key
+    /// has no use for it.
+    async fn complete_with(
+        &self,
+        request: &ModelRequest,
+        _key: Option<&Secret>,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
+        self.complete(request, live).await
+    }
 }

@@ -1,9 +1,11 @@
 //! Real providers through one client library: OpenAI-compatible, Anthropic, Gemini, Ollama and others.
 
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::secret::Mask;
 use crate::model::endpoint::{ProviderOptions, Target, resolve};
 use crate::model::provider_error::{cut, map, too_long};
 use crate::model::{LiveText, Model, ModelError};
+use crate::secrets::Secret;
 use async_trait::async_trait;
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
@@ -26,6 +28,8 @@ const IDLE_CONNECTIONS: usize = 8;
 #[derive(Debug)]
 pub struct Provider {
     client: Client,
+    /// For URLs that the configuration doesn't name: it reaches no address that `http/*` may not.
+    guarded: Client,
     options: ProviderOptions,
     default_urls: BTreeMap<&'static str, String>,
 }
@@ -34,29 +38,47 @@ impl Provider {
     /// A client with one pool of connections. Fails when TLS can't be set up.
     pub async fn new(options: ProviderOptions) -> Result<Provider, genai::Error> {
         // A redirect would carry `x-api-key` to another host, and a proxy of the environment would see the prompt.
-        let http = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .pool_max_idle_per_host(IDLE_CONNECTIONS)
-            .build()
-            .map_err(|error| genai::Error::ClientBuildFail { cause: error.to_string() })?;
-        let client = Client::builder().with_reqwest(http).build()?;
+        let builder = || {
+            reqwest::Client::builder()
+                .redirect(reqwest::redirect::Policy::none())
+                .no_proxy()
+                .connect_timeout(CONNECT_TIMEOUT)
+                .tcp_nodelay(true)
+                .pool_max_idle_per_host(IDLE_CONNECTIONS)
+        };
+        let client = |builder: reqwest::ClientBuilder| {
+            let http = builder.build().map_err(|error| genai::Error::ClientBuildFail { cause: error.to_string() })?;
+            Client::builder().with_reqwest(http).build()
+        };
+        // No host may be called in most venues: one client then is enough.
+        let guarded = if options.others.hosts.is_empty() {
+            None
+        } else {
+            Some(client(builder().dns_resolver(options.others.resolver()))?)
+        };
+        let client = client(builder())?;
+        let guarded = guarded.unwrap_or_else(|| client.clone());
         let mut default_urls = BTreeMap::new();
         for kind in AdapterKind::all() {
             let target = client.resolve_service_target(ModelIden::new(*kind, "")).await?;
             default_urls.insert(kind.as_lower_str(), target.endpoint.base_url().to_owned());
         }
-        Ok(Provider { client, options, default_urls })
+        Ok(Provider { client, guarded, options, default_urls })
     }
 
     fn default_url(&self, kind: AdapterKind) -> String {
         self.default_urls.get(kind.as_lower_str()).cloned().unwrap_or_default()
     }
 
-    async fn call(&self, target: Target, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+    async fn call(
+        &self,
+        target: Target,
+        request: &ModelRequest,
+        mask: &Mask,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         let model = model_of(request);
+        let client = if target.strange { &self.guarded } else { &self.client };
         let kind = target.kind;
         let url = target.base_url.unwrap_or_else(|| self.default_url(kind));
         let service = ServiceTarget {
@@ -68,28 +90,30 @@ impl Provider {
         let options = chat_options(&request.model);
         // The library's Cohere stream drops tool calls; its plain reply has them.
         if kind == AdapterKind::Cohere {
-            let reply =
-                self.client.exec_chat(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?;
+            let reply = client.exec_chat(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?;
             let usage = reply.usage.clone();
             let stop = reply.stop_reason.clone();
             let text = reply.content.joined_texts().unwrap_or_default();
             // Nobody watches: the reply is complete without it.
-            let _ = live.send(text.clone());
+            let _ = live.send(mask.text(&text).into_owned());
             let calls = calls_of(reply.content.into_tool_calls(), kind);
             return finish(text, calls, Some(&usage), stop.as_ref(), &model);
         }
-        let mut events = self
-            .client
-            .exec_chat_stream(service, chat, Some(&options))
-            .await
-            .map_err(|error| map(&error, &model))?
-            .stream;
+        let mut shown = mask.stream();
+        let mut events =
+            client.exec_chat_stream(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?.stream;
         while let Some(event) = events.next().await {
             match event.map_err(|error| map(&error, &model))? {
                 ChatStreamEvent::Chunk(chunk) => {
-                    let _ = live.send(chunk.content);
+                    let text = if mask.is_empty() { chunk.content } else { shown.push(&chunk.content) };
+                    let _ = live.send(text);
                 }
-                ChatStreamEvent::End(end) => return end_of(end, kind, &model),
+                ChatStreamEvent::End(end) => {
+                    if !mask.is_empty() {
+                        let _ = live.send(shown.end());
+                    }
+                    return end_of(end, kind, &model);
+                }
                 ChatStreamEvent::Start
                 | ChatStreamEvent::ReasoningChunk(_)
                 | ChatStreamEvent::ThoughtSignatureChunk(_)
@@ -104,13 +128,26 @@ impl Provider {
 #[async_trait]
 impl Model for Provider {
     async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+        self.complete_with(request, None, live).await
+    }
+
+    async fn complete_with(
+        &self,
+        request: &ModelRequest,
+        secret: Option<&Secret>,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         let model = model_of(request);
-        let target = resolve(&request.model, &self.options, |kind| self.default_url(kind))
+        let mut mask = Mask::default();
+        if let Some(secret) = secret {
+            mask.add(&secret.name, &secret.value);
+        }
+        let target = resolve(&request.model, secret, &self.options, |kind| self.default_url(kind))
             .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
         let key = target.key.clone();
         let limit = self.options.timeout;
-        match tokio::time::timeout(limit, self.call(target, request, live)).await {
-            Ok(outcome) => outcome.map_err(|error| without_key(error, &key)),
+        match tokio::time::timeout(limit, self.call(target, request, &mask, live)).await {
+            Ok(outcome) => outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &key, &mask)),
             Err(_) => Err(too_long(&model, limit)),
         }
     }
@@ -121,14 +158,34 @@ fn model_of(request: &ModelRequest) -> String {
 }
 
 /// Some providers repeat the key that they refuse.
-fn without_key(error: ModelError, key: &str) -> ModelError {
+fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
     // A keyless dummy is a word that may stand in any text.
-    let hide = |reason: String| if key.len() < 8 { reason } else { reason.replace(key, "…") };
+    let hide = |reason: String| {
+        let reason = mask.text(&reason).into_owned();
+        if key.len() < 8 { reason } else { reason.replace(key, "…") }
+    };
     match error {
         ModelError::Transient { model, reason, retry_after } => {
             ModelError::Transient { model, reason: hide(reason), retry_after }
         }
         ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
+    }
+}
+
+/// A reply in which an owner's key doesn't stand: it goes into transcripts.
+fn masked(reply: Reply, mask: &Mask) -> Reply {
+    if mask.is_empty() {
+        return reply;
+    }
+    let arguments = |arguments: Arguments| match arguments {
+        Arguments::Json(value) => Arguments::Json(mask.value(value)),
+        Arguments::Malformed(text) => Arguments::Malformed(mask.text(&text).into_owned()),
+    };
+    let calls = reply.calls.into_iter();
+    Reply {
+        text: mask.text(&reply.text).into_owned(),
+        calls: calls.map(|call| chat::ToolCall { arguments: arguments(call.arguments), ..call }).collect(),
+        usage: reply.usage,
     }
 }
 

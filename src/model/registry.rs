@@ -5,6 +5,7 @@ use crate::model::endpoint::ProviderOptions;
 use crate::model::provider::Provider;
 use crate::model::scripted::{Scripted, ScriptedOptions};
 use crate::model::{LiveText, Model, ModelError};
+use crate::secrets::Secret;
 use async_trait::async_trait;
 
 /// Name of the provider that needs no network.
@@ -37,9 +38,18 @@ impl Models {
 #[async_trait]
 impl Model for Models {
     async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+        self.complete_with(request, None, live).await
+    }
+
+    async fn complete_with(
+        &self,
+        request: &ModelRequest,
+        key: Option<&Secret>,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         match request.model.provider.as_str() {
             SCRIPTED => self.scripted.complete(request, live).await,
-            _ => self.provider.complete(request, live).await,
+            _ => self.provider.complete_with(request, key, live).await,
         }
     }
 }

@@ -13,6 +13,7 @@ fn request(name: &str, text: &str) -> ModelRequest {
             temperature: None,
             max_tokens: None,
             context_window: None,
+            key: None,
         },
         system: String::new(),
         messages: vec![ChatMessage::User { text: text.into() }],

@@ -6,6 +6,7 @@ use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::agents;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
+use crate::domain::secret::SecretName;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -111,7 +112,15 @@ impl Operation for Agent {
                 format!("g/{}", agent_id(arguments)?)
             }
         };
-        Ok(vec![Need { ability: self.0.ability(), resource }])
+        let mut needs = vec![Need { ability: self.0.ability(), resource }];
+        if let Verb::Create = self.0 {
+            // An agent thinks with a key only by leave of somebody who may use it.
+            let config = [&arguments["config"], &arguments["definition"]].into_iter().find(|config| !config.is_null());
+            // What is no name may be a key: it is refused later, and never repeated.
+            let key = config.and_then(|config| SecretName::of_path(config["model"]["key"].as_str()?).ok());
+            needs.extend(key.map(|name| Need { ability: "secret/use", resource: name.path() }));
+        }
+        Ok(needs)
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

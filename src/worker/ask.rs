@@ -8,6 +8,7 @@ use crate::domain::chat::ModelRequest;
 use crate::domain::ids::JobId;
 use crate::domain::turn::{ModelFailure, Observed};
 use crate::model::ModelError;
+use crate::secrets::SecretError;
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -18,9 +19,21 @@ pub(super) async fn model(
     job: Option<&JobId>,
     request: &ModelRequest,
 ) -> Result<Observed, Stop> {
+    let key = match &request.model.key {
+        None => None,
+        Some(name) => match worker.venue.secrets.open(&*worker.venue.store, &leased.lease.owner, name).await {
+            Ok(secret) => Some(secret),
+            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
+            Err(error) => {
+                worker.venue.metrics.model_call("refused");
+                let reason = format!("model `{}` has no key: {error}", request.model.id());
+                return Ok(Observed::Answered(Err(ModelFailure::Permanent { reason })));
+            }
+        },
+    };
     let (live, texts) = unbounded_channel();
     let call = async {
-        let answer = worker.model.complete(request, &live).await;
+        let answer = worker.model.complete_with(request, key.as_ref(), &live).await;
         drop(live);
         answer
     };

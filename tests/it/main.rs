@@ -27,6 +27,7 @@ mod outage;
 mod own_renewal;
 mod queue;
 mod redis_store;
+mod secrets;
 mod seed_pages;
 mod store_conformance;
 mod store_differential;

@@ -54,7 +54,7 @@ async fn models(url: &str, timeout: Duration) -> Models {
         ("ollama".to_owned(), endpoint("", None)),
     ]);
     let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
-    let providers = ProviderOptions { endpoints, keys, timeout };
+    let providers = ProviderOptions { endpoints, keys, timeout, ..ProviderOptions::default() };
     Models::new(ModelOptions { providers, ..ModelOptions::default() }).await.unwrap()
 }
 
@@ -67,6 +67,7 @@ fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
             temperature: Some(0.5),
             max_tokens: Some(100),
             context_window: None,
+            key: None,
         },
         system: "You are a clerk.".into(),
         messages,

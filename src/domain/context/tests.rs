@@ -116,6 +116,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
                 temperature: None,
                 max_tokens: None,
                 context_window: None,
+                key: None,
             },
             authority: Authority::default(),
             completion: Completion::Implicit,

@@ -292,6 +292,7 @@ fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessa
             temperature: None,
             max_tokens: None,
             context_window: None,
+            key: None,
         },
         system,
         messages,

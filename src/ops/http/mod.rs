@@ -7,10 +7,14 @@ use super::lattice::schema;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::{Destination, reference};
+use address::Guarded;
 use async_trait::async_trait;
+use reqwest::dns::Resolve;
 use reqwest::{Method, Url};
 use send::{Ask, Sender};
 use serde_json::{Value, json};
+use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +35,40 @@ pub struct HttpPolicy {
     pub redirects: usize,
     /// How names become addresses.
     pub lookup: Lookup,
+}
+
+impl fmt::Debug for HttpPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpPolicy").field("hosts", &self.hosts).finish_non_exhaustive()
+    }
+}
+
+impl HttpPolicy {
+    /// Whether a URL may be called. A host that is an address is checked here, a name when it is
+    /// looked up for the connection, by [`HttpPolicy::resolver`].
+    pub fn check(&self, url: &Url) -> Result<(), OpError> {
+        let Destination { host, port, https } = destination(url);
+        let default = if https { 443 } else { 80 };
+        if !self.hosts.iter().any(|rule| rule.permits(&host, port, default)) {
+            return Err(OpError::Denied(format!(
+                "host `{host}` port {port} is not one that this venue allows (`http_client.allow_hosts`); retrying \
+                 will not help"
+            )));
+        }
+        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        match address {
+            Ok(address) if !self.allow_private && !is_public(address) => {
+                let refused = NotPublic { host, address: address.to_string() };
+                Err(OpError::Denied(refused.to_string()))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    /// Gives a connection no address that may not be called.
+    pub fn resolver(&self) -> Arc<dyn Resolve> {
+        Arc::new(Guarded { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private })
+    }
 }
 
 impl Default for HttpPolicy {

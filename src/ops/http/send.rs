@@ -1,7 +1,7 @@
 //! One HTTP call under a policy: every hop checked, credentials kept to their origin, bounded in
 //! size and time.
 
-use super::address::{Guarded, NotPublic, is_public};
+use super::address::NotPublic;
 use super::{HttpPolicy, check_url};
 use crate::ops::OpError;
 use base64::Engine;
@@ -11,8 +11,7 @@ use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Method, Response, StatusCode, Url, redirect};
 use serde_json::{Map, Value, json};
 use std::error::Error;
-use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// Longest wait for a connection.
@@ -85,7 +84,6 @@ impl Sender {
         if let Some(client) = self.client.get() {
             return Ok(client);
         }
-        let guarded = Guarded { lookup: Arc::clone(&self.policy.lookup), allow_private: self.policy.allow_private };
         let client = Client::builder()
             .redirect(redirect::Policy::none())
             .retry(reqwest::retry::never())
@@ -93,7 +91,7 @@ impl Sender {
             .referer(false)
             .connect_timeout(CONNECT)
             .user_agent(concat!("trellis/", env!("CARGO_PKG_VERSION")))
-            .dns_resolver(Arc::new(guarded))
+            .dns_resolver(self.policy.resolver())
             .build();
         let client = client.map_err(|error| OpError::Failed(format!("no HTTP client: {}", chain(&error))))?;
         Ok(self.client.get_or_init(|| client))
@@ -110,7 +108,7 @@ impl Sender {
 
     async fn follow(&self, mut ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         for _ in 0..=self.policy.redirects {
-            self.check(&ask.url)?;
+            self.policy.check(&ask.url)?;
             let response = self.once(&ask).await?;
             let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
             check_url(&target)?;
@@ -118,28 +116,6 @@ impl Sender {
             redirected(&mut ask, target, response.status())?;
         }
         Err(OpError::Failed(format!("more than {} redirects", self.policy.redirects)))
-    }
-
-    /// Whether the policy permits a URL. A host that is an address is checked here, a name when it
-    /// is looked up for the connection.
-    fn check(&self, url: &Url) -> Result<(), OpError> {
-        let host = url.host_str().unwrap_or_default();
-        let default = if url.scheme() == "https" { 443 } else { 80 };
-        let port = url.port().unwrap_or(default);
-        if !self.policy.hosts.iter().any(|rule| rule.permits(host, port, default)) {
-            return Err(OpError::Denied(format!(
-                "host `{host}` port {port} is not one that this venue allows (`http_client.allow_hosts`); retrying \
-                 will not help"
-            )));
-        }
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        match address {
-            Ok(address) if !self.policy.allow_private && !is_public(address) => {
-                let refused = NotPublic { host: host.to_owned(), address: address.to_string() };
-                Err(OpError::Denied(refused.to_string()))
-            }
-            Ok(_) | Err(_) => Ok(()),
-        }
     }
 
     async fn once(&self, ask: &Ask) -> Result<Response, OpError> {

@@ -90,6 +90,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
                 temperature: Some(0.25),
                 max_tokens: None,
                 context_window: None,
+                key: None,
             },
             authority: Authority::default(),
             completion: Completion::Implicit,

@@ -1,0 +1,7 @@
+//! Secrets: the rules one by one, and a planted one that must turn up nowhere.
+
+mod cli;
+mod leaks;
+mod parrot;
+mod rotation;
+mod rules;
