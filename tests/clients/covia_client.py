@@ -27,7 +27,7 @@ def refused(what, status, call):
 
 
 def discovery(venue):
-    status = venue.wait_until_ready(timeout=10, poll_interval=0.1)
+    status = venue.wait_until_ready(timeout=60, poll_interval=0.1)
     expect("status", status.status, "OK")
     expect("did document", venue.did_document().id, venue.did)
     names = [operation.name for operation in venue.list_operations()]
@@ -70,7 +70,7 @@ def agents(venue):
     expect("info", venue.agents.info("echo").tasks, 0)
     refused("an unknown agent", 404, lambda: venue.agents.info("nobody"))
 
-    answer = venue.agents.request("echo", {"say": "hello"}, timeout=20)
+    answer = venue.agents.request("echo", {"say": "hello"}, timeout=60)
     expect("request", answer.status, "COMPLETE")
     expect("its output", "hello" in str(answer.output), True)
     expect("message", venue.agents.message("echo", "for your information").delivered, True)
@@ -85,10 +85,10 @@ def jobs(venue, request):
     expect("job", record.status, JobStatus.COMPLETE)
     expect("its stream", [event.json["status"] for event in record.stream()], ["COMPLETE"])
     job = venue.invoke("v/ops/agent/request", {"agentId": "echo", "input": "again"})
-    expect("result", "again" in str(job.result(timeout=20)), True)
+    expect("result", "again" in str(job.result(timeout=60)), True)
     failed = venue.invoke("v/ops/agent/info", {"agentId": "nobody"})
     try:
-        failed.result(timeout=20)
+        failed.result(timeout=60)
     except JobFailedError as error:
         expect("its error", "no agent `nobody`" in str(error), True)
     else:

@@ -11,7 +11,7 @@ import sys
 import nats
 from nats.js.api import DeliverPolicy
 
-LIMIT = 20.0
+LIMIT = 60.0
 
 
 def expect(what, actual, expected):
@@ -82,7 +82,7 @@ class Fleet:
 
     async def is_drained(self):
         stream = self.prefix.upper()
-        for _ in range(100):
+        for _ in range(1200):
             consumer = await self.js.consumer_info(stream, "workers")
             messages = (await self.js.stream_info(stream)).state.messages
             if (consumer.num_ack_pending, consumer.num_pending, messages) == (0, 0, 0):

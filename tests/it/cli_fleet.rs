@@ -10,11 +10,11 @@ fn a_fleet_serves_http_and_the_queue() {
     let (mut worker, mut serve, url) = fleet.start_all();
     let http = |args: &[&str]| run(fleet.path(), &[args, &["--url", &url]].concat());
     http(&["agent", "apply", "echo.toml"]).ok();
-    assert_eq!(http(&["submit", "echo", "over http", "--wait=20s"]).ok(), "over http");
-    assert_eq!(fleet.publish(&["submit", "echo", "over nats", "--id", "k", "--wait=20s"]).ok(), "over nats");
-    assert_eq!(fleet.publish(&["submit", "echo", "over nats", "--id", "k", "--wait=20s"]).ok(), "over nats", "again");
-    fleet.publish(&["submit", "echo", "other", "--id", "k", "--wait=20s"]).expect(6, "(CONFLICT)");
-    fleet.publish(&["submit", "nobody", "x", "--wait=20s"]).expect(3, "no such agent");
+    assert_eq!(http(&["submit", "echo", "over http", "--wait=60s"]).ok(), "over http");
+    assert_eq!(fleet.publish(&["submit", "echo", "over nats", "--id", "k", "--wait=60s"]).ok(), "over nats");
+    assert_eq!(fleet.publish(&["submit", "echo", "over nats", "--id", "k", "--wait=60s"]).ok(), "over nats", "again");
+    fleet.publish(&["submit", "echo", "other", "--id", "k", "--wait=60s"]).expect(6, "(CONFLICT)");
+    fleet.publish(&["submit", "nobody", "x", "--wait=60s"]).expect(3, "no such agent");
     assert_eq!(fleet.publish(&["message", "echo", "note this", "--id", "m"]).ok(), "m");
     let jobs = http(&["job", "list"]).ok();
     assert!(jobs.contains("over http") && jobs.contains("over nats"), "{jobs}");

@@ -14,7 +14,7 @@ fn submit_wait_and_a_clean_exit_on_sigterm() {
     let mut up = Up::start();
     up.agent("helper", "echo");
     assert_eq!(up.run(&["submit", "helper", "Say hello", "--wait"]).ok(), "Say hello");
-    let record = json_of(&up.run(&["submit", "helper", "again", "--wait=10s", "--output", "json"]).ok());
+    let record = json_of(&up.run(&["submit", "helper", "again", "--wait=60s", "--output", "json"]).ok());
     assert_eq!((&record["status"], &record["output"]), (&json!("COMPLETE"), &json!("again")));
     let listed = up.run(&["job", "list", "--output", "ndjson"]).ok();
     assert_eq!(listed.lines().count(), 2);
@@ -28,16 +28,20 @@ fn submit_wait_and_a_clean_exit_on_sigterm() {
 #[test]
 fn a_job_survives_kill_9_and_completes_on_the_same_folder() {
     let mut up = Up::start();
-    up.agent("slow", "[[rule]]\nthen = { text = \"done {{input}}\", delay_ms = 700 }\n");
+    // Until it is killed, no reply comes.
+    up.agent("slow", "[[rule]]\nthen = { text = \"never\", fault = \"hang\" }\n");
     let job = up.run(&["submit", "slow", "it"]).ok();
     let status = |up: &Up| json_of(&up.run(&["job", "get", &job, "--output", "json"]).ok())["status"].clone();
     while status(&up) == "PENDING" {}
     let mut waiting = command(up.dir.path());
     waiting.args(["job", "wait", &job, "--url", &up.url]).stdout(Stdio::piped());
     let waiting = waiting.spawn().unwrap();
-    up.kill_and_start_again();
-    assert!(["STARTED", "PENDING"].contains(&status(&up).as_str().unwrap()));
-    assert_eq!(up.run(&["job", "wait", &job, "--timeout", "20s"]).ok(), "done it");
+    up.process.signal("KILL");
+    up.process.ended();
+    up.file("slow.rules", "[[rule]]\nthen = { text = \"done {{input}}\", delay_ms = 700 }\n");
+    up.start_again();
+    assert!(["STARTED", "PENDING", "COMPLETE"].contains(&status(&up).as_str().unwrap()));
+    assert_eq!(up.run(&["job", "wait", &job, "--timeout", "60s"]).ok(), "done it");
     // Who waited all the time has not noticed.
     let waited = waiting.wait_with_output().unwrap();
     assert_eq!((waited.status.code(), String::from_utf8_lossy(&waited.stdout).as_ref()), (Some(0), "done it\n"));

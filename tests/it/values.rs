@@ -261,7 +261,7 @@ async fn the_same_holds_for_the_queue() {
         let to = Address::In { owner: venue.owner.clone(), agent: "scoped".parse().unwrap(), kind: InKind::Task };
         let body = json!({"input": "hi", "sessionContext": context, "replyTo": inbox});
         venue.venue.bus.publish(&Message { to, id: Some(format!("v{n}")), body }).await.unwrap();
-        let answer = tokio::time::timeout(Duration::from_secs(10), answers.next()).await.unwrap().unwrap();
+        let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
         assert_eq!((&answer["status"], answer["errorCode"].as_str().unwrap_or_default()), (&json!(status), code));
     }

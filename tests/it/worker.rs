@@ -3,9 +3,12 @@
 use crate::support::nats;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
+use crate::support::watched::{Watch, Watched};
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 use trellis::agents;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
@@ -17,7 +20,7 @@ use trellis::domain::session::TurnRecord;
 use trellis::jobs::{self, Cancelled};
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::store::{Change, Checkpoint, DocWrite, Expect, Held, Lease, keys};
 
 const RULES: &str = r#"
 [[rule]]
@@ -243,7 +246,7 @@ async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
         let facts = venue.venue.store.sessions(&venue.owner, Some(&agent), None, 10).await.unwrap();
         facts[0].due.is_none() && facts[0].lease_until.is_none()
     };
-    for _ in 0..250 {
+    for _ in 0..3000 {
         if rests().await {
             break;
         }
@@ -281,7 +284,7 @@ async fn a_cancel_drops_a_hanging_model_call() {
     assert_eq!(job.result.unwrap().error.as_deref(), Some("cancelled: enough"));
     // The session is free again.
     let key = SessionKey { agent: "hanging".parse().unwrap(), session: submitted.session.session };
-    for _ in 0..100 {
+    for _ in 0..3000 {
         let facts = venue.venue.store.sessions(&venue.owner, Some(&key.agent), None, 10).await.unwrap();
         if facts[0].mailbox.is_empty() {
             return;
@@ -329,7 +332,7 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     let submission = Submission { input: json!("ping"), ..Submission::default() };
     venue.arrive("echo", "m1", false, submission).await;
-    for _ in 0..200 {
+    for _ in 0..3000 {
         let turns = turns(&venue, "echo", "main").await;
         if let Some(turn) = turns.first() {
             assert_eq!(turn.events[0].as_str(), "m1");
@@ -343,7 +346,7 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
 
 /// Sixty sessions of an agent that runs two at once; the next sweep comes when the test has failed.
 async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
-    venue.sweep = Duration::from_mins(1);
+    venue.sweep = Duration::from_mins(10);
     venue.worker().await;
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 2})).await;
     let started = std::time::Instant::now();
@@ -359,17 +362,30 @@ async fn slots_go_from_hand_to_hand(mut venue: TestVenue) {
     eprintln!("60 tasks in {:?}", started.elapsed());
 }
 
+/// Tells of the first call of a turn that is recorded.
+struct Intents(Arc<Notify>);
+
+#[async_trait]
+impl Watch for Intents {
+    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &Held) {
+        if !write.calls.is_empty() {
+            self.0.notify_one();
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
-    let (first, dir) = idle_laptop().await;
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+    let intent = Arc::new(Notify::new());
+    let store = Watched { inner: store, watch: Intents(Arc::clone(&intent)) };
+    let first = TestVenue::new(Arc::new(store), Arc::new(bus), dir.path(), RULES).await;
     first.worker().await;
     first.agent("payer", json!({"tools": ["v/ops/test/once"]})).await;
     let job = first.submit("payer", "t1", json!({})).await.job.unwrap();
-    while !first.model_calls().iter().any(|call| call["event"] == "replied") {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    // The intent is recorded by then; were it not, the successor would pay for a minute.
-    tokio::time::sleep(Duration::from_millis(500)).await;
+    tokio::time::timeout(Duration::from_mins(1), intent.notified()).await.expect("the intent is recorded");
     first.shutdown.trigger();
     first.shutdown.cancelling().cancel();
     let second = TestVenue::new(Arc::clone(&first.venue.store), Arc::clone(&first.venue.bus), dir.path(), RULES).await;

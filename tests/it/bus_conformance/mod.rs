@@ -29,9 +29,9 @@ macro_rules! conformance {
             $crate::bus_conformance::stamp! { $fixture:
                 messages_come_in_order_with_their_facts an_empty_queue_answers_with_nothing
                 no_more_than_asked_for one_id_of_two_owners_is_two_messages
-                a_waiting_receiver_gets_a_message_at_once
+                a_waiting_receiver_gets_a_message
                 an_acknowledged_message_is_gone an_unsettled_message_comes_again
-                progress_starts_the_ack_wait_again a_nak_puts_it_off a_nak_of_no_delay_is_prompt
+                progress_starts_the_ack_wait_again a_nak_puts_it_off a_nak_of_no_delay_brings_it_again
                 two_receivers_share_the_queue a_receive_given_up_loses_nothing a_wake_arrives
                 what_is_in_transit_is_listed accepted_messages_survive_a_restart
                 signals_reach_who_listens all_control_hears_every_owner
@@ -48,7 +48,7 @@ macro_rules! stamp {
         $(
             #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
-                let ack_wait = $crate::bus_conformance::cases::ACK_WAIT;
+                let ack_wait = $crate::bus_conformance::cases::ack_wait(stringify!($case));
                 let Some(fixture) = <$fixture as $crate::bus_conformance::Fixture>::new(ack_wait).await else { return };
                 $crate::bus_conformance::cases::$case(fixture).await;
             }

@@ -223,7 +223,7 @@ fn turns(
 
 /// An entry of the log of model calls. A kill may cut a write short where a page of the file ends;
 /// the entry of the next process then follows on the same line, and the cut one was never finished.
-fn entry(line: &str) -> Option<Value> {
+pub fn entry(line: &str) -> Option<Value> {
     serde_json::from_str(line).ok().or_else(|| {
         let (at, _) = line.rmatch_indices("{\"turn\":").next().filter(|(at, _)| *at > 0)?;
         serde_json::from_str(&line[at..]).ok()

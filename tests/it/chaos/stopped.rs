@@ -9,8 +9,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 const TASKS: usize = 60;
-/// A few leases: another worker has taken over by then.
-const OVERTAKEN: Duration = Duration::from_secs(30);
+/// Of tasks, until a session is met where it is wanted.
+const BATCHES: usize = 10;
+/// Many leases: another worker has taken over by then.
+const OVERTAKEN: Duration = Duration::from_mins(2);
 
 fn signal(name: &str, pid: u32) {
     assert!(Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status().unwrap().success());
@@ -46,11 +48,15 @@ async fn a_worker_that_stood_still_for_longer_than_its_leases_asks_no_model() {
     let dir = tempfile::tempdir().unwrap();
     let Some(mut site) = Site::servers(dir.path(), 1, 50).await else { return };
     let door = site.door();
-    let sends = (50..50 + TASKS).map(|n| {
-        let (door, task) = (door.clone(), Task::new(n, 50));
-        async move { door.send(&task).await.unwrap().0 }
-    });
-    let jobs = futures::future::join_all(sends).await;
+    let send = async |batch: usize| {
+        let first = 50 + batch * TASKS;
+        let sends = (first..first + TASKS).map(|n| {
+            let (door, task) = (door.clone(), Task::new(n, 50));
+            async move { door.send(&task).await.unwrap().0 }
+        });
+        futures::future::join_all(sends).await
+    };
+    let mut jobs = send(0).await;
     let first = site.processes[0].pid;
     // Stopped when the answer that some context waits for is on its way.
     let waiting = loop {
@@ -62,7 +68,10 @@ async fn a_worker_that_stood_still_for_longer_than_its_leases_asks_no_model() {
             break waiting;
         }
         signal("CONT", first);
-        assert!(site.ended(&jobs).await.len() < TASKS, "no session was met while it made its context");
+        if site.ended(&jobs).await.len() == jobs.len() {
+            assert!(jobs.len() < BATCHES * TASKS, "no session was met while it made its context");
+            jobs.extend(send(jobs.len() / TASKS).await);
+        }
     };
     site.processes.push(site.fleet.start());
     let end = Instant::now() + OVERTAKEN;
@@ -71,7 +80,7 @@ async fn a_worker_that_stood_still_for_longer_than_its_leases_asks_no_model() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     signal("CONT", first);
-    ended(&site, &jobs, TASKS).await;
+    ended(&site, &jobs, jobs.len()).await;
     site.kill_all();
     assert_eq!(lock(&site.fleet.trail).asked_after_record(), [] as [String; 0]);
 }

@@ -44,7 +44,7 @@ use trellis::worker::{self, WorkerOptions};
 
 const LEASE: Duration = Duration::from_secs(30);
 /// A case takes well under a second; on a busy machine some take longer.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_mins(2);
 /// Cases that run at once.
 const AT_ONCE: usize = 12;
 

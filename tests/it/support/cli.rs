@@ -1,5 +1,6 @@
 //! The binary as its users run it: short commands, and processes that stay.
 
+use super::port;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -8,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_mins(2);
 
 /// How a command ended.
 #[derive(Debug)]
@@ -132,14 +133,12 @@ impl Up {
     /// On a free port, with an empty store.
     pub fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (process, url) = up(dir.path(), "127.0.0.1:0");
+        let (process, url) = up(dir.path(), &format!("127.0.0.1:{}", port::lasting()));
         Self { process, url, dir }
     }
 
-    /// Kills it with SIGKILL and starts it again on the same store and port.
-    pub fn kill_and_start_again(&mut self) {
-        self.process.signal("KILL");
-        self.process.ended();
+    /// After its end: on the same store and port.
+    pub fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
         (self.process, self.url) = up(self.dir.path(), &address);
     }

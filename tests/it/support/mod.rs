@@ -4,6 +4,7 @@ pub mod cli;
 pub mod fleet;
 pub mod http;
 pub mod nats;
+pub mod port;
 pub mod python;
 pub mod redis;
 pub mod venue;

@@ -3,6 +3,7 @@
 //! Every server runs under a shell that holds a pipe from this process: when the test binary ends,
 //! however it ends, the pipe closes and the shell kills the server and removes its directory.
 
+use super::port;
 use std::{
     io::{BufRead, BufReader},
     path::{Path, PathBuf},
@@ -19,7 +20,7 @@ use trellis::{bus::nats::NatsOptions, retry::Policy, telemetry::Metrics};
 /// The project's own configuration file: what is tested is what is shipped.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf");
 
-const START_LIMIT: Duration = Duration::from_secs(20);
+const START_LIMIT: Duration = Duration::from_mins(1);
 
 /// A running server with its own directory.
 pub struct NatsServer {
@@ -47,7 +48,7 @@ impl NatsServer {
     pub fn start_with(arguments: &[&'static str]) -> Option<Self> {
         let binary = binary()?;
         let dir = tempfile::Builder::new().prefix("trellis-nats").tempdir().unwrap();
-        let mut server = Self { port: 0, dir, runs: 0, arguments: arguments.to_vec(), running: None };
+        let mut server = Self { port: port::lasting(), dir, runs: 0, arguments: arguments.to_vec(), running: None };
         server.run(binary);
         Some(server)
     }
@@ -76,14 +77,12 @@ impl NatsServer {
     fn run(&mut self, binary: &Path) {
         self.runs += 1;
         let log = self.dir.path().join(format!("server-{}.log", self.runs));
-        // -1: any free port, which the log then names.
-        let port = if self.port == 0 { "-1".to_owned() } else { self.port.to_string() };
         let script = "dir=$1; shift; \"$@\" & pid=$!; echo $pid; exec 1>/dev/null 2>&1; cat; kill -9 $pid; wait; rm -rf \"$dir\"";
         let mut shell = Command::new("sh")
             .args(["-c", script, "sh"])
             .arg(self.dir.path())
             .arg(binary)
-            .args(["-c", CONFIG, "-a", "127.0.0.1", "-p", &port, "-l"])
+            .args(["-c", CONFIG, "-a", "127.0.0.1", "-p", &self.port.to_string(), "-l"])
             .arg(&log)
             .arg("-sd")
             .arg(self.dir.path().join("js"))
@@ -97,14 +96,14 @@ impl NatsServer {
         let pid = line.trim().parse().unwrap();
         self.running = Some(Running { shell, pid });
         let start = Instant::now();
-        self.port = loop {
+        loop {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
-            if let Some(port) = ready_on(&text) {
-                break port;
+            if text.contains("Server is ready") {
+                return;
             }
             assert!(start.elapsed() < START_LIMIT, "nats-server didn't start: {text}");
             std::thread::sleep(Duration::from_millis(10));
-        };
+        }
     }
 }
 
@@ -112,13 +111,6 @@ impl Drop for NatsServer {
     fn drop(&mut self) {
         self.kill();
     }
-}
-
-/// The port, when the log says that the server is ready.
-fn ready_on(log: &str) -> Option<u16> {
-    log.contains("Server is ready").then_some(())?;
-    let (_, rest) = log.split_once("Listening for client connections on 127.0.0.1:")?;
-    rest.lines().next()?.trim().parse().ok()
 }
 
 fn kill_9(pid: u32) {
@@ -147,7 +139,7 @@ pub fn options(url: &str) -> NatsOptions {
         max_bytes: 16 << 20,
         ack_wait: Duration::from_secs(30),
         poll: Duration::from_millis(500),
-        connect: Policy { total: Some(Duration::from_secs(10)), ..Policy::CONNECT },
+        connect: Policy { total: Some(Duration::from_mins(1)), ..Policy::CONNECT },
         metrics: Arc::new(Metrics::new()),
     }
 }

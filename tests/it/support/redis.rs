@@ -1,8 +1,9 @@
 //! A real `redis-server` on a free port with `config/redis.conf`, gone when the tests are.
 
+use super::port;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, OnceLock};
@@ -42,7 +43,7 @@ impl RedisServer {
 
     fn start_on_free_port(shared: bool) -> Self {
         for _ in 0..5 {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = port::lasting();
             let dir = tempfile::tempdir().unwrap().keep();
             let mut server = Self { port, dir, shared, supervisor: None };
             if server.start_again() {
@@ -55,15 +56,24 @@ impl RedisServer {
     /// After [`RedisServer::kill`]: the same port and folder. False when it didn't come up.
     pub fn start_again(&mut self) -> bool {
         self.spawn();
-        let end = Instant::now() + Duration::from_secs(10);
+        let end = Instant::now() + Duration::from_mins(1);
         while Instant::now() < end {
             if self.answers() {
                 return true;
+            }
+            if self.found_its_port_taken() {
+                break;
             }
             std::thread::sleep(Duration::from_millis(10));
         }
         self.kill();
         false
+    }
+
+    /// Somebody else got the port between the choice of it and the start.
+    fn found_its_port_taken(&self) -> bool {
+        let log = std::fs::read_to_string(self.dir.join("log")).unwrap_or_default();
+        log.contains("Failed listening on port")
     }
 
     /// The same without waiting until it has loaded its data.
@@ -80,7 +90,7 @@ impl RedisServer {
     /// It is this one that listens on the port, and it has loaded its data.
     fn answers(&self) -> bool {
         let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
-        let _ = stream.set_read_timeout(Some(Duration::from_millis(500)));
+        let _ = stream.set_read_timeout(Some(Duration::from_secs(10)));
         let mut answer = [0; 512];
         let ask = |stream: &mut TcpStream, answer: &mut [u8]| -> std::io::Result<String> {
             stream.write_all(b"CONFIG GET dir\r\n")?;

@@ -31,7 +31,8 @@ pub struct TestVenue {
     pub owner: Owner,
     pub dir: PathBuf,
     pub shutdown: Shutdown,
-    lease: Duration,
+    /// Of its workers; long, so that a machine that stands still loses none.
+    pub lease: Duration,
     /// Pause of its workers between two sweeps.
     pub sweep: Duration,
 }
@@ -57,7 +58,7 @@ impl TestVenue {
             owner: "local/me".parse().unwrap(),
             dir: dir.to_owned(),
             shutdown: Shutdown::new(metrics),
-            lease: Duration::from_secs(2),
+            lease: Duration::from_secs(30),
             sweep: Duration::from_millis(200),
         }
     }
@@ -113,9 +114,9 @@ impl TestVenue {
         submit(&self.venue, &arrival).await.unwrap()
     }
 
-    /// The job once it has ended; fails the test when it doesn't within 20 s.
+    /// The job once it has ended; fails the test when it doesn't within a minute.
     pub async fn ended(&self, job: &JobId) -> Job {
-        let job = jobs::wait(&self.venue, &self.owner, job, Duration::from_secs(20)).await.unwrap().unwrap();
+        let job = jobs::wait(&self.venue, &self.owner, job, Duration::from_mins(1)).await.unwrap().unwrap();
         eprintln!("{} {:?} {:?}", job.head.agent, job.status, job.result);
         assert!(job.status.is_terminal(), "job {} is still {:?}", job.head.id, job.status);
         job
@@ -127,10 +128,11 @@ impl TestVenue {
         self.ended(&submitted.job.unwrap()).await
     }
 
-    /// Lines of the log of model calls.
+    /// Lines of the log of model calls; the last may be half written as yet.
     pub fn model_calls(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.dir.join("calls.jsonl")).unwrap_or_default();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let whole = text.split_inclusive('\n').filter(|line| line.ends_with('\n'));
+        whole.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 }
 
