@@ -184,7 +184,7 @@ fn step(c: char, text: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
         Some(b'+') if c == ' ' => literal(b"+"),
         Some(b'%') => {
             for percent in ["%", "%25"] {
-                let upper: String = bytes.iter().map(|byte| format!("{percent}{byte:02X}")).collect();
+                let upper = bytes.iter().map(|byte| format!("{percent}{byte:02X}")).collect::<Vec<_>>().concat();
                 insensitive(rest, at, upper.as_bytes(), next, &mut begun);
             }
         }
@@ -239,7 +239,7 @@ fn escaped(c: char, rest: &[u8], at: usize, next: &mut Vec<usize>) -> bool {
         _ => None,
     };
     let mut units = [0; 2];
-    let code: String = c.encode_utf16(&mut units).iter().map(|unit| format!("u{unit:04x}")).collect();
+    let code = c.encode_utf16(&mut units).iter().map(|unit| format!("u{unit:04x}")).collect::<Vec<_>>().concat();
     // Of a surrogate pair, the backslashes stand before each half.
     let code = match code.split_at_checked(5) {
         Some((first, second)) if !second.is_empty() => format!("{first}{}{second}", "\\".repeat(run)),

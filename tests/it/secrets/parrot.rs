@@ -64,7 +64,7 @@ fn request(stream: &mut TcpStream) -> String {
 
 /// Every encoding of a text, as a server may answer with it.
 pub fn encodings(text: &str) -> Value {
-    let percent: String = text.bytes().map(|byte| format!("%{byte:02X}")).collect();
+    let percent = text.bytes().map(|byte| format!("%{byte:02X}")).collect::<Vec<_>>().concat();
     let component: String = text
         .chars()
         .map(|c| if c.is_ascii_alphanumeric() { c.to_string() } else { format!("%{:02x}", u32::from(c)) })

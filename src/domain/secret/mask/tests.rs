@@ -34,7 +34,7 @@ fn json_text(text: &str) -> String {
 
 /// Every encoding of a value that has to be found, by name.
 fn encodings(value: &str) -> Vec<(&'static str, String)> {
-    let escaped: String = value.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect();
+    let escaped = value.encode_utf16().map(|unit| format!("\\u{unit:04X}")).collect::<Vec<_>>().concat();
     let ascii: String = value
         .chars()
         .map(|c| {
@@ -42,7 +42,7 @@ fn encodings(value: &str) -> Vec<(&'static str, String)> {
             if c.is_ascii() {
                 json_text(&c.to_string())
             } else {
-                c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect()
+                c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect::<Vec<_>>().concat()
             }
         })
         .collect();
