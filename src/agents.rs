@@ -1,6 +1,7 @@
 //! Agents as callers see them: create, read, list.
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
+use crate::domain::authority::Authority;
 use crate::domain::context::load::{Change as StateChange, Level};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::time::Millis;
@@ -58,24 +59,30 @@ pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, Stor
 }
 
 /// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
-/// tasks and timeline stay; a running turn keeps the configuration that it began with.
+/// tasks and timeline stay; a running turn keeps the configuration that it began with. It can do no
+/// more than `creator`, who configures it.
 pub async fn apply(
     venue: &Venue,
     owner: &Owner,
     id: &AgentId,
     config: &AgentConfig,
     overwrite: bool,
+    creator: &Authority,
 ) -> Result<(AgentRecord, Applied), StoreError> {
+    let creator = &creator.clone().nowhere();
     for _ in 0..TRIES {
         let now = venue.now();
         let (record, version, applied) = match get(venue, owner, id).await? {
-            Some((record, _)) if !overwrite || record.config == *config => return Ok((record, Applied::Unchanged)),
+            Some((record, _)) if !overwrite || (record.config == *config && record.creator == *creator) => {
+                return Ok((record, Applied::Unchanged));
+            }
             Some((record, version)) => {
                 let config_version = record.config_version + 1;
-                let record = AgentRecord { config: config.clone(), config_version, updated: now, ..record };
+                let (config, creator) = (config.clone(), creator.clone());
+                let record = AgentRecord { config, creator, config_version, updated: now, ..record };
                 (record, Expect::Version(version), Applied::Updated)
             }
-            None => (fresh(id, config, now), Expect::Any, Applied::Created),
+            None => (fresh(id, config, creator, now), Expect::Any, Applied::Created),
         };
         if venue.store.write(now, owner, &writes(&record, version)).await? == Written::Done {
             return Ok((record, applied));
@@ -115,13 +122,14 @@ fn writes(record: &AgentRecord, expect: Expect) -> [DocWrite; 2] {
     ]
 }
 
-fn fresh(id: &AgentId, config: &AgentConfig, now: Millis) -> AgentRecord {
+fn fresh(id: &AgentId, config: &AgentConfig, creator: &Authority, now: Millis) -> AgentRecord {
     AgentRecord {
         id: id.clone(),
         status: AgentStatus::Active,
         config: config.clone(),
         config_version: 1,
         state: AgentState::default(),
+        creator: creator.clone(),
         error: None,
         created: now,
         updated: now,
@@ -142,6 +150,7 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
         "agentId": id,
         "status": status(&record, &sessions, venue.now()),
         "config": record.config,
+        "creatorCaps": record.creator.listed(),
         "configVersion": record.config_version,
         "timelineLength": turns,
         "tasks": tasks,

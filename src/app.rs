@@ -123,8 +123,8 @@ impl App {
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = Catalog::with(config.catalog.test, http_policy(config));
         let secrets = vault(config, role)?;
-        let name = config.venue.name.clone();
-        let venue = Venue { store, bus, clock, name, key, catalog, secrets, metrics };
+        let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
+        let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, metrics };
         Ok(Self { venue: Arc::new(venue), model, nats })
     }
 

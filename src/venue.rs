@@ -2,6 +2,7 @@
 
 use crate::bus::Bus;
 use crate::clock::Clock;
+use crate::domain::authority::grant::Boundary;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
@@ -32,6 +33,8 @@ pub struct Venue {
     pub catalog: Catalog,
     /// Keys of secrets.
     pub secrets: Vault,
+    /// Resource namespaces at and above which no request is granted anything.
+    pub boundaries: Vec<Boundary>,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

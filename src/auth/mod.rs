@@ -6,7 +6,7 @@ pub mod jwks;
 pub mod signing;
 
 use crate::config::{AuthConfig, AuthMode, DidKeys};
-use crate::domain::capability::Capability;
+use crate::domain::authority::Capability;
 use crate::domain::ids::Owner;
 use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
 use crate::domain::time::Millis;

@@ -1,7 +1,7 @@
 //! `trellis bench context`: what a prompt costs to build, without any store or model.
 
 use crate::domain::agent::{AgentConfig, Completion};
-use crate::domain::capability::Authority;
+use crate::domain::authority::Authority;
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};

@@ -2,6 +2,7 @@
 
 use super::BenchError;
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::lattice::Path;
@@ -51,7 +52,7 @@ pub async fn growth(venue: &Arc<Venue>, owner: &Owner, around: &[u64]) -> Result
         "context": ["w/bench/growth"],
     });
     let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
-    agents::apply(venue, owner, &session.agent, &config, true).await?;
+    agents::apply(venue, owner, &session.agent, &config, true, &Authority::unlimited()).await?;
     let (before, after) = WINDOW;
     let run = ingress::fresh_id();
     let (mut found, mut begun) = (Vec::new(), (0, 0));
@@ -111,6 +112,7 @@ async fn task(venue: &Arc<Venue>, owner: &Owner, session: &SessionKey, id: Strin
         },
         received: venue.now(),
         sequence: 0,
+        may_override: false,
     };
     let job = ingress::submit(venue, &arrival).await?.job.ok_or_else(|| stuck("has no job"))?;
     let job = jobs::wait(venue, owner, &job, PATIENCE).await?;

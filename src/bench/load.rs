@@ -4,6 +4,7 @@ use super::BenchError;
 use crate::agents;
 use crate::bus::{Address, InKind, Live, Message};
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
 use crate::venue::Venue;
@@ -34,7 +35,7 @@ pub(super) async fn agents(venue: &Venue, owner: &Owner, count: usize) -> Result
     });
     let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
     for n in 0..count {
-        agents::apply(venue, owner, &agent(n), &config, false).await?;
+        agents::apply(venue, owner, &agent(n), &config, false, &Authority::unlimited()).await?;
     }
     Ok(())
 }

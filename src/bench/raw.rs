@@ -56,6 +56,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        envelope: crate::domain::authority::envelope::Envelope::default(),
         payload: Payload::Message { input: serde_json::Value::Null },
     };
     let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));

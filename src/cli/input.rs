@@ -71,6 +71,22 @@ pub fn pair(argument: &str) -> Result<(String, Value), String> {
     }
 }
 
+/// A `--grant`: the name of a resource namespace, or a capability as JSON.
+pub fn grant(text: &str) -> Result<Value, String> {
+    let value = if text.starts_with('{') {
+        serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?
+    } else {
+        Value::String(text.to_owned())
+    };
+    crate::domain::authority::grant::parse(std::slice::from_ref(&value), &[]).map_err(|error| error.to_string())?;
+    Ok(value)
+}
+
+/// Grants as a submission carries them; none given is none meant.
+pub fn grants(given: &[Value]) -> Option<Vec<Value>> {
+    (!given.is_empty()).then(|| given.to_vec())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

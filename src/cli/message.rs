@@ -28,6 +28,10 @@ pub struct Message {
     /// Conversation to put it into [default: main]
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
+    /// A grant of this request: a resource namespace such as `app/user/u1`, or JSON `{"with": …, "can": …}`; it may
+    /// do no more than its grants. Repeatable; without any it may do what you may
+    #[arg(long = "grant", value_name = "GRANT", value_parser = input::grant)]
+    grants: Vec<Value>,
     /// A value for this request, `KEY=VALUE`; JSON where it parses, else text. Repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = input::pair)]
     context: Vec<(String, Value)>,
@@ -44,9 +48,16 @@ impl Message {
         let input = input::value(&self.input, self.text)?;
         submit::check_size(&input)?;
         let id = self.id.unwrap_or_else(ingress::fresh_id);
-        if self.queue.nats.is_some() || !self.context.is_empty() {
+        if self.queue.nats.is_some() || !self.context.is_empty() || !self.grants.is_empty() {
             let session_context = self.context.into_iter().collect();
-            let submission = Submission { input, session_id: self.session, session_context, ..Submission::default() };
+            let context_grants = input::grants(&self.grants);
+            let submission = Submission {
+                input,
+                session_id: self.session,
+                session_context,
+                context: context_grants,
+                ..Submission::default()
+            };
             let Some(url) = &self.queue.nats else {
                 let path = format!("agents/{}/messages", encode(self.agent.as_str()));
                 let sent = Client::new(&self.server)?.submit(&path, &submission, &id).await;

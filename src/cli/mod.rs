@@ -18,6 +18,7 @@ pub mod lattice;
 pub mod message;
 pub mod mock_llm;
 pub mod output;
+mod policy;
 pub mod queue;
 pub mod secret;
 pub mod serve;
@@ -117,6 +118,9 @@ pub enum Command {
     /// Store, list and delete secrets, and make and change the keys that seal them
     #[command(subcommand)]
     Secret(secret::Secret),
+    /// What agents may do at most, and taking back what was granted
+    #[command(subcommand)]
+    Policy(policy::Policy),
     /// Say which guarantees the configured servers give, and what to change
     Doctor(doctor::Doctor),
     /// Compare what was accepted with what has ended, is pending or is missing
@@ -195,6 +199,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Why(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
         Command::Secret(command) => command.run(context).await,
+        Command::Policy(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,

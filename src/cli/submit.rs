@@ -40,6 +40,10 @@ pub struct Submit {
     /// Conversation to put it into [default: one of its own]
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
+    /// A grant of this request: a resource namespace such as `app/user/u1`, or JSON `{"with": …, "can": …}`; it may
+    /// do no more than its grants. Repeatable; without any it may do what you may
+    #[arg(long = "grant", value_name = "GRANT", value_parser = input::grant)]
+    grants: Vec<Value>,
     /// A value for this request, `KEY=VALUE`; JSON where it parses, else text. Repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = input::pair)]
     context: Vec<(String, Value)>,
@@ -64,7 +68,7 @@ impl Submit {
 
     async fn over_http(&self, context: &Context, id: &EventId, input: Value) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
-        let accepted = if self.context.is_empty() {
+        let accepted = if self.context.is_empty() && self.grants.is_empty() {
             let mut body = json!({"agentId": self.agent, "input": input, "timeout": 0});
             if let Some(session) = &self.session {
                 body["sessionId"] = session.as_str().into();
@@ -76,6 +80,7 @@ impl Submit {
                 input,
                 session_id: self.session.clone(),
                 session_context: self.context.iter().cloned().collect(),
+                context: input::grants(&self.grants),
                 ..Submission::default()
             };
             let answer = client.submit(&format!("agents/{}/tasks", encode(self.agent.as_str())), &submission, id).await;
@@ -109,6 +114,7 @@ impl Submit {
             session_id: self.session.clone(),
             reply_to,
             session_context: self.context.iter().cloned().collect(),
+            context: input::grants(&self.grants),
             ..Submission::default()
         };
         let mut answers = publisher.listen(submission.reply_to.as_deref().unwrap_or_default()).await?;

@@ -4,9 +4,11 @@ mod auth;
 
 use super::layers::{ConfigErrors, Entry, Layers};
 use super::{
-    AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, HttpClientConfig, HttpConfig, LogConfig, LogFormat,
-    ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig, mask_value,
+    AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, GrantsConfig, HttpClientConfig, HttpConfig,
+    LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
+    mask_value,
 };
+use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
@@ -55,6 +57,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         worker: worker(l),
         secrets: SecretsConfig { key_file: path(l, "secrets.key_file") },
         auth: auth::read(l),
+        grants: grants(l),
         models: models(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
         venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
@@ -77,6 +80,17 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     };
     combinations(l, &config);
     if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
+}
+
+fn grants(l: &mut Layers) -> GrantsConfig {
+    GrantsConfig {
+        protected: parse(
+            l,
+            "grants.protected",
+            "namespaces with commas between such as `app/user, app/org:min=2:boundary`",
+            |text| text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(|t| Boundary::parse(t).ok()).collect(),
+        ),
+    }
 }
 
 fn worker(l: &mut Layers) -> WorkerConfig {

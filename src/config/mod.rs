@@ -7,6 +7,7 @@ mod mask;
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Origin};
 pub use mask::{mask_url, mask_value};
 
+use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use crate::domain::token::{DidKey, Subject};
 use std::{
@@ -33,6 +34,8 @@ pub struct Config {
     pub secrets: SecretsConfig,
     /// `auth.*`.
     pub auth: AuthConfig,
+    /// `grants.*`.
+    pub grants: GrantsConfig,
     /// `models.*`.
     pub models: ModelsConfig,
     /// `catalog.*`.
@@ -170,6 +173,13 @@ impl Default for DidKeys {
     fn default() -> Self {
         Self::Only(Vec::new())
     }
+}
+
+/// What requests may be granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GrantsConfig {
+    /// Resource namespaces at and above which nobody is granted anything.
+    pub protected: Vec<Boundary>,
 }
 
 /// `auth.mode`.

@@ -1,12 +1,15 @@
 //! Agent records and their configuration.
 
-use crate::domain::capability::{Authority, Capability};
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::policy::{Actor, Policy};
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::entry::{ContextEntry, check_entries};
 use crate::domain::context::load::Load;
 use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use crate::domain::ids::AgentId;
+use crate::domain::lattice::layout::Scope;
 use crate::domain::limits;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
@@ -31,6 +34,9 @@ pub struct AgentRecord {
     /// What it keeps from turn to turn, in all of its sessions.
     #[serde(default, skip_serializing_if = "is_default")]
     pub state: AgentState,
+    /// What who configured it was allowed to do: it can do no more.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub creator: Authority,
     /// Why it is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -96,6 +102,9 @@ pub struct AgentConfig {
     /// What it may do; absent = no limit of its own, empty = nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caps: Option<Vec<Capability>>,
+    /// The most that it may hand on to others; absent = what it may do itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegable: Option<Vec<Capability>>,
     /// Sessions that run at once.
     #[serde(default = "default_concurrency")]
     pub concurrency: u32,
@@ -214,7 +223,7 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "description",
     "systemPrompt",
     "model",
@@ -223,6 +232,7 @@ const KEYS: [&str; 18] = [
     "context",
     "contextBudget",
     "caps",
+    "delegable",
     "concurrency",
     "mailbox",
     "busy",
@@ -237,7 +247,7 @@ const KEYS: [&str; 18] = [
 
 /// Keys of the specification that this version doesn't act on: refused rather than ignored,
 /// because an ignored limit is a promise that isn't kept.
-const LATER: [&str; 7] = ["llmOperation", "delegable", "resources", "outputs", "loop", "retry", "visibility"];
+const LATER: [&str; 6] = ["llmOperation", "resources", "outputs", "loop", "retry", "visibility"];
 
 /// What is wrong with an agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -320,6 +330,11 @@ impl AgentConfig {
         if self.entity_ids_key.is_empty() {
             return bad("`entityIdsKey`: expected a key, got an empty text".into());
         }
+        for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
+            for (at, cap) in list.iter().flatten().enumerate() {
+                cap.check().or_else(|rule| bad(format!("`{key}[{at}]`: {rule}")))?;
+            }
+        }
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
         if let (Some(window), reply) = (self.model.context_window, self.model.max_tokens.unwrap_or(0))
@@ -358,14 +373,16 @@ impl AgentConfig {
     pub fn entities(&self, session: &Values) -> Option<Vec<String>> {
         self.entity_ids_required.then(|| entities::ids(&self.entity_ids_key, session).unwrap_or_default())
     }
-
-    /// What the agent's own list permits.
-    pub fn authority(&self) -> Authority {
-        Authority::new(self.caps.clone())
-    }
 }
 
 impl AgentRecord {
+    /// What it may do for a request in a session, under its owner's policy of the moment.
+    pub fn authority(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Authority {
+        let holder = format!("agent:{}", self.id);
+        let actor = Actor { holder: &holder, caps: self.config.caps.as_deref(), creator: &self.creator, home };
+        policy.effective(actor, envelope)
+    }
+
     /// The line that the store reads.
     pub fn gate(&self) -> Gate {
         let status = match self.status {

@@ -1,5 +1,6 @@
 //! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
 
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::time::Millis;
@@ -62,6 +63,9 @@ pub struct Event {
     /// Values for its turns: kept here and nowhere else, and deleted with it.
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
+    /// What its turns may do at most.
+    #[serde(default, skip_serializing_if = "Envelope::is_default")]
+    pub envelope: Envelope,
     /// What it says.
     #[serde(flatten)]
     pub payload: Payload,
@@ -125,12 +129,21 @@ pub struct Submission {
     /// Values for the turns of this request.
     #[serde(default, deserialize_with = "or_nothing", skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
-    /// Who sent it, when an agent did. Trusted only on the venue's own outbox.
+    /// Grants: what its turns may do at most; absent = what the caller may, empty = nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<Vec<Value>>,
+    /// Who sent it. From outside it counts for nothing: the venue says who.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
-    /// The waiting turn, when an agent did.
+    /// The waiting turn, when an agent did. Only the venue's own messages have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
+    /// What the sender may do. Only the venue's own messages have one.
+    #[serde(default, skip_serializing_if = "Envelope::is_default")]
+    pub envelope: Envelope,
+    /// The venue's seal on all of this, by which it knows its own messages in the queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seal: Option<String>,
 }
 
 /// `null` is as absent.
@@ -187,6 +200,11 @@ impl Event {
         })
     }
 
+    /// The request that it is.
+    pub fn mandate(&self) -> Mandate {
+        Mandate { session_context: self.session_context.clone(), envelope: self.envelope.clone() }
+    }
+
     /// The job it opens or completes.
     pub const fn job(&self) -> Option<&JobId> {
         match &self.payload {
@@ -217,10 +235,30 @@ pub fn fresh_session(job: &JobId) -> SessionId {
 /// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
 /// way it came: the same submission by another way is the same.
 pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> String {
-    let Submission { input, session_id, reply_to, session_context, caller: _, parent } = submission;
-    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context]);
+    let Submission { input, session_id, reply_to, session_context, context, caller: _, parent, envelope: _, seal: _ } =
+        submission;
+    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
+}
+
+/// The request behind an event: whose values and whose authority its turns run with.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Mandate {
+    /// Values for its turns.
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    pub session_context: Values,
+    /// What they may do at most.
+    #[serde(skip_serializing_if = "Envelope::is_default")]
+    pub envelope: Envelope,
+}
+
+impl Mandate {
+    /// One turn may serve both.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.session_context == other.session_context && self.envelope.is_same_authority(&other.envelope)
+    }
 }
 
 /// A `replyTo` that a submission may name: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
@@ -274,6 +312,8 @@ mod tests {
             ),
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":null}"#, true),
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":{"k":1}}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":["app"]}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":[]}"#, false),
             ("a", EventKind::Task, r#"{"input":"x"}"#, false),
         ] {
             assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");

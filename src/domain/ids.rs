@@ -259,6 +259,13 @@ impl From<AssetId> for String {
 #[serde(try_from = "String", into = "String")]
 pub struct JobId(String);
 
+/// HMAC-SHA256 as 64 lower-case hex digits.
+pub fn hmac_hex(key: &[u8], text: &[u8]) -> String {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    mac.update(text);
+    hex::encode(mac.finalize().into_bytes())
+}
+
 impl JobId {
     /// The job of an event: HMAC of (owner, event id) under the venue's key, so that it is
     /// idempotent and can't be guessed by who doesn't hold the key.

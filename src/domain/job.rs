@@ -143,6 +143,10 @@ pub enum ErrorCode {
     EntityIdsRequired,
     /// The request sets values that are not its own to set.
     ContextOverrideDenied,
+    /// A grant of the request breaks a rule.
+    GrantInvalid,
+    /// The request says of itself what only the venue says.
+    Forged,
     /// A placeholder has no value, and the configuration is strict.
     PlaceholderUnresolved,
     /// The caller ended it.

@@ -9,7 +9,7 @@ pub mod lattice;
 
 pub mod values;
 
-pub mod capability;
+pub mod authority;
 pub mod event;
 pub mod job;
 pub mod token;

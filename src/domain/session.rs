@@ -1,7 +1,9 @@
 //! Session state between turns, and the record that every turn leaves.
 
+use crate::domain::authority::Authority;
 use crate::domain::chat::{ChatMessage, Usage};
 use crate::domain::context::load::Load;
+use crate::domain::event::Mandate;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
@@ -32,9 +34,21 @@ pub struct SessionState {
     /// until then, for what is in no mailbox is forgotten when a worker dies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shown: Vec<String>,
+    /// The request whose loose run goes on while `shown` is not empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<Mandate>,
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
+}
+
+impl SessionState {
+    /// The task has ended: its children are not awaited any more.
+    pub fn end_task(&mut self) {
+        self.task = None;
+        self.parked = false;
+        self.pending.retain(|_, pending| pending.under.is_some());
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -43,12 +57,15 @@ const fn is_zero(n: &u32) -> bool {
 }
 
 /// A child job whose result is awaited.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PendingJob {
     /// Who serves it.
     pub agent: AgentId,
     /// Since when.
     pub started: Millis,
+    /// The request in whose service it was started, when no task is: its result runs under that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<Mandate>,
 }
 
 /// How far the task being served is.
@@ -98,6 +115,9 @@ pub struct TurnRecord {
     /// Jobs that it ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ended: Vec<(JobId, JobStatus)>,
+    /// What it was allowed to do: a turn that may not do as much doesn't see it.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub authority: Authority,
     /// SHA-256 of the prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,

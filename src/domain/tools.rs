@@ -272,8 +272,7 @@ impl Builder<'_> {
                 Ok(planned) => {
                     self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
                     let injection = planned.injection;
-                    let schema =
-                        if injection.is_empty() { found.input.clone() } else { injection.reduce(&found.input) };
+                    let schema = if injection.hides() { injection.reduce(&found.input) } else { found.input.clone() };
                     let text = description.unwrap_or_else(|| found.description.clone());
                     let description = format!("Operation: {}. {text}", found.asked);
                     let spec = ToolSpec { name, description, schema };

@@ -7,6 +7,7 @@ use super::operate::operate;
 use super::problem::Problem;
 use crate::agents::{self, Applied};
 use crate::domain::agent::AgentConfig;
+use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;
 use crate::ingress::{self, Arrival, Submitted};
 use axum::extract::{Path, State};
@@ -43,7 +44,7 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
-    let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true).await?;
+    let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller.authority).await?;
     let (status, result) = match applied {
         Applied::Created => (StatusCode::CREATED, "created"),
         Applied::Updated => (StatusCode::OK, "updated"),
@@ -111,17 +112,19 @@ fn receipt(submitted: &Submitted) -> Value {
 async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {
     // As it was sent, so that the same submission over the queue is the same to the store.
     let submission = ingress::parse(body)?;
-    if submission.caller.is_some() || submission.parent.is_some() {
-        return Err(Problem::bad_request("`caller` and `parent` are set by the venue, expected neither"));
-    }
+    let id = who.key.clone().unwrap_or_else(ingress::fresh_id);
+    let agent = agent_id(agent)?;
+    let submission = ingress::unsealed(&api.venue, who.owner(), &agent, &id, submission)?;
+    let submission = Submission { envelope: who.caller.request(), ..submission };
     let arrival = Arrival {
         owner: who.owner().clone(),
-        agent: agent_id(agent)?,
+        agent,
         task,
-        id: who.key.clone().unwrap_or_else(ingress::fresh_id),
+        id,
         submission,
         received: api.venue.now(),
         sequence: 0,
+        may_override: false,
     };
     Ok(ingress::submit(&api.venue, &arrival).await?)
 }

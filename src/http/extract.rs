@@ -2,7 +2,7 @@
 
 use super::Api;
 use super::problem::Problem;
-use crate::domain::capability::Authority;
+use crate::domain::authority::Authority;
 use crate::domain::ids::{EventId, Owner};
 use crate::ops::Caller;
 use crate::venue::is_reserved;
@@ -56,7 +56,8 @@ impl Who {
             }
         };
         let name = owner.to_string();
-        Ok(Self { caller: Caller { owner, name, authority: Authority::unlimited() }, key })
+        let caller = Caller { operator: true, ..Caller::new(owner, name, Authority::unlimited()) };
+        Ok(Self { caller, key })
     }
 }
 

@@ -85,7 +85,10 @@ impl From<OpError> for Problem {
 impl From<SubmissionError> for Problem {
     fn from(error: SubmissionError) -> Self {
         match &error {
-            SubmissionError::Malformed(_) | SubmissionError::ReplyTo(_) => Self::bad_request(error),
+            SubmissionError::Malformed(_)
+            | SubmissionError::ReplyTo(_)
+            | SubmissionError::Grant(_)
+            | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, error)

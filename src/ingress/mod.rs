@@ -1,9 +1,11 @@
 //! Stages 1 and 2: a submission becomes an admission, from the queue or directly.
 
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
 };
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex, sha256_hex};
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::time::Millis;
@@ -29,6 +31,8 @@ pub struct Arrival {
     pub received: Millis,
     /// Stream sequence; 0 over HTTP.
     pub sequence: u64,
+    /// Its sender holds `context/override`: it may give values to keys that a token has claimed.
+    pub may_override: bool,
 }
 
 /// Why a submission can't become an admission.
@@ -56,6 +60,14 @@ pub enum SubmissionError {
     /// Values that the caller may not set.
     #[error(transparent)]
     Override(#[from] protected::OverrideDenied),
+    /// A grant that breaks a rule.
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+    /// It says of itself what only the venue says.
+    #[error(
+        "`{0}` is set by the venue, leave it out; authority is named by `context` and by the `Authorization` header"
+    )]
+    Forged(&'static str),
 }
 
 impl SubmissionError {
@@ -66,23 +78,10 @@ impl SubmissionError {
                 ErrorCode::Refused
             }
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
+            Self::Grant(_) => ErrorCode::GrantInvalid,
+            Self::Forged(_) => ErrorCode::Forged,
         }
     }
-}
-
-/// What a verified token says of a caller.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Identity {
-    /// Its claims, by key: the first values of the user tier, and not to be overridden.
-    pub claims: Values,
-    /// It holds `context/override`.
-    pub may_override: bool,
-}
-
-/// Who a submission is from. There is no authentication yet: nobody has claims, and nobody may
-/// override them.
-pub fn identity(_arrival: &Arrival) -> Identity {
-    Identity::default()
 }
 
 /// Whether the values of a submission are its caller's to set.
@@ -95,9 +94,8 @@ fn check_context(arrival: &Arrival) -> Result<(), SubmissionError> {
     if bytes > SESSION_CONTEXT_BYTES {
         return Err(SubmissionError::ContextTooLarge(bytes));
     }
-    let identity = identity(arrival);
-    if !identity.may_override {
-        protected::check(context, identity.claims.keys().map(String::as_str))?;
+    if !arrival.may_override {
+        protected::check(context, arrival.submission.envelope.claims.keys().map(String::as_str))?;
     }
     Ok(())
 }
@@ -146,14 +144,16 @@ pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
 }
 
 /// The admission of a task or a message.
-pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError> {
+pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionError> {
     let Arrival { owner, agent, submission, id, .. } = arrival;
+    let key = &venue.key;
     if let Some(subject) = &submission.reply_to
         && !reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
     {
         return Err(SubmissionError::ReplyTo(subject.clone()));
     }
     check_context(arrival)?;
+    let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
         job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
@@ -171,6 +171,7 @@ pub fn admission(key: &[u8], arrival: &Arrival) -> Result<Admit, SubmissionError
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
         session_context: submission.session_context.clone(),
+        envelope: submission.envelope.clone().granted(grants),
         payload,
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
@@ -202,6 +203,7 @@ pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, receiv
         reply_to: None,
         parent: None,
         session_context: Values::new(),
+        envelope: Envelope::default(),
         payload: Payload::Result { job: body.job, result: body.result },
     };
     let event = NewEvent {
@@ -249,7 +251,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
-    let admit = admission(&venue.key, arrival)?;
+    let admit = admission(venue, arrival)?;
     let job = admit.event.as_ref().and_then(|event| event.job.clone());
     let admitted = venue.store.admit(venue.now(), &admit).await?;
     let kind = if arrival.task { "task" } else { "message" };
@@ -270,6 +272,47 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
         venue.wake(&arrival.owner, &admit.session).await;
     }
     Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate })
+}
+
+/// The venue's seal on a message of its own, by which it knows it in the queue: everybody who may
+/// publish could write the rest.
+pub fn sealed(venue: &Venue, owner: &Owner, agent: &AgentId, id: &EventId, submission: Submission) -> Submission {
+    let seal = Some(seal(&venue.key, owner, agent, id, &submission));
+    Submission { seal, ..submission }
+}
+
+/// Takes what somebody has published for what it is: what only the venue says counts under its seal.
+pub fn unsealed(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentId,
+    id: &EventId,
+    mut submission: Submission,
+) -> Result<Submission, SubmissionError> {
+    if let Some(given) = submission.seal.take() {
+        let expected = seal(&venue.key, owner, agent, id, &submission);
+        return if same(&given, &expected) { Ok(submission) } else { Err(SubmissionError::Forged("seal")) };
+    }
+    let said = [
+        ("caller", submission.caller.is_some()),
+        ("parent", submission.parent.is_some()),
+        ("envelope", !submission.envelope.is_default()),
+    ];
+    match said.into_iter().find(|(_, said)| *said) {
+        Some((key, _)) => Err(SubmissionError::Forged(key)),
+        None => Ok(submission),
+    }
+}
+
+fn seal(key: &[u8], owner: &Owner, agent: &AgentId, id: &EventId, submission: &Submission) -> String {
+    let mut said = serde_json::json!(["submission", owner.token(), agent, id, submission]);
+    said.sort_all_objects();
+    hmac_hex(key, said.to_string().as_bytes())
+}
+
+/// Takes as long wherever two texts differ.
+fn same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }
 
 /// An id for a submission that names none: it can't be recognised when it is sent again.

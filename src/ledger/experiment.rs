@@ -2,6 +2,7 @@
 
 use super::why::touches;
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::assemble::{Assembled, Refused, assemble};
 use crate::domain::context::entry::{self, Source};
@@ -105,7 +106,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     inputs.system.clone_from(&config.system_prompt);
     inputs.values = fill::known(&inputs.system, &inputs.items, &values);
     inputs.frame.model = config.model.clone();
-    inputs.frame.authority = config.authority();
+    inputs.frame.authority = Authority::new(config.caps.clone()).of(&inputs.frame.agent);
     inputs.frame.completion = config.completion;
     inputs.frame.strict = config.strict_placeholders;
     inputs.frame.aliases = config.uses_aliases();

@@ -41,6 +41,11 @@ impl Verb {
     fn spec(self) -> Spec {
         let text = || json!({"type": "string"});
         let millis = || json!({"type": "integer", "minimum": 0});
+        let grants = || {
+            let text =
+                "What the request may do at most: namespaces of resources, or {with, can}. Trusted code says it.";
+            json!({"type": "array", "description": text, "x-trusted": true})
+        };
         let (path, description, input, effect) = match self {
             Self::Create => (
                 "v/ops/agent/create",
@@ -57,7 +62,7 @@ impl Verb {
                 schema(
                     &json!({
                         "agentId": text(), "input": {}, "sessionId": text(),
-                        "wait": millis(), "timeout": millis()
+                        "wait": millis(), "timeout": millis(), "context": grants()
                     }),
                     &["agentId", "input"],
                 ),
@@ -66,14 +71,19 @@ impl Verb {
             Self::Message => (
                 "v/ops/agent/message",
                 "Send a one-way message to an agent; no answer is awaited.",
-                schema(&json!({"agentId": text(), "message": {}, "sessionId": text()}), &["agentId", "message"]),
+                schema(
+                    &json!({"agentId": text(), "message": {}, "sessionId": text(), "context": grants()}),
+                    &["agentId", "message"],
+                ),
                 Effect::Idempotent,
             ),
             Self::Chat => (
                 "v/ops/agent/chat",
                 "Send a message to an agent and wait for its next reply in that session.",
                 schema(
-                    &json!({"agentId": text(), "message": {}, "sessionId": text(), "timeout": millis()}),
+                    &json!({
+                        "agentId": text(), "message": {}, "sessionId": text(), "timeout": millis(), "context": grants()
+                    }),
                     &["agentId", "message"],
                 ),
                 Effect::Idempotent,
@@ -155,15 +165,14 @@ fn no_agent(id: &AgentId) -> OpError {
 async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let id = agent_id(arguments)?;
     let config = if arguments["config"].is_null() { &arguments["definition"] } else { &arguments["config"] };
-    let mut config = if config.is_null() {
+    let config = if config.is_null() {
         return Err(OpError::Invalid("expected `config` with at least `model`".into()));
     } else {
         AgentConfig::parse(config).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?
     };
-    // What an agent makes can never do more than the agent itself.
-    config.caps = call.caller.authority.intersect(&config.authority()).caps().map(<[_]>::to_vec);
     let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
-    let (record, applied) = agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite).await?;
+    let (record, applied) =
+        agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, &call.caller.authority).await?;
     Ok(json!({
         "agentId": id,
         "status": agents::status(&record, &[], call.venue.now()),

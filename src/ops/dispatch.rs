@@ -6,7 +6,7 @@ use crate::domain::limits::{JOB_DEPTH, OPERATION_TIME};
 use crate::domain::nearest::nearest;
 use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
-use crate::domain::values::inject::Injection;
+use crate::domain::values::inject::{Injection, reserved};
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.
@@ -57,6 +57,13 @@ pub fn settle<'c>(
         let Some((path, inner)) = found.operation.inner(&mut arguments) else { return Ok((found, arguments)) };
         found = resolve(catalog, &path)?;
         arguments = inner;
+        // By its path an operation is called with what its caller says, and that may be a model.
+        if let Some(name) = reserved(&found.spec.input).into_iter().find(|name| arguments.get(name).is_some()) {
+            return Err(OpError::Invalid(format!(
+                "argument `{name}` of `{}` can't be given this way",
+                found.spec.path
+            )));
+        }
     }
     Err(OpError::Invalid(format!("`v/ops/job/run` is nested more than {JOB_DEPTH} times, call the operation itself")))
 }

@@ -10,13 +10,15 @@ pub mod http;
 pub mod job;
 pub mod json;
 pub mod lattice;
+pub mod policy;
 pub mod schema;
 pub mod secret;
 pub mod shared;
 pub mod test;
 pub mod virtuals;
 
-use crate::domain::capability::Authority;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::event::Parent;
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::secret::Destination;
@@ -118,9 +120,26 @@ pub struct Caller {
     pub name: String,
     /// What it may do.
     pub authority: Authority,
+    /// What it may do for others, too: write what users can't, act for other owners.
+    pub operator: bool,
+    /// The request that it acts for: ids of its grants, claims, modes.
+    pub envelope: Envelope,
 }
 
 impl Caller {
+    /// Somebody who acts for no request but its own.
+    pub fn new(owner: Owner, name: String, authority: Authority) -> Self {
+        Self { owner, name, authority, operator: false, envelope: Envelope::default() }
+    }
+
+    /// What travels with a request of this caller, who is no turn.
+    pub fn request(&self) -> Envelope {
+        let mut envelope = self.envelope.clone();
+        envelope.bound = envelope.bound.intersect(&self.authority).nowhere();
+        envelope.holders.push(self.name.clone());
+        envelope
+    }
+
     /// An agent, not a person or a service: an owner's name has a slash in it, an agent's has none.
     pub fn is_agent(&self) -> bool {
         self.name.starts_with("agent:") && !self.name.contains('/')
@@ -152,6 +171,8 @@ pub struct TurnSite<'a> {
     pub parent: &'a Parent,
     /// Children that the session waits for already.
     pub children: usize,
+    /// The most that the agent may hand on; absent = what it may do itself.
+    pub delegable: Option<&'a [Capability]>,
 }
 
 /// Everything an operation may use.
@@ -242,6 +263,7 @@ impl Catalog {
             json::operations(),
             job::operations(),
             secret::operations(),
+            policy::operations(),
             http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {

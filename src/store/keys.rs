@@ -18,6 +18,7 @@
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
+//! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
 //! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
@@ -30,6 +31,9 @@ use crate::domain::time::Millis;
 use crate::store::DocKey;
 
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
+
+/// Document of an owner's policy.
+pub const POLICY: &str = "policy";
 
 /// Document of an agent's record.
 pub fn agent(agent: &AgentId) -> String {

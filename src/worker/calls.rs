@@ -11,8 +11,8 @@ use crate::domain::ids::AgentId;
 use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::domain::values::Values;
 use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Site, TurnSite, dispatch};
+use crate::policy;
 use crate::store::{Checkpoint, Held};
 use bytes::Bytes;
 use futures::future::join_all;
@@ -61,6 +61,9 @@ pub(super) async fn make(
     planned: &[PlannedCall],
 ) -> Result<Observed, Stop> {
     let setting = turn.setting();
+    // The model took its time: what was revoked meanwhile is denied now.
+    let (policy, _) = policy::load(&*worker.venue.store, &setting.owner).await?;
+    let authority = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope());
     let round = Round {
         worker,
         leased,
@@ -71,7 +74,9 @@ pub(super) async fn make(
         caller: Caller {
             owner: setting.owner.clone(),
             name: format!("agent:{}", setting.session.agent),
-            authority: setting.config.authority(),
+            authority: authority.within(&setting.authority),
+            operator: false,
+            envelope: setting.mandate.envelope.clone(),
         },
         parent: parent(turn),
         turn: setting.turn,
@@ -159,9 +164,7 @@ impl Round<'_> {
 
     /// The entities that the request is about, where the agent asks for them.
     pub(super) fn entities(&self) -> Option<Vec<String>> {
-        let none = Values::new();
-        let session = self.leased.run.session_context(&self.setting.plan).unwrap_or(&none);
-        self.setting.config.entities(session)
+        self.setting.config.entities(&self.setting.mandate.session_context)
     }
 
     /// The loads of the agent and of the session as the calls before leave them.
@@ -276,6 +279,7 @@ impl Round<'_> {
                 call: index,
                 parent: &self.parent,
                 children: self.children,
+                delegable: self.setting.config.delegable.as_deref(),
             }),
         };
         match dispatch::invoke(&call, path, arguments.clone()).await {

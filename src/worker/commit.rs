@@ -2,9 +2,9 @@
 
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, books};
+use super::{Worker, books, recheck};
 use crate::agents;
-use crate::domain::agent::AgentConfig;
+use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
 use crate::domain::context::text;
@@ -18,6 +18,7 @@ use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::jobs;
 use crate::outbox;
+use crate::policy;
 use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
 use bytes::Bytes;
 use std::time::Duration;
@@ -45,6 +46,7 @@ pub(super) async fn commit(
     worker: &Worker,
     leased: &mut Leased,
     bench: &Bench,
+    agent: &AgentRecord,
     turn: &Turn,
     mut decision: Decision,
 ) -> Result<Outcome, Stop> {
@@ -53,8 +55,10 @@ pub(super) async fn commit(
     if let Some(ledger) = &mut decision.ledger {
         worker.books.trim(worker.venue.now(), ledger);
     }
+    let mut policy = bench.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        let (commit, mut outbox) = build(worker, leased, bench, &decision).await?;
+        let (mut commit, mut outbox) = build(worker, leased, bench, &decision).await?;
+        commit.writes.push(policy::unchanged(policy));
         let _alone = leased.stops.alone().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
             Committed::Done(next) => {
@@ -79,12 +83,34 @@ pub(super) async fn commit(
             Committed::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
                 tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
+                if conflicts.iter().any(|conflict| conflict.key == keys::POLICY) {
+                    policy = again(worker, bench, agent, turn, &mut decision).await?;
+                }
                 let results = bench.workspace.rebase().await?;
                 show_again(&mut decision.record, &results, &turn.setting().config);
             }
         }
     }
     back_off(worker, leased).await
+}
+
+/// The policy changed: authority is evaluated again, and what it denies now is not done. Returns the
+/// version that was looked at.
+async fn again(
+    worker: &Worker,
+    bench: &Bench,
+    agent: &AgentRecord,
+    turn: &Turn,
+    decision: &mut Decision,
+) -> Result<u64, Stop> {
+    let setting = turn.setting();
+    let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
+    let now = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope()).within(&setting.authority);
+    let denied = turn.recorded().map(|recorded| recheck::denied(&worker.venue.catalog, recorded, &now));
+    let denied = denied.unwrap_or_default();
+    bench.workspace.take_back(&denied.iter().map(|(call, _)| *call).collect::<Vec<_>>()).await;
+    recheck::show(&mut decision.record, &denied);
+    Ok(version)
 }
 
 /// Results of writes that came out otherwise on the newer version.

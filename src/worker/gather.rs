@@ -34,11 +34,10 @@ pub(super) async fn inputs(
     let setting = turn.setting();
     let config = &setting.config;
     let caller = Caller {
-        owner: setting.owner.clone(),
-        name: format!("agent:{}", setting.session.agent),
-        authority: config.authority(),
+        envelope: setting.mandate.envelope.clone(),
+        ..Caller::new(setting.owner.clone(), format!("agent:{}", setting.session.agent), setting.authority.clone())
     };
-    let resolver = values::resolver(worker, leased, agent, &setting.plan).await?;
+    let resolver = values::resolver(worker, setting, agent).await?;
     let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace, resolver: &resolver };
     let entries = config.context.iter().chain(&agent.state.context);
     let reads = entry::plan(entries, &[&agent.state.loads, &setting.state.loads]);
@@ -50,7 +49,8 @@ pub(super) async fn inputs(
             agent: setting.session.agent.clone(),
             venue: worker.venue.name.clone(),
             model: config.model.clone(),
-            authority: caller.authority,
+            // Whose scratch space is meant changes with the session, and is no part of a prompt.
+            authority: setting.authority.clone().nowhere(),
             completion: config.completion,
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),

@@ -101,7 +101,9 @@ fn id_of_place(delivery: &Delivery) -> EventId {
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
     let parsed = event_id(delivery).and_then(|id| {
-        let submission = ingress::parse(&delivery.body).map_err(|e| refusal(e.code(), e.to_string()))?;
+        let submission = ingress::parse(&delivery.body)
+            .and_then(|said| ingress::unsealed(&worker.venue, &delivery.owner, &delivery.agent, &id, said))
+            .map_err(|e| refusal(e.code(), e.to_string()))?;
         Ok(Arrival {
             owner: delivery.owner.clone(),
             agent: delivery.agent.clone(),
@@ -110,11 +112,11 @@ async fn submission(worker: &Worker, delivery: &Delivery) {
             submission,
             received: delivery.published,
             sequence: delivery.sequence,
+            may_override: false,
         })
     });
-    let admission = parsed.and_then(|arrival| {
-        ingress::admission(&worker.venue.key, &arrival).map_err(|e| refusal(e.code(), e.to_string()))
-    });
+    let admission = parsed
+        .and_then(|arrival| ingress::admission(&worker.venue, &arrival).map_err(|e| refusal(e.code(), e.to_string())));
     match admission {
         Ok(admit) => {
             let kind = if delivery.kind == InKind::Task { "task" } else { "message" };

@@ -16,6 +16,7 @@ mod intake;
 mod keeper;
 mod known;
 pub mod preview;
+mod recheck;
 mod relay;
 mod session;
 pub mod stage;

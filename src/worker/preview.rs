@@ -4,10 +4,11 @@ use super::fetch::Reader;
 use super::{gather, session};
 use crate::agents;
 use crate::domain::agent::AgentRecord;
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::budget::{Budget, RATIO_DEFAULT};
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::context::{entry, fill};
-use crate::domain::event::{Event, Payload, fresh_session};
+use crate::domain::event::{Event, Mandate, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::session::{SessionState, TurnRecord};
@@ -15,6 +16,7 @@ use crate::domain::tools::resolve;
 use crate::domain::turn::run::{Pending, Run};
 use crate::domain::values::{Resolver, Values};
 use crate::ops::{Caller, shared};
+use crate::policy;
 use crate::store::{SessionFacts, StoreError};
 use crate::venue::Venue;
 use crate::workspace::Workspace;
@@ -70,11 +72,14 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let AgentRecord { config, state, .. } = &agent;
     let plan = run.plan();
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
+    let Mandate { session_context, envelope } = run.mandate(&plan);
+    let (policy, _) = policy::load(&*venue.store, owner).await?;
+    let authority = agent.authority(&policy, &envelope, &scope);
     let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);
-    let caller = Caller { owner: owner.clone(), name: format!("agent:{id}"), authority: config.authority() };
-    let (user, project) = shared::load(&*venue.store, owner).await?;
-    let session_values = run.session_context(&plan).cloned().unwrap_or_default();
-    let resolver = Resolver::new(session_values, user, project, config.context_mapping.clone());
+    let caller = Caller::new(owner.clone(), format!("agent:{id}"), authority);
+    let (mut user, project) = shared::load(&*venue.store, owner).await?;
+    user.extend(envelope.claims);
+    let resolver = Resolver::new(session_context, user, project, config.context_mapping.clone());
     let reader = Reader { venue, caller: &caller, workspace: &workspace, resolver: &resolver };
     let entries = config.context.iter().chain(&state.context);
     let items = reader.items(entry::plan(entries, &[&state.loads, &run.state.loads])).await?;
@@ -84,7 +89,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
             agent: id.clone(),
             venue: venue.name.clone(),
             model: config.model.clone(),
-            authority: caller.authority,
+            authority: caller.authority.nowhere(),
             completion: config.completion,
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
@@ -131,6 +136,7 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         reply_to: None,
         parent: None,
         session_context: asked.session_context,
+        envelope: Envelope::default(),
         payload: Payload::Task { job, input },
     });
     run.inbox.extend(task.map(|event| Pending { key: EVENT.into(), event, crashes: 0, status: None }));

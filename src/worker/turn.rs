@@ -8,9 +8,11 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
+use crate::domain::turn::run::Plan;
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
 use crate::jobs;
 use crate::ops::dispatch;
+use crate::policy;
 use crate::store::{After, Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
@@ -32,6 +34,8 @@ struct Failures {
 /// What is at hand while a turn runs.
 pub(super) struct Bench {
     pub(super) workspace: Workspace,
+    /// Version of the owner's policy under which the turn began.
+    pub(super) policy: u64,
 }
 
 /// Runs one turn of a leased session.
@@ -46,29 +50,19 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         (None, Some(recorded)) => leased.run.plan_of(recorded),
         (None, None) => leased.run.plan(),
     };
-    let setting = Setting {
-        owner: owner.clone(),
-        session: leased.lease.session.clone(),
-        turn: leased.run.version + 1,
-        start: worker.venue.now(),
-        config: Arc::new(agent.config.clone()),
-        config_version: agent.config_version,
-        state: leased.run.state.clone(),
-        plan,
-    };
+    let (setting, version) = setting(worker, leased, agent, plan, recorded.as_ref()).await?;
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.serve(job, &leased.cancelled));
-    let scope = Scope { session: Some(setting.session.clone()), job: job.clone() };
-    let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, scope);
-    let bench = Bench { workspace };
+    let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, setting.authority.home().clone());
+    let bench = Bench { workspace, policy: version };
     let (mut turn, mut action) = match (dead, recorded) {
         (Some(_), _) => Turn::give_up(setting, worker.venue.now()),
         (None, Some(recorded)) => {
             let noted = calls::noted(leased, &recorded);
             Turn::resume(setting, recorded, &noted, worker.venue.now())
         }
-        (None, None) => match values::mandate(leased, &setting.config, &setting.plan) {
+        (None, None) => match values::mandate(&setting) {
             Ok(()) => Turn::begin(setting),
             Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), worker.venue.now()),
         },
@@ -98,10 +92,42 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
             }
             Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned).await?,
             Action::Wait { reason } => return wait(worker, leased, &reason).await,
-            Action::Commit(decision) => return commit::commit(worker, leased, &bench, &turn, *decision).await,
+            Action::Commit(decision) => return commit::commit(worker, leased, &bench, agent, &turn, *decision).await,
         };
         action = turn.step(observed, worker.venue.now());
     }
+}
+
+/// What stays the same while the turn runs, and the version of the policy that it began under. Its
+/// authority is that of the moment, and of a reply that was recorded, no more than was held then.
+async fn setting(
+    worker: &Worker,
+    leased: &Leased,
+    agent: &AgentRecord,
+    plan: Plan,
+    recorded: Option<&Recorded>,
+) -> Result<(Setting, u64), Stop> {
+    let owner = leased.lease.owner.clone();
+    let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
+    let mandate = leased.run.mandate(&plan);
+    let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
+    let mut authority = agent.authority(&policy, &mandate.envelope, &home);
+    if let Some(recorded) = recorded {
+        authority = authority.within(&recorded.authority);
+    }
+    let setting = Setting {
+        owner,
+        session: leased.lease.session.clone(),
+        turn: leased.run.version + 1,
+        start: worker.venue.now(),
+        config: Arc::new(agent.config.clone()),
+        config_version: agent.config_version,
+        state: leased.run.state.clone(),
+        plan,
+        mandate,
+        authority,
+    };
+    Ok((setting, version))
 }
 
 const fn stage_of(action: &Action) -> Option<Stage> {

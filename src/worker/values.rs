@@ -1,39 +1,35 @@
 //! Stage 4: what a turn knows, from the request, the user and the project.
 
 use super::Worker;
-use super::session::Leased;
-use crate::domain::agent::{AgentConfig, AgentRecord};
-use crate::domain::turn::run::Plan;
+use crate::domain::agent::AgentRecord;
+use crate::domain::event::Mandate;
+use crate::domain::turn::Setting;
 use crate::domain::values::entities::{self, EntityIdsRequired};
 use crate::domain::values::{Resolver, Values, placeholder};
 use crate::ops::shared;
 use crate::store::StoreError;
 
 /// The values of a turn. The store is asked, once, only when the configuration or a text names any.
-pub(super) async fn resolver(
-    worker: &Worker,
-    leased: &Leased,
-    agent: &AgentRecord,
-    plan: &Plan,
-) -> Result<Resolver, StoreError> {
+pub(super) async fn resolver(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {
     let config = &agent.config;
     let loaded = serde_json::to_string(&agent.state.context).unwrap_or_default();
-    let session = || leased.run.session_context(plan).cloned().unwrap_or_default();
+    let Mandate { session_context, envelope } = &setting.mandate;
     if !config.uses_values() && !placeholder::has_any(&loaded) {
         // Entity ids narrow the tools, and need no more than the request.
-        let session = if config.entity_ids_required { session() } else { Values::new() };
+        let session = if config.entity_ids_required { session_context.clone() } else { Values::new() };
         return Ok(Resolver::new(session, Values::new(), Values::new(), config.context_mapping.clone()));
     }
-    let (user, project) = shared::load(&*worker.venue.store, &leased.lease.owner).await?;
-    Ok(Resolver::new(session(), user, project, config.context_mapping.clone()))
+    let (mut user, project) = shared::load(&*worker.venue.store, &setting.owner).await?;
+    // Who somebody is, is said by the token alone.
+    user.extend(envelope.claims.clone());
+    Ok(Resolver::new(session_context.clone(), user, project, config.context_mapping.clone()))
 }
 
 /// Whether a turn may begin: a request to an agent with a mandate names its entities.
-pub(super) fn mandate(leased: &Leased, config: &AgentConfig, plan: &Plan) -> Result<(), EntityIdsRequired> {
+pub(super) fn mandate(setting: &Setting) -> Result<(), EntityIdsRequired> {
+    let config = &setting.config;
     if !config.entity_ids_required {
         return Ok(());
     }
-    let none = Values::new();
-    let session = leased.run.session_context(plan).unwrap_or(&none);
-    entities::ids(&config.entity_ids_key, session).map(drop)
+    entities::ids(&config.entity_ids_key, &setting.mandate.session_context).map(drop)
 }

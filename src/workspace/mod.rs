@@ -150,6 +150,11 @@ impl Workspace {
         Ok(results)
     }
 
+    /// Forgets the writes of these calls; what remains is right after [`Workspace::rebase`].
+    pub async fn take_back(&self, calls: &[u32]) {
+        self.state.lock().await.operations.retain(|(call, _)| !calls.contains(call));
+    }
+
     /// Forgets all pending writes.
     pub async fn discard(&self) {
         *self.state.lock().await = State::default();

@@ -156,7 +156,7 @@ impl<'i> Assembly<'i> {
             system: text::system(&inputs.frame, &filled.system),
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
-            transcript: transcript::Cut::new(&inputs.transcript, open),
+            transcript: transcript::Cut::new(&inputs.transcript, open, &inputs.frame.authority),
             tail: tail(inputs),
             unpinned: Vec::new(),
             inputs,
@@ -436,7 +436,7 @@ impl<'i> Assembly<'i> {
         let mut rows = vec![fixed("system", self.system.len()), fixed("tools", self.inputs.tools.bytes)];
         rows.append(&mut before);
         rows.push(fixed("map", map.len()));
-        rows.extend(self.transcript.row());
+        rows.extend(self.transcript.rows());
         rows.append(&mut after);
         rows.push(fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
         let tools = &self.inputs.tools;

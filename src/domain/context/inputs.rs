@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::item::Item;
 use crate::domain::agent::Completion;
-use crate::domain::capability::Authority;
+use crate::domain::authority::Authority;
 use crate::domain::chat::ModelSettings;
 use crate::domain::event::Event;
 use crate::domain::ids::{AgentId, EventId, JobId};

@@ -7,7 +7,8 @@ use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Row, Status};
 use crate::domain::agent::Completion;
-use crate::domain::capability::Authority;
+use crate::domain::authority::Authority;
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall, Usage};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
@@ -35,6 +36,7 @@ fn event(n: u8, payload: Payload) -> (String, Event) {
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        envelope: Envelope::default(),
         payload,
     };
     (format!("k{n}"), event)
@@ -100,6 +102,7 @@ fn spoken(turn: u64, bytes: usize) -> TurnRecord {
         said: vec![ChatMessage::Assistant { text: "s".repeat(bytes), calls: Vec::new() }],
         calls: Vec::new(),
         ended: Vec::new(),
+        authority: Authority::default(),
         prompt: String::new(),
     }
 }
@@ -192,7 +195,7 @@ fn sections_stand_in_their_order_from_stable_to_volatile() {
         task: Some(task(1, "pay")),
         results: vec![result(2, json!({"ok": true}))],
         messages: vec![message(3, "hurry")],
-        pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0) })],
+        pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None })],
         remind: false,
     };
     let items = vec![entry("policy", 5), load("w/a", 300)];

@@ -4,7 +4,6 @@ use super::budget::{Budget, RATIO_DEFAULT};
 use super::inputs::Frame;
 use super::item::Content;
 use crate::domain::agent::{AgentConfig, Completion};
-use crate::domain::capability::Authority;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
@@ -55,13 +54,14 @@ pub fn system(frame: &Frame, configured: &str) -> String {
         "You are agent `{}` at venue {}. Model: {}/{}.",
         frame.agent, frame.venue, frame.model.provider, frame.model.name
     ));
-    parts.push(lattice_reference(&frame.authority, frame.aliases));
-    if let Some(caps) = frame.authority.caps() {
+    parts.push(lattice_reference(frame));
+    if let Some(caps) = frame.authority.listed() {
         let mut lines = vec!["## Your capabilities (caps)".to_owned()];
         if caps.is_empty() {
             lines.push("(none)".into());
         }
         lines.extend(caps.iter().map(|cap| format!("- {cap}")));
+        lines.extend(frame.authority.revoked().iter().map(|name| format!("- not {name}: it was revoked")));
         lines.push(
             "Calls outside these capabilities fail, and retrying them is useless. If the goal can't be \
              reached with them, finish with a clear explanation."
@@ -73,9 +73,14 @@ pub fn system(frame: &Frame, configured: &str) -> String {
 }
 
 /// One line per namespace that the agent can reach.
-fn lattice_reference(authority: &Authority, aliases: bool) -> String {
-    let mut lines = vec![if aliases { "## Covia Lattice" } else { "## Lattice" }.to_owned()];
-    let reached = Namespace::ALL.iter().filter(|namespace| authority.reaches(namespace.prefix()));
+fn lattice_reference(frame: &Frame) -> String {
+    let notes = format!("g/{}/n", frame.agent);
+    let reached = |namespace: &&Namespace| match namespace {
+        Namespace::Notes => frame.authority.reaches(&notes),
+        other => frame.authority.reaches(other.prefix()),
+    };
+    let mut lines = vec![if frame.aliases { "## Covia Lattice" } else { "## Lattice" }.to_owned()];
+    let reached = Namespace::ALL.iter().filter(reached);
     lines.extend(reached.map(|n| format!("- `{}/` {}", n.prefix(), n.meaning())));
     lines.push("Paths go as deep as the data: `w/records/123/name`, `g/agent/config/model`.".into());
     lines.join("\n")

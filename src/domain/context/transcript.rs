@@ -1,13 +1,16 @@
 //! Section 7: what was said, the newest exchanges that fit, a tool result never without its call.
 
 use super::ledger::{Row, Status};
+use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::ids::JobId;
 use crate::domain::session::TurnRecord;
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {
-    turns: &'i [TurnRecord],
+    turns: Vec<&'i TurnRecord>,
+    /// Numbers of turns that ran under authority that this one doesn't have.
+    denied: Vec<u64>,
     open: Option<&'i JobId>,
     /// Bytes of all turns.
     whole: usize,
@@ -22,12 +25,14 @@ pub(super) struct Cut<'i> {
 impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
-    pub(super) fn new(turns: &'i [TurnRecord], open: Option<&'i JobId>) -> Self {
+    pub(super) fn new(turns: &'i [TurnRecord], open: Option<&'i JobId>, authority: &Authority) -> Self {
+        let (turns, denied): (Vec<_>, Vec<_>) = turns.iter().partition(|turn| authority.covers(&turn.authority));
+        let denied = denied.iter().map(|turn| turn.turn).collect();
         let whole = turns.iter().map(|turn| bytes(turn, open)).sum();
         let unanswered = turns.last().filter(|turn| matches!(turn.said.last(), Some(ChatMessage::Tool { .. })));
         let required = unanswered.map_or(0, |turn| bytes(turn, open));
         let from = turns.len() - usize::from(unanswered.is_some());
-        Self { turns, open, whole, required, from, given: required, rendered: required }
+        Self { turns, denied, open, whole, required, from, given: required, rendered: required }
     }
 
     /// Bytes that can't be left out.
@@ -56,8 +61,23 @@ impl<'i> Cut<'i> {
         self.turns[self.from..].iter().flat_map(|turn| exchange(turn, self.open))
     }
 
-    /// Its line in the ledger; none without a transcript.
-    pub(super) fn row(&self) -> Option<Row> {
+    /// Its lines in the ledger; none without a transcript.
+    pub(super) fn rows(&self) -> impl Iterator<Item = Row> {
+        let numbers = || self.denied.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+        let denied = (!self.denied.is_empty()).then(|| Row {
+            key: "transcript".into(),
+            source: None,
+            allowed: None,
+            asked: 0,
+            given: 0,
+            rendered: 0,
+            status: Status::Denied,
+            reason: Some(format!("turns {} ran under authority that this one doesn't have", numbers())),
+        });
+        self.row().into_iter().chain(denied)
+    }
+
+    fn row(&self) -> Option<Row> {
         let (all, left_out) = (self.turns.len(), self.from);
         let status = match (left_out, all) {
             (_, 0) => return None,

@@ -43,11 +43,13 @@ pub enum Shape {
 }
 
 /// Whose `n/`, `c/` and `t/` a relative path means.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Scope {
     /// `n/` and `c/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionKey>,
     /// `t/`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
 }
 

@@ -1,7 +1,7 @@
 //! `att`: what a token grants, each element with the owner that it is about.
 
 use super::{DidKey, Refused, quoted};
-use crate::domain::capability::{Authority, Capability};
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::lattice::Path;
 

@@ -2,7 +2,7 @@
 
 use super::att::Granted;
 use super::{Claims, DidKey, Refused, SpeaksFor, Subject};
-use crate::domain::capability::Capability;
+use crate::domain::authority::Capability;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::domain::values::Values;

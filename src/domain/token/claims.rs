@@ -1,7 +1,7 @@
 //! The claims of one token, as they stand in it.
 
 use super::{DidKey, Refused, quoted};
-use crate::domain::capability::Capability;
+use crate::domain::authority::Capability;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Deserializer};

@@ -1,7 +1,7 @@
 //! What claims mean, and that no chain widens.
 
 use super::*;
-use crate::domain::capability::Capability;
+use crate::domain::authority::Capability;
 use crate::domain::time::Millis;
 use serde_json::{Value, json};
 use std::time::Duration;

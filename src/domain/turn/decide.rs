@@ -6,7 +6,7 @@ use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
 use crate::domain::context::load::{Change, Level};
 use crate::domain::context::record::LedgerWrite;
 use crate::domain::context::text;
-use crate::domain::event::{Event, Payload};
+use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::FOUND_TOOLS;
@@ -67,7 +67,8 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
     let mut state = carry(setting, recorded);
     for outcome in outcomes {
         if let Some((job, agent)) = &outcome.started {
-            state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now });
+            let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
+            state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under });
         }
     }
     // First what had to leave: the model may have asked for it again since.
@@ -97,7 +98,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
         Verdict::GoOn => {}
-        Verdict::Loose => decision.keep(),
+        Verdict::Loose => decision.keep(setting),
         Verdict::Park => decision.state.parked = true,
         Verdict::Remind => {
             if let Some(progress) = &mut decision.state.task {
@@ -147,6 +148,7 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
         }
     }
     decision.state.shown.clear();
+    decision.state.under = None;
     decision.state.loose_turns = 0;
     decision.end(setting, JobResult::failed(code, error));
     decision
@@ -174,7 +176,7 @@ pub fn cancelled(
         })
         .collect();
     let consume = consumed(setting, recorded.map_or(&[], |recorded| &recorded.consume));
-    let state = SessionState { shown: Vec::new(), ..setting.state.clone() };
+    let state = SessionState { shown: Vec::new(), under: None, ..setting.state.clone() };
     let decision = Decision {
         record: record(setting, recorded, &outcomes, now),
         state,
@@ -276,6 +278,7 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
     }
     state.parked = false;
     state.shown.clear();
+    state.under = None;
     match setting.plan.job() {
         None => {
             state.task = None;
@@ -298,16 +301,14 @@ impl Decision {
     }
 
     /// A loose run goes on: what it shows stays in the mailbox until it is through.
-    fn keep(&mut self) {
+    fn keep(&mut self, setting: &Setting) {
         self.state.shown = std::mem::take(&mut self.consume);
+        self.state.under = Some(setting.mandate.clone()).filter(|mandate| *mandate != Mandate::default());
     }
 
     fn end(&mut self, setting: &Setting, result: JobResult) {
         if let Some(task) = &setting.plan.task {
-            // Children of an ended task are not awaited any more.
-            self.state.pending.clear();
-            self.state.task = None;
-            self.state.parked = false;
+            self.state.end_task();
             self.consume.push(task.key.clone());
             if let Some(job) = task.event.job() {
                 self.record.ended.push((job.clone(), result.status));
@@ -324,9 +325,7 @@ impl Decision {
         self.agent.clear();
         self.record.ended.clear();
         self.cancelled = true;
-        self.state.task = None;
-        self.state.pending.clear();
-        self.state.parked = false;
+        self.state.end_task();
         if let Some(task) = &setting.plan.task
             && !self.consume.contains(&task.key)
         {
@@ -351,6 +350,7 @@ fn record(setting: &Setting, recorded: Option<&Recorded>, outcomes: &[CallOutcom
         said: recorded.map(|r| said(r, outcomes)).unwrap_or_default(),
         calls: recorded.map(|r| calls(r, outcomes)).unwrap_or_default(),
         ended: Vec::new(),
+        authority: setting.authority.clone().nowhere(),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
     }
 }

@@ -15,12 +15,14 @@ pub mod run;
 mod tests;
 
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
 use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::load::Change;
 use crate::domain::context::record::{LedgerWrite, Scribe};
+use crate::domain::event::Mandate;
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
 use crate::domain::secret::hide;
@@ -54,6 +56,10 @@ pub struct Setting {
     pub state: SessionState,
     /// What the turn serves.
     pub plan: Plan,
+    /// Whose request it serves, when no task is: what it starts goes on under that.
+    pub mandate: Mandate,
+    /// What it may do.
+    pub authority: Authority,
 }
 
 /// A reply as it is recorded before its tools run. A successor goes on from it: with this table,
@@ -83,6 +89,9 @@ pub struct Recorded {
     pub start: Millis,
     /// The configuration that it was made with.
     pub config_version: u64,
+    /// What its turn was allowed to do; a successor may do no more.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub authority: Authority,
     /// The record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
@@ -268,12 +277,14 @@ struct Asking {
 pub struct Turn {
     setting: Setting,
     phase: Phase,
+    /// The reply whose calls are made.
+    done: Option<Box<Recorded>>,
 }
 
 impl Turn {
     /// A turn from the beginning.
     pub fn begin(setting: Setting) -> (Self, Action) {
-        (Self { setting, phase: Phase::Gathering }, Action::Gather)
+        (Self { setting, phase: Phase::Gathering, done: None }, Action::Gather)
     }
 
     /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
@@ -282,10 +293,10 @@ impl Turn {
     pub fn resume(setting: Setting, recorded: Recorded, noted: &[(u32, CallOutcome)], now: Millis) -> (Self, Action) {
         if recorded.job.as_ref() != setting.plan.job() {
             let decision = decide::cancelled(&setting, Some(&recorded), noted, now);
-            return (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)));
+            return (Self { setting, phase: Phase::Decided, done: None }, Action::Commit(Box::new(decision)));
         }
         let calls = recorded.calls.clone();
-        let turn = Self { setting, phase: Phase::Calling(Box::new(recorded)) };
+        let turn = Self { setting, phase: Phase::Calling(Box::new(recorded)), done: None };
         (turn, Action::Call(calls))
     }
 
@@ -297,7 +308,7 @@ impl Turn {
     /// Events that get no prompt: they end here, with a note in the transcript.
     pub fn refuse(setting: Setting, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
         let decision = decide::failed(&setting, &setting.plan.consumed(), code, error, now);
-        (Self { setting, phase: Phase::Decided }, Action::Commit(Box::new(decision)))
+        (Self { setting, phase: Phase::Decided, done: None }, Action::Commit(Box::new(decision)))
     }
 
     /// What it serves and runs with.
@@ -317,7 +328,8 @@ impl Turn {
     pub fn recorded(&self) -> Option<&Recorded> {
         match &self.phase {
             Phase::Recording(recorded) | Phase::Calling(recorded) => Some(recorded),
-            Phase::Gathering | Phase::Asking(_) | Phase::Decided => None,
+            Phase::Decided => self.done.as_deref(),
+            Phase::Gathering | Phase::Asking(_) => None,
         }
     }
 
@@ -342,7 +354,9 @@ impl Turn {
                 Action::Call(calls)
             }
             (Phase::Calling(recorded), Observed::Called(outcomes)) => {
-                Action::Commit(Box::new(decide::replied(&self.setting, &recorded, &outcomes, now)))
+                let decision = decide::replied(&self.setting, &recorded, &outcomes, now);
+                self.done = Some(recorded);
+                Action::Commit(Box::new(decision))
             }
             (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled(noted)) => {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), &noted, now)))
@@ -405,6 +419,7 @@ impl Turn {
             unpinned: asking.unpinned,
             start: self.setting.start,
             config_version: self.setting.config_version,
+            authority: self.setting.authority.clone(),
             ledger: Some(asking.write),
             reply,
         };

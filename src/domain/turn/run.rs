@@ -2,8 +2,9 @@
 
 use super::Recorded;
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::inputs::Served;
-use crate::domain::event::{Event, Payload};
+use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::session::SessionState;
@@ -88,9 +89,7 @@ impl Run {
             None => !more,
         };
         if ended {
-            self.state.task = None;
-            self.state.parked = false;
-            self.state.pending.clear();
+            self.state.end_task();
         }
     }
 
@@ -152,53 +151,66 @@ impl Run {
         Self { version: self.version + 1, state: state.clone(), inbox }
     }
 
-    /// The values of the request that a turn serves: of its task, else of the messages that it
-    /// shows or that its run has shown.
-    pub fn session_context<'r>(&'r self, plan: &'r Plan) -> Option<&'r Values> {
-        if let Some(task) = &plan.task {
-            return Some(&task.event.session_context).filter(|values| !values.is_empty());
+    /// The request that a turn serves: its task, else the one whose loose run goes on, else that of
+    /// its first event.
+    pub fn mandate(&self, plan: &Plan) -> Mandate {
+        if let Some(begun) = self.begun(plan.task.as_ref()) {
+            return begun;
         }
-        let shown = self.inbox.iter().filter(|pending| self.state.shown.contains(&pending.key));
-        let mut values = shown.chain(&plan.messages).map(|pending| &pending.event.session_context);
-        values.find(|values| !values.is_empty())
+        let first = plan.results.iter().chain(&plan.messages).next();
+        first.and_then(|pending| self.request_of(pending)).unwrap_or_default()
     }
 
-    /// Sorts the mailbox: the open task, all messages and awaited results, and the rest. A begun
-    /// task stays the open one, also when an older one arrives late.
+    /// The request whose turns are running.
+    fn begun(&self, task: Option<&Pending>) -> Option<Mandate> {
+        match task {
+            Some(task) => Some(task.event.mandate()),
+            None if self.state.shown.is_empty() => None,
+            None => Some(self.state.under.clone().unwrap_or_default()),
+        }
+    }
+
+    /// The request that a message is, or in whose service a result's job was started; `None` = the
+    /// task's.
+    fn request_of(&self, pending: &Pending) -> Option<Mandate> {
+        match &pending.event.payload {
+            Payload::Result { job, .. } => self.state.pending.get(job)?.under.clone(),
+            Payload::Task { .. } | Payload::Message { .. } => Some(pending.event.mandate()),
+        }
+    }
+
+    /// Sorts the mailbox: the open task, the messages and awaited results that it may see, and the
+    /// rest. A begun task stays the open one, also when an older one arrives late. A turn acts for one
+    /// request: others, with other values or other authority, wait for turns of their own.
     pub fn plan(&self) -> Plan {
         let begun = self.state.task.as_ref().and_then(|progress| self.open_task(&progress.job));
         let oldest = || self.inbox.iter().find(|pending| pending.is_open_task());
         let mut plan = Plan { task: begun.or_else(oldest).cloned(), ..Plan::default() };
+        let mut mandate = self.begun(plan.task.as_ref());
+        let mut joins = |pending: &Pending| match self.request_of(pending) {
+            None => true,
+            Some(own) => mandate.get_or_insert_with(|| own.clone()).is_same(&own),
+        };
         for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } if pending.is_open_task() => {}
-                Payload::Message { .. } if self.may_join(&plan, pending) => plan.messages.push(pending.clone()),
+                Payload::Message { .. } if joins(pending) => plan.messages.push(pending.clone()),
                 Payload::Message { .. } => {}
                 Payload::Result { job, .. } if self.state.pending.contains_key(job) => {
-                    plan.results.push(pending.clone());
+                    if joins(pending) {
+                        plan.results.push(pending.clone());
+                    }
                 }
                 Payload::Task { .. } | Payload::Result { .. } => plan.settled.push(pending.clone()),
             }
         }
         plan
     }
-
-    /// A message waits while the turns of a request with other values are running: nobody's message
-    /// is handled with another's values, nor one without any with somebody's.
-    fn may_join(&self, plan: &Plan, message: &Pending) -> bool {
-        let own = &message.event.session_context;
-        let begun = plan.task.is_some() || !self.state.shown.is_empty();
-        let now = self.session_context(plan);
-        match now {
-            Some(values) => values == own,
-            None => own.is_empty() || (!begun && plan.messages.is_empty()),
-        }
-    }
 }
 
-/// An event without its values: what is recorded of a prompt has them once, in its resolver.
+/// An event without its values and its authority: neither is a part of what it says.
 fn plain(event: &Event) -> Event {
-    Event { session_context: Values::new(), ..event.clone() }
+    Event { session_context: Values::new(), envelope: Envelope::default(), ..event.clone() }
 }
 
 impl Plan {
@@ -241,6 +253,7 @@ fn keyed(pending: &Pending) -> (String, Event) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::authority::Capability;
     use crate::domain::job::JobResult;
     use crate::domain::session::{PendingJob, TaskProgress};
     use crate::domain::time::Millis;
@@ -258,6 +271,7 @@ mod tests {
             reply_to: None,
             parent: None,
             session_context: serde_json::Map::new(),
+            envelope: Envelope::default(),
             payload,
         };
         Pending { key: format!("k{n}"), event, crashes: 0, status }
@@ -276,7 +290,7 @@ mod tests {
     }
 
     fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
-        let child = |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0) });
+        let child = |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
         SessionState {
             pending: children.iter().map(child).collect(),
             task: task.map(|n| TaskProgress { job: job(n), turns: 1, reminded: false }),
@@ -374,14 +388,15 @@ mod tests {
             pending.event.session_context.insert("k".into(), value.into());
             pending
         };
-        let value = |run: &Run| run.session_context(&run.plan()).and_then(|values| values.get("k").cloned());
+        let value = |run: &Run| run.mandate(&run.plan()).session_context.get("k").cloned();
         let run =
             Run::new(1, SessionState::default(), vec![message(4), with(5, "a"), with(6, "b"), with(7, "a")], false);
         assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k4"], None), "nor do those without any");
         let run =
             Run::new(1, SessionState::default(), vec![with(5, "a"), message(4), with(6, "b"), with(7, "a")], false);
         assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k5", "k7"], Some("a".into())));
-        let shown = SessionState { shown: vec!["k5".into()], ..SessionState::default() };
+        let under = Some(with(5, "a").event.mandate());
+        let shown = SessionState { shown: vec!["k5".into()], under, ..SessionState::default() };
         let run = Run::new(1, shown, vec![with(5, "a"), with(6, "b"), message(7)], false);
         assert_eq!((keys(&run.plan().messages), value(&run)), (vec![], Some("a".into())), "through all its turns");
         let run =
@@ -393,6 +408,36 @@ mod tests {
         assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k6"], Some("b".into())));
         let parked = Run::new(1, state(Some(1), true, &[2]), vec![with(6, "b"), task(1, JobStatus::Started)], false);
         assert_eq!(parked.next(5), Next::Rest, "what waits is no reason for a turn");
+    }
+
+    #[test]
+    fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
+        let granted = |n: u8, path: &str| {
+            let mut pending = message(n);
+            let cap = Capability { with: path.into(), can: "crud".into() };
+            pending.event.envelope = Envelope::default().granted(Some(vec![cap]));
+            pending.event.envelope.holders.push(format!("caller {n}"));
+            pending
+        };
+        let run = |state, inbox: &[Pending]| Run::new(1, state, inbox.to_vec(), false);
+        let free = run(SessionState::default(), &[granted(4, "w/a"), granted(5, "w/b"), message(6), granted(7, "w/a")]);
+        let plan = free.plan();
+        assert_eq!(keys(&plan.messages), ["k4", "k7"], "whoever holds the same");
+        assert_eq!(free.mandate(&plan).envelope.holders, ["caller 4"]);
+        // A result runs under the request in whose service its job was started, also when that is gone.
+        let mut waiting = state(None, true, &[2, 3]);
+        waiting.pending.get_mut(&job(2)).unwrap().under = Some(granted(4, "w/a").event.mandate());
+        waiting.pending.get_mut(&job(3)).unwrap().under = Some(Mandate::default());
+        let back = run(waiting.clone(), &[result(2), result(3), message(8)]);
+        let plan = back.plan();
+        assert_eq!((keys(&plan.results), keys(&plan.messages)), (vec!["k2"], vec![]));
+        assert_eq!(back.mandate(&plan).envelope, granted(4, "w/a").event.envelope);
+        // With a task open it waits until that has ended, and is not forgotten with it.
+        let mut busy = SessionState { task: state(Some(1), true, &[]).task, ..waiting };
+        let with_task = run(busy.clone(), &[result(2), task(1, JobStatus::Started)]);
+        assert_eq!((keys(&with_task.plan().results), with_task.plan().settled.len()), (vec![], 0));
+        busy.end_task();
+        assert!(busy.pending.contains_key(&job(2)));
     }
 
     #[test]

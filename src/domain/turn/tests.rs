@@ -3,7 +3,8 @@
 use super::decide::Decision;
 use super::run::{Next, Pending, Plan, Run};
 use super::*;
-use crate::domain::capability::Authority;
+use crate::domain::authority::Authority;
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::chat::ToolCall;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Moment};
@@ -36,6 +37,7 @@ fn pending(n: u8, payload: Payload) -> Pending {
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        envelope: Envelope::default(),
         payload,
     };
     Pending { key: format!("k{n}"), event, crashes: 0, status: None }
@@ -55,7 +57,7 @@ fn result(n: u8) -> Pending {
 
 fn awaiting(state: SessionState, child: u8) -> SessionState {
     let mut state = state;
-    state.pending.insert(job(child), PendingJob { agent: "b".parse().unwrap(), started: Millis(0) });
+    state.pending.insert(job(child), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
     state
 }
 
@@ -80,6 +82,8 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
         start: Millis(8_000),
         config: Arc::new(config(completion)),
         config_version: 2,
+        mandate: run.mandate(&run.plan()),
+        authority: Authority::default(),
         plan: run.plan(),
         state: run.state,
     }
@@ -356,6 +360,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         unpinned: Vec::new(),
         start: Millis(7_000),
         config_version: 1,
+        authority: Authority::default(),
         ledger: None,
     }
 }

@@ -37,6 +37,9 @@ pub struct Injection {
     /// Values of arguments that are left to the model, for when it sends none.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub defaults: Map<String, Value>,
+    /// Arguments that only trusted code gives: a binding may, the model may not.
+    #[serde(skip)]
+    pub reserved: Vec<String>,
 }
 
 /// A bound argument without a value.
@@ -144,6 +147,7 @@ impl Bindings {
             planned.injection.bind(values, argument, &[], Some(key));
         }
         planned.reports.extend(found.reports);
+        planned.injection.reserved = reserved(schema).into_iter().map(str::to_owned).collect();
         Ok(planned)
     }
 }
@@ -164,6 +168,14 @@ fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
     let hint = nearest(argument, &known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
     let text = format!("`toolArgInjection` binds argument `{argument}`, which the operation doesn't name{hint}");
     if schema.get("additionalProperties") == Some(&Value::Bool(false)) { Err(text) } else { Ok(Some(text)) }
+}
+
+/// Arguments that a schema marks with `"x-trusted": true`: a model's word never counts for them.
+pub fn reserved(schema: &Value) -> Vec<&str> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    let is_trusted = |property: &Value| property.get("x-trusted") == Some(&Value::Bool(true));
+    let trusted = properties.into_iter().flatten().filter(|(_, property)| is_trusted(property));
+    trusted.map(|(name, _)| name.as_str()).collect()
 }
 
 /// Where a binding leads: its precedence, its value, and whether it is left to the model.
@@ -210,7 +222,12 @@ impl Injection {
         }
     }
 
-    /// It changes nothing.
+    /// The model sees another schema than the operation's.
+    pub fn hides(&self) -> bool {
+        !self.is_empty() || !self.reserved.is_empty()
+    }
+
+    /// It changes nothing of what a model may say.
     pub fn is_empty(&self) -> bool {
         self.values.is_empty() && self.unresolved.is_empty() && self.defaults.is_empty()
     }
@@ -218,7 +235,8 @@ impl Injection {
     /// Arguments that the model doesn't see.
     pub fn hidden(&self) -> impl Iterator<Item = &str> + '_ {
         let unresolved = self.unresolved.iter().map(|unresolved| unresolved.argument.as_str());
-        self.values.keys().map(String::as_str).chain(unresolved)
+        let reserved = self.reserved.iter().map(String::as_str);
+        self.values.keys().map(String::as_str).chain(unresolved).chain(reserved)
     }
 
     /// Takes out what the model may not say: its word never counts for a bound argument.

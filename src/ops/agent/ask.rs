@@ -6,6 +6,8 @@
 use super::{agent_id, no_agent};
 use crate::agents;
 use crate::bus::{Address, InKind, Message};
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::grant;
 use crate::domain::chat::ChatMessage;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
@@ -14,7 +16,7 @@ use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, SESSION_CHILDREN, SUBMISSION_
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
-use crate::ops::{Invocation, OpError, Output, Site, TurnSite};
+use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob, keys};
 use bytes::Bytes;
@@ -43,12 +45,7 @@ fn millis(arguments: &Value, key: &str, default: Duration) -> Duration {
 /// `agent/request`.
 pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<Output, OpError> {
     let agent = agent_id(arguments)?;
-    let submission = Submission {
-        input: arguments["input"].clone(),
-        session_id: session_of(arguments)?,
-        caller: Some(call.caller.name.clone()),
-        ..Submission::default()
-    };
+    let submission = submission(call, arguments, "input")?;
     let (job, wait) = match &call.site {
         Site::Turn(site) => {
             let job = start_child(call, site, &agent, submission).await?;
@@ -69,6 +66,32 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
         }
         (Site::Api { .. }, None) => Ok(json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"}).into()),
     }
+}
+
+/// What is sent, under no more authority than the caller's.
+fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result<Submission, OpError> {
+    let named = arguments["context"].as_array();
+    let (context, envelope) = match &call.site {
+        Site::Api { .. } => (named.cloned(), call.caller.request()),
+        Site::Turn(site) => (None, handed_on(call, site, named.map(Vec::as_slice))?),
+    };
+    Ok(Submission {
+        input: arguments[content].clone(),
+        session_id: session_of(arguments)?,
+        caller: Some(call.caller.name.clone()),
+        context,
+        envelope,
+        ..Submission::default()
+    })
+}
+
+fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>) -> Result<Envelope, OpError> {
+    let named = named.map(|grants| grant::parse(grants, &call.venue.boundaries)).transpose();
+    let named = named.map_err(|error| OpError::Invalid(error.to_string()))?;
+    let Caller { name, authority, envelope, .. } = call.caller;
+    envelope
+        .handed_on(name.clone(), authority, site.delegable, named.as_deref(), call.workspace.scope())
+        .map_err(|error| OpError::Denied(error.to_string()))
 }
 
 fn answer(agent: &AgentId, job: &Job) -> Value {
@@ -109,6 +132,7 @@ async fn start_child(
         submission,
         received: call.venue.now(),
         sequence: 0,
+        may_override: false,
     };
     let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
     let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
@@ -154,10 +178,12 @@ async fn send(
             ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.to_string(),
         ));
     }
+    let Arrival { owner, agent, id, submission, .. } = arrival;
+    let sealed = ingress::sealed(call.venue, owner, agent, id, submission.clone());
     let message = Message {
-        to: Address::In { owner: arrival.owner.clone(), agent: arrival.agent.clone(), kind },
-        id: Some(arrival.id.to_string()),
-        body: serde_json::to_value(&arrival.submission).expect("submissions serialise"),
+        to: Address::In { owner: owner.clone(), agent: agent.clone(), kind },
+        id: Some(id.to_string()),
+        body: serde_json::to_value(&sealed).expect("submissions serialise"),
     };
     let entries = vec![outbox::entry(arrival.id.to_string(), &message)];
     let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
@@ -185,6 +211,7 @@ async fn submit(
         submission,
         received: call.venue.now(),
         sequence: 0,
+        may_override: false,
     };
     ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
         SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
@@ -203,12 +230,7 @@ pub(super) async fn message(call: &Invocation<'_>, arguments: &Value) -> Result<
 
 /// Sends a message; returns its id and the session it went to.
 async fn deliver(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<(EventId, SessionId), OpError> {
-    let submission = Submission {
-        input: arguments["message"].clone(),
-        session_id: session_of(arguments)?,
-        caller: Some(call.caller.name.clone()),
-        ..Submission::default()
-    };
+    let submission = submission(call, arguments, "message")?;
     let default = || SessionId::new(crate::domain::event::DEFAULT_SESSION).expect("a legal id");
     let session = submission.session_id.clone().unwrap_or_else(default);
     match &call.site {
@@ -228,6 +250,7 @@ async fn deliver(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> R
                 submission,
                 received: call.venue.now(),
                 sequence: 0,
+                may_override: false,
             };
             send(call, site, &arrival, InKind::Message, Vec::new()).await?;
             Ok((arrival.id, session))

@@ -89,6 +89,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         key,
         catalog: Catalog::new(false),
         secrets: Vault::default(),
+        boundaries: Vec::new(),
         metrics,
     }
 }
@@ -116,7 +117,16 @@ impl Site {
         let venue = venue(store, Arc::clone(&bus) as Arc<dyn Bus>).await;
         let owner: Owner = "local/me".parse().unwrap();
         for (id, config) in agents(served) {
-            apply(&venue, &owner, &id, &AgentConfig::parse(&config).unwrap(), true).await.unwrap();
+            apply(
+                &venue,
+                &owner,
+                &id,
+                &AgentConfig::parse(&config).unwrap(),
+                true,
+                &trellis::domain::authority::Authority::unlimited(),
+            )
+            .await
+            .unwrap();
         }
         let fleet = Fleet::new(dir, &["worker"], env);
         let processes = (0..workers).map(|_| fleet.start()).collect();

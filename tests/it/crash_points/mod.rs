@@ -119,6 +119,7 @@ impl Run {
             name: "test".into(),
             catalog: Catalog::new(true),
             secrets: Vault::default(),
+            boundaries: Vec::new(),
             metrics: Arc::clone(&self.metrics),
         })
     }
@@ -147,7 +148,16 @@ impl Run {
             let mut config: Value = serde_json::from_str(config).unwrap();
             config["model"] = json!({"provider": "scripted", "name": "rules"});
             let config = AgentConfig::parse(&config).unwrap();
-            agents::apply(venue, &self.owner, &id.parse().unwrap(), &config, true).await.unwrap();
+            agents::apply(
+                venue,
+                &self.owner,
+                &id.parse().unwrap(),
+                &config,
+                true,
+                &trellis::domain::authority::Authority::unlimited(),
+            )
+            .await
+            .unwrap();
         }
         for (sequence, sent) in (1..).zip(self.scenario.events) {
             if self.scenario.direct {
@@ -159,6 +169,7 @@ impl Run {
                     submission: serde_json::from_str(sent.body).unwrap(),
                     received: venue.now(),
                     sequence,
+                    may_override: false,
                 };
                 ingress::submit(venue, &arrival).await.unwrap();
             } else {

@@ -132,6 +132,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         key: server.venue.key.clone(),
         catalog: Catalog::with(true, policy),
         secrets: server.venue.secrets.clone(),
+        boundaries: Vec::new(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

@@ -10,7 +10,7 @@ mod schema;
 use crate::support::http::Server;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::domain::capability::{Authority, Capability};
+use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::lattice::layout::Scope;
 use trellis::ops::{Caller, Invocation, Site, dispatch};
 use trellis::venue::Venue;
@@ -25,11 +25,8 @@ async fn refused(server: &Server, operation: &str, input: Value, status: u16, pa
 /// A caller that may do one thing.
 fn agent(can: &str, with: &str) -> Caller {
     let capability = Capability { with: with.to_owned(), can: can.to_owned() };
-    Caller {
-        owner: "local/me".parse().unwrap(),
-        name: "agent:limited".to_owned(),
-        authority: Authority::new(Some(vec![capability])),
-    }
+    let authority = Authority::new(Some(vec![capability]));
+    Caller::new("local/me".parse().unwrap(), "agent:limited".to_owned(), authority)
 }
 
 /// A call by somebody with less than all authority.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
-use trellis::domain::capability::Authority;
+use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::context::ledger::{Ledger, Row};
 use trellis::domain::event::Submission;
@@ -33,7 +33,7 @@ async fn venue(dir: &Path, rules: &Value) -> TestVenue {
 /// An operation run by the owner.
 async fn operate(venue: &TestVenue, operation: &str, input: Value) -> Value {
     let name = venue.owner.to_string();
-    let caller = Caller { owner: venue.owner.clone(), name, authority: Authority::default() };
+    let caller = Caller::new(venue.owner.clone(), name, Authority::default());
     let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
     let call =
         Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, site: Site::Api { key: None } };

@@ -87,6 +87,7 @@ impl Server {
             key,
             catalog: Catalog::new(true),
             secrets: Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap()),
+            boundaries: Vec::new(),
             metrics: Arc::new(Metrics::new()),
         });
         Self::of(venue).await

@@ -51,6 +51,7 @@ impl TestVenue {
             name: "test".into(),
             catalog: Catalog::new(true),
             secrets: Vault::default(),
+            boundaries: Vec::new(),
             metrics: Arc::clone(&metrics),
         };
         Self {
@@ -94,7 +95,16 @@ impl TestVenue {
         }
         let config = AgentConfig::parse(&config).unwrap();
         let id: AgentId = id.parse().unwrap();
-        agents::apply(&self.venue, &self.owner, &id, &config, true).await.unwrap();
+        agents::apply(
+            &self.venue,
+            &self.owner,
+            &id,
+            &config,
+            true,
+            &trellis::domain::authority::Authority::unlimited(),
+        )
+        .await
+        .unwrap();
     }
 
     pub async fn submit(&self, agent: &str, id: &str, input: Value) -> Submitted {
@@ -110,6 +120,7 @@ impl TestVenue {
             submission,
             received: self.venue.now(),
             sequence: 0,
+            may_override: false,
         };
         submit(&self.venue, &arrival).await.unwrap()
     }

@@ -4,7 +4,8 @@ use super::manifest::{Base, Manifest};
 use super::part::{Namer, PartName};
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
 use crate::domain::agent::Completion;
-use crate::domain::capability::Authority;
+use crate::domain::authority::Authority;
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec, Usage};
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::Budget;
@@ -41,7 +42,16 @@ fn job(n: usize) -> JobId {
 fn event(n: usize, payload: Payload) -> Event {
     let caller = Some("t/u".into());
     let id = format!("e{n}").parse().unwrap();
-    Event { id, caller, received: Millis(0), reply_to: None, parent: None, session_context: Map::new(), payload }
+    Event {
+        id,
+        caller,
+        received: Millis(0),
+        reply_to: None,
+        parent: None,
+        session_context: Map::new(),
+        envelope: Envelope::default(),
+        payload,
+    }
 }
 
 fn turn(n: usize, text: String) -> TurnRecord {
@@ -58,6 +68,7 @@ fn turn(n: usize, text: String) -> TurnRecord {
         said: vec![ChatMessage::Assistant { text, calls: Vec::new() }],
         calls: Vec::new(),
         ended: Vec::new(),
+        authority: Authority::default(),
         prompt: String::new(),
     }
 }
@@ -227,7 +238,7 @@ impl Random {
             results: events(self, 0),
             messages: events(self, 1),
             pending: (0..self.below(3))
-                .map(|n| (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1) }))
+                .map(|n| (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1), under: None }))
                 .collect(),
             remind: self.below(2) == 0,
         };
@@ -308,7 +319,7 @@ fn the_bytes_of_a_record_are_pinned() {
     let served = Served {
         task: Some(event(1, Payload::Task { job: job(1), input: "go".into() })),
         messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}) }))],
-        pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5) })],
+        pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5), under: None })],
         remind: true,
         ..Served::default()
     };

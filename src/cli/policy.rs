@@ -1,0 +1,110 @@
+//! `trellis policy show|revoke|restore|roots`.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{field, note};
+use super::{Context, input};
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+/// What an owner's agents may do at most, and taking back what was granted.
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// Print the roots and the revocations
+    #[command(after_help = "Example:\n  trellis policy show")]
+    Show {
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Take something back; all that is named must match
+    ///
+    /// Holds from the next check on: a turn that is running already can't commit what is revoked.
+    #[command(
+        after_help = "Examples:\n  trellis policy revoke --path w/payroll --reason 'audit'\n  trellis policy revoke --holder agent:scout\n  trellis policy revoke --grant 0123456789abcdef0123456789abcdef"
+    )]
+    Revoke {
+        /// A path, with everything below it
+        #[arg(long, value_name = "PATH")]
+        path: Option<String>,
+        /// Only from this holder: a caller, or `agent:<id>` and what it handed on
+        #[arg(long, value_name = "HOLDER")]
+        holder: Option<String>,
+        /// Only from this grant: a token's id or a job, and what was handed on under it
+        #[arg(long, value_name = "ID")]
+        grant: Option<String>,
+        /// Why, for those who look later
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Take a revocation back
+    #[command(after_help = "Example:\n  trellis policy restore 0197c8f2-6d1e-7000-8000-000000000000")]
+    Restore {
+        /// Its id, as `policy show` prints it
+        id: String,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Set what anything of this owner may do at most; `null` = no limit
+    #[command(after_help = "Example:\n  trellis policy roots '[{\"with\": \"w\", \"can\": \"crud\"}]'")]
+    Roots {
+        /// A JSON list of `{with, can}`, or `null`
+        caps: String,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+impl Policy {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let (server, operation, asked) = match self {
+            Self::Show { server } => (server, "show", json!({})),
+            Self::Revoke { path, holder, grant, reason, server } => {
+                let named = [("path", path), ("holder", holder), ("grant", grant), ("reason", reason)];
+                let named = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
+                (server, "revoke", Value::Object(named.collect()))
+            }
+            Self::Restore { id, server } => (server, "restore", json!({"id": id})),
+            Self::Roots { caps, server } => (server, "roots", json!({"caps": input::value(&caps, false)?})),
+        };
+        let policy = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
+        context.out.value(&policy, || shown(&policy))?;
+        if operation == "revoke" {
+            note("revoked; `trellis policy restore ID` takes it back");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn shown(policy: &Value) -> String {
+    let mut lines = Vec::new();
+    match policy["roots"].as_array() {
+        None => lines.push("roots: no limit".to_owned()),
+        Some(caps) if caps.is_empty() => lines.push("roots: nothing".to_owned()),
+        Some(caps) => {
+            lines.extend(caps.iter().map(|cap| format!("root: {} on {}", field(cap, "can"), field(cap, "with"))))
+        }
+    }
+    for revocation in policy["revocations"].as_array().into_iter().flatten() {
+        let part = |key: &str, word: &str| match revocation[key].as_str() {
+            Some(text) => format!("  {word} {text}"),
+            None => String::new(),
+        };
+        lines.push(format!(
+            "revoked {}{}{}{}  by {}{}",
+            field(revocation, "id"),
+            part("path", "path"),
+            part("holder", "holder"),
+            part("grant", "grant"),
+            field(revocation, "by"),
+            part("reason", "because"),
+        ));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,204 @@
+//! One capability: an ability on everything under a path.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use unicode_normalization::is_nfc;
+
+/// First segment of resource namespaces, the second dimension beside the lattice.
+pub const RESOURCES: &str = "r";
+
+/// Stands for a `/` inside a key, which no path and no capability can spell: what lies under such a
+/// key is covered by what covers the collection, and by nothing else.
+const INNER_SLASH: char = '\u{1f}';
+
+/// Longest `with`, in bytes.
+const MAX_WITH: usize = 2048;
+
+/// `{with: path, can: ability}`: permission for an ability on everything under a path.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Capability {
+    /// A path prefix by whole segments; `""` covers everything.
+    pub with: String,
+    /// An ability; `*` covers all, `crud` covers `crud/read`, …
+    pub can: String,
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let with = if self.with.is_empty() { "everything" } else { &self.with };
+        write!(f, "{} on {with}", self.can)
+    }
+}
+
+impl Capability {
+    /// What breaks the rules of paths and abilities, if anything does.
+    pub fn check(&self) -> Result<(), String> {
+        let ability = |segment: &str| {
+            !segment.is_empty()
+                && segment.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | ':'))
+                && segment != "."
+                && segment != ".."
+        };
+        if self.can != "*" && !self.can.split('/').all(ability) {
+            return Err(format!("`can`: expected an ability such as `crud/read`, or `*`, got `{}`", self.can));
+        }
+        check_with(&self.with).map_err(|rule| format!("`with` `{}`: {rule}", readable(&self.with)))
+    }
+
+    /// Everything that `other` permits.
+    pub fn covers(&self, other: &Self) -> bool {
+        covers(&self.with, &other.with) && ability_covers(&self.can, &other.can)
+    }
+
+    /// What both permit: the deeper of two paths where one covers the other, abilities likewise.
+    pub fn intersect(&self, other: &Self) -> Option<Self> {
+        let deeper = |a: &str, b: &str, covers: fn(&str, &str) -> bool| {
+            if covers(a, b) { Some(b.to_owned()) } else { covers(b, a).then(|| a.to_owned()) }
+        };
+        let with = deeper(&self.with, &other.with, covers)?;
+        Some(Self { with, can: deeper(&self.can, &other.can, ability_covers)? })
+    }
+
+    /// It names a resource namespace, `r/…`, and no lattice path.
+    pub fn is_of_resources(&self) -> bool {
+        is_of_resources(&self.with)
+    }
+}
+
+/// A name of the resource dimension.
+pub fn is_of_resources(name: &str) -> bool {
+    covers(RESOURCES, name)
+}
+
+fn check_with(with: &str) -> Result<(), String> {
+    if with.len() > MAX_WITH {
+        return Err(format!("expected at most {MAX_WITH} bytes, got {}", with.len()));
+    }
+    if with.chars().any(char::is_control) {
+        return Err("control characters are not allowed".into());
+    }
+    if !is_nfc(with) {
+        return Err("expected Unicode normalisation form C".into());
+    }
+    let (scheme, rest) = with.split_once("://").map_or(("", with), |(scheme, rest)| (scheme, rest));
+    if !scheme.is_empty() && (rest.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric())) {
+        return Err("expected a host after the scheme".into());
+    }
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    if rest.is_empty() {
+        return Ok(());
+    }
+    match rest.split('/').find(|segment| segment.is_empty() || matches!(*segment, "." | ".." | "*")) {
+        None => Ok(()),
+        Some("") => Err("empty segment".into()),
+        Some(segment) => Err(format!("segment `{segment}` is not allowed")),
+    }
+}
+
+/// `general` covers `special` when it is the same or an ancestor by whole segments. A slash at the
+/// end changes nothing.
+pub fn covers(general: &str, special: &str) -> bool {
+    let general = general.trim_end_matches('/');
+    let special = special.trim_end_matches('/');
+    general.is_empty() || special.strip_prefix(general).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether holding ability `held` is enough for `needed`.
+pub fn ability_covers(held: &str, needed: &str) -> bool {
+    held == "*" || (!held.is_empty() && covers(held, needed)) || (held == "crud/write" && needed == "crud/append")
+}
+
+/// A key as a segment of a name that capabilities are compared with.
+pub fn segment(key: &str) -> String {
+    key.replace('/', "\u{1f}")
+}
+
+/// A name as people read it.
+pub fn readable(name: &str) -> String {
+    name.replace(INNER_SLASH, "\\/").chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cap(with: &str, can: &str) -> Capability {
+        Capability { with: with.into(), can: can.into() }
+    }
+
+    #[test]
+    fn paths_are_covered_by_whole_segments_and_urls_by_whole_components() {
+        for (general, special, covered) in [
+            ("w/vendor", "w/vendor", true),
+            ("w/vendor/", "w/vendor", true),
+            ("w/vendor", "w/vendor/acme", true),
+            ("w/vendor", "w/vendor-secrets", false),
+            ("w/vendor", "w/Vendor", false),
+            ("w/vendor/acme", "w/vendor", false),
+            ("", "w/x", true),
+            ("https://host/", "https://host/a", true),
+            ("https://host/a", "https://host/ab", false),
+            ("https://host", "https://host.evil/", false),
+            ("https://host", "https://host:8443/", false),
+            ("https://host", "http://host/", false),
+        ] {
+            assert_eq!(covers(general, special), covered, "{general:?} {special:?}");
+        }
+    }
+
+    #[test]
+    fn abilities_form_a_tree_and_write_includes_append() {
+        for (held, needed, covered) in [
+            ("*", "agent/request", true),
+            ("crud", "crud/read", true),
+            ("crud", "crude/read", false),
+            ("crud/write", "crud/append", true),
+            ("crud/append", "crud/write", false),
+            ("crud/read", "crud", false),
+            ("agent", "agent/create", true),
+            ("", "crud/read", false),
+        ] {
+            assert_eq!(ability_covers(held, needed), covered, "{held:?} {needed:?}");
+        }
+    }
+
+    #[test]
+    fn the_intersection_of_two_capabilities_is_the_deeper_one() {
+        for (a, b, both) in [
+            (cap("w", "crud"), cap("w/a", "crud/read"), Some(cap("w/a", "crud/read"))),
+            (cap("w/a", "crud"), cap("w", "crud/read"), Some(cap("w/a", "crud/read"))),
+            (cap("w/a", "*"), cap("w/b", "*"), None),
+            (cap("w", "crud"), cap("w", "agent"), None),
+            (cap("", "crud/write"), cap("w", "crud/append"), Some(cap("w", "crud/append"))),
+        ] {
+            assert_eq!(a.intersect(&b), both, "{a} {b}");
+            assert_eq!(b.intersect(&a), both, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn capabilities_that_could_be_misread_are_refused() {
+        for (with, can, rule) in [
+            ("w/a", "crud/read", None),
+            ("", "*", None),
+            ("w/a/", "crud", None),
+            ("https://api.example/v1", "http/get", None),
+            ("w//a", "crud", Some("empty segment")),
+            ("/w/a", "crud", Some("empty segment")),
+            ("w/../s", "crud", Some("segment `..`")),
+            ("w/*", "crud", Some("segment `*`")),
+            ("w/a\u{0}", "crud", Some("control characters")),
+            ("w/a\u{1f}b", "crud", Some("control characters")),
+            ("w/e\u{301}", "crud", Some("normalisation form C")),
+            ("https://", "http", Some("expected a host")),
+            ("w/a", "", Some("expected an ability")),
+            ("w/a", "crud/*", Some("expected an ability")),
+            ("w/a", "crud read", Some("expected an ability")),
+        ] {
+            let found = cap(with, can).check().err();
+            assert_eq!(found.is_some(), rule.is_some(), "{with:?} {can:?} {found:?}");
+            assert!(found.unwrap_or_default().contains(rule.unwrap_or_default()), "{with:?} {can:?}");
+        }
+    }
+}

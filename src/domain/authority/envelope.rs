@@ -1,0 +1,165 @@
+//! What travels with every event: the authority of the request behind it, narrowed at each step.
+
+use super::capability::Capability;
+use super::grant::{self, NotWithinParent};
+use super::{Authority, Scope};
+use crate::domain::values::Values;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// What may be done with a resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Its tools that read.
+    Read,
+    /// All of its tools.
+    ReadWrite,
+}
+
+/// The authority of a request on its way through agents: bounds that every step only adds to. One
+/// value, kept with the event; what it permits is computed anew at each turn, with the policy of
+/// that moment.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Envelope {
+    /// What may be done at most.
+    #[serde(skip_serializing_if = "Authority::is_unlimited")]
+    pub bound: Authority,
+    /// The most that may be done with a kind of resource; absent = no bound yet.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub modes: BTreeMap<String, Mode>,
+    /// Who holds it: the caller, then `agent:<id>` of each agent above, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holders: Vec<String>,
+    /// Ids that a revocation may name: of the token, and of the jobs above.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub grants: Vec<String>,
+    /// Claims of the verified token behind it, e.g. `user_id`.
+    #[serde(skip_serializing_if = "Values::is_empty")]
+    pub claims: Values,
+}
+
+impl Envelope {
+    /// Nothing limits it, and nobody is named.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// One turn may act for both.
+    pub fn is_same_authority(&self, other: &Self) -> bool {
+        self.bound == other.bound && self.modes == other.modes && self.claims == other.claims
+    }
+
+    /// The same, limited to the grants of a request; absent = inherited.
+    #[must_use]
+    pub fn granted(mut self, grants: Option<Vec<Capability>>) -> Self {
+        self.bound = self.bound.intersect(&Authority::new(grants));
+        self
+    }
+
+    /// What `holder`'s turn hands on to a child, acting under `effective`: no more than it holds, than
+    /// its configuration lets it hand on, and than the call names.
+    pub fn handed_on(
+        &self,
+        holder: String,
+        effective: &Authority,
+        delegable: Option<&[Capability]>,
+        named: Option<&[Capability]>,
+        home: &Scope,
+    ) -> Result<Self, NotWithinParent> {
+        let ceiling = Authority::new(delegable.map(<[_]>::to_vec)).at(home);
+        let held = effective.within(&ceiling);
+        let bound = match named {
+            None => held,
+            Some(named) => grant::narrow(&held, named)?,
+        };
+        let mut child = Self { bound: bound.nowhere(), ..self.clone() };
+        child.holders.push(holder);
+        child.grants.extend(home.job.as_ref().map(ToString::to_string));
+        Ok(child)
+    }
+
+    /// The mode of a kind of resource under this bound.
+    pub fn mode(&self, kind: &str, declared: Mode) -> Mode {
+        self.modes.get(kind).map_or(declared, |bound| (*bound).min(declared))
+    }
+
+    /// The same with the modes of an agent's resources: no descendant gets more.
+    #[must_use]
+    pub fn clamped<'k>(mut self, declared: impl IntoIterator<Item = (&'k str, Mode)>) -> Self {
+        for (kind, mode) in declared {
+            let mode = self.mode(kind, mode);
+            self.modes.insert(kind.to_owned(), mode);
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::SessionKey;
+
+    fn cap(with: &str, can: &str) -> Capability {
+        Capability { with: with.into(), can: can.into() }
+    }
+
+    fn home() -> Scope {
+        let session = SessionKey { agent: "mid".parse().unwrap(), session: "s".parse().unwrap() };
+        Scope { session: Some(session), job: Some("0123456789abcdef0123456789abcdef".parse().unwrap()) }
+    }
+
+    #[test]
+    fn a_mode_only_narrows_also_through_an_agent_that_does_not_use_the_resource() {
+        let top = Envelope::default().clamped([("memory", Mode::Read)]);
+        let middle = top.handed_on("agent:mid".into(), &Authority::unlimited(), None, None, &home()).unwrap();
+        let bottom = middle.clamped([("memory", Mode::ReadWrite), ("files", Mode::ReadWrite)]);
+        assert_eq!(
+            (bottom.mode("memory", Mode::ReadWrite), bottom.mode("files", Mode::ReadWrite)),
+            (Mode::Read, Mode::ReadWrite)
+        );
+        assert_eq!(Envelope::default().mode("memory", Mode::Read), Mode::Read);
+    }
+
+    #[test]
+    fn what_is_handed_on_lies_within_what_is_held_what_is_delegable_and_what_is_named() {
+        let effective =
+            Authority::new(Some(vec![cap("w", "crud"), cap("n/diary", "crud"), cap("r/app/u1", "*")])).at(&home());
+        let hand = |delegable: Option<&[Capability]>, named: Option<&[Capability]>| {
+            Envelope::default().handed_on("agent:mid".into(), &effective, delegable, named, &home())
+        };
+        let all = hand(None, None).unwrap();
+        assert!(all.bound.permits("crud/write", "w/x").is_ok());
+        assert!(all.bound.permits("crud/read", "g/mid/n/diary").is_ok(), "the giver's notes, by their place");
+        assert_eq!((all.holders, all.grants), (vec!["agent:mid".into()], vec![home().job.unwrap().to_string()]));
+        let some = hand(Some(&[cap("w/a", "crud/read")]), None).unwrap();
+        assert!(some.bound.permits("crud/read", "w/a").is_ok() && some.bound.permits("crud/read", "w/b").is_err());
+        assert!(some.bound.permits("read", "r/app/u1").is_ok(), "a dimension that `delegable` doesn't mention");
+        assert!(hand(Some(&[]), None).unwrap().bound.permits("crud/read", "w/a").is_err());
+        assert!(hand(Some(&[cap("w/a", "crud")]), Some(&[cap("w/b", "crud")])).is_err(), "beyond `delegable`");
+        assert!(hand(None, Some(&[cap("w/b", "crud/read")])).unwrap().bound.permits("crud/write", "w/b").is_err());
+    }
+
+    #[test]
+    fn absent_grants_inherit_and_empty_ones_are_nothing() {
+        let held = Envelope { bound: Authority::new(Some(vec![cap("w", "crud")])), ..Envelope::default() };
+        assert!(held.clone().granted(None).bound.permits("crud/read", "w/x").is_ok());
+        assert!(held.clone().granted(Some(Vec::new())).bound.permits("crud/read", "w/x").is_err());
+        assert!(held.granted(Some(vec![cap("", "*")])).bound.permits("crud/read", "s/x").is_err(), "never wider");
+    }
+
+    #[test]
+    fn an_envelope_reads_back_and_unknown_keys_are_refused() {
+        let envelope = Envelope {
+            bound: Authority::new(Some(vec![cap("w", "crud")])).without("w/x"),
+            holders: vec!["t/u".into()],
+            ..Envelope::default()
+        }
+        .clamped([("memory", Mode::Read)]);
+        let text = serde_json::to_string(&envelope).unwrap();
+        assert_eq!(serde_json::from_str::<Envelope>(&text).unwrap(), envelope, "{text}");
+        assert_eq!(serde_json::to_string(&Envelope::default()).unwrap(), "{}");
+        assert!(serde_json::from_str::<Envelope>(r#"{"bounds": {}}"#).is_err());
+    }
+}

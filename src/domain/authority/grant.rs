@@ -1,0 +1,259 @@
+//! Grants of a request: validated at intake, before a job exists and before any model call.
+
+use super::Authority;
+use super::capability::{Capability, RESOURCES, covers, is_of_resources, readable};
+use serde_json::Value;
+use unicode_normalization::is_nfc;
+
+/// Most grants of one request.
+pub const MAX_GRANTS: usize = 256;
+
+/// Longest grant, in bytes.
+const MAX_BYTES: usize = 1024;
+
+/// A grant that is refused, and with it the whole request.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("GRANT_INVALID: grant {element}: {rule}")]
+pub struct GrantError {
+    /// The element, cut to a readable length.
+    pub element: String,
+    /// The rule that it breaks.
+    pub rule: String,
+}
+
+/// A grant that its parent doesn't hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("GRANT_NOT_WITHIN_PARENT: `{grant}` is not within what you hold; a request may only hand on the same or less")]
+pub struct NotWithinParent {
+    /// As named.
+    pub grant: String,
+}
+
+/// A resource namespace at and above which no request may be granted anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Boundary {
+    /// Without `r/`, e.g. `app/user`.
+    pub namespace: String,
+    /// Segments that a grant needs below it.
+    pub min_descendants: usize,
+    /// A grant of the namespace itself is legal.
+    pub allow_boundary: bool,
+    /// A grant of what contains the namespace is legal.
+    pub allow_ancestor: bool,
+}
+
+impl Boundary {
+    /// Reads `NAMESPACE[:KEY…]` with the keys `min=N`, `boundary`, `ancestor`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut parts = text.split(':');
+        let namespace = parts.next().unwrap_or_default();
+        check_namespace(namespace).map_err(|rule| format!("`{namespace}`: {rule}"))?;
+        let mut boundary =
+            Self { namespace: namespace.to_owned(), min_descendants: 1, allow_boundary: false, allow_ancestor: false };
+        for part in parts {
+            match (part, part.strip_prefix("min=").map(str::parse)) {
+                ("boundary", _) => boundary.allow_boundary = true,
+                ("ancestor", _) => boundary.allow_ancestor = true,
+                (_, Some(Ok(min))) => boundary.min_descendants = min,
+                _ => return Err(format!("expected `min=N`, `boundary` or `ancestor`, got `{part}`")),
+            }
+        }
+        Ok(boundary)
+    }
+
+    /// The rule that a grant of `namespace` breaks.
+    fn check(&self, namespace: &str) -> Result<(), String> {
+        let protected = &self.namespace;
+        if namespace == protected {
+            return if self.allow_boundary { Ok(()) } else { Err(format!("namespace `{protected}` is protected")) };
+        }
+        if covers(namespace, protected) {
+            let rule = || format!("it contains the protected namespace `{protected}`");
+            return if self.allow_ancestor { Ok(()) } else { Err(rule()) };
+        }
+        let below = namespace.strip_prefix(protected.as_str()).and_then(|rest| rest.strip_prefix('/'));
+        let depth = below.map_or(usize::MAX, |rest| rest.split('/').count());
+        if depth < self.min_descendants {
+            let min = self.min_descendants;
+            return Err(format!("expected at least {min} segments below the protected `{protected}`, got {depth}"));
+        }
+        Ok(())
+    }
+}
+
+/// The rule of grant strings that a namespace breaks; the first in their order.
+fn check_namespace(text: &str) -> Result<(), &'static str> {
+    let segments = || text.split('/');
+    let rules: [(&'static str, bool); 11] = [
+        ("it is empty", text.is_empty()),
+        ("whitespace around it is not allowed", text.trim() != text),
+        ("a `/` at its beginning or end is not allowed", text.starts_with('/') || text.ends_with('/')),
+        ("`//` is not allowed", text.contains("//")),
+        ("a segment `.` or `..` is not allowed", segments().any(|segment| segment == "." || segment == "..")),
+        ("`*` is not allowed", text.contains('*')),
+        ("whitespace in a segment is not allowed", text.contains(char::is_whitespace)),
+        ("control characters are not allowed", text.contains(char::is_control)),
+        ("`>` is not allowed", text.contains('>')),
+        ("expected Unicode normalisation form C", !is_nfc(text)),
+        ("it is longer than 1024 bytes", text.len() > MAX_BYTES),
+    ];
+    rules.into_iter().find(|(_, broken)| *broken).map_or(Ok(()), |(rule, _)| Err(rule))
+}
+
+fn shown(value: &Value) -> String {
+    let text = value.to_string();
+    readable(&text[..text.floor_char_boundary(160)])
+}
+
+/// The grants of a request: capability objects, or strings that name resource namespaces. Duplicates
+/// are removed, the order is kept; one bad element refuses all.
+pub fn parse(grants: &[Value], boundaries: &[Boundary]) -> Result<Vec<Capability>, GrantError> {
+    let fail = |element: &Value, rule: &str| GrantError { element: shown(element), rule: rule.to_owned() };
+    if grants.len() > MAX_GRANTS {
+        let element = format!("list of {} elements", grants.len());
+        return Err(GrantError { element, rule: format!("expected at most {MAX_GRANTS}") });
+    }
+    let mut caps: Vec<Capability> = Vec::new();
+    for grant in grants {
+        let cap = match grant {
+            Value::String(text) => {
+                check_namespace(text).map_err(|rule| fail(grant, rule))?;
+                Capability { with: format!("{RESOURCES}/{text}"), can: "*".into() }
+            }
+            Value::Object(_) => {
+                let cap: Capability = serde_json::from_value(grant.clone()).map_err(|e| fail(grant, &e.to_string()))?;
+                cap.check().map_err(|rule| fail(grant, &rule))?;
+                cap
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+                return Err(fail(grant, "expected a string or `{with, can}`"));
+            }
+        };
+        if is_of_resources(&cap.with) {
+            let with = cap.with.trim_end_matches('/');
+            let namespace = with.strip_prefix(RESOURCES).unwrap_or(with).trim_start_matches('/');
+            if matches!(grant, Value::Object(_)) && !namespace.is_empty() {
+                check_namespace(namespace).map_err(|rule| fail(grant, rule))?;
+            }
+            for boundary in boundaries {
+                boundary.check(namespace).map_err(|rule| fail(grant, &rule))?;
+            }
+        }
+        if !caps.contains(&cap) {
+            caps.push(cap);
+        }
+    }
+    Ok(caps)
+}
+
+/// What a child gets of `parent`, when the call names grants: each must be within the parent's.
+pub fn narrow(parent: &Authority, named: &[Capability]) -> Result<Authority, NotWithinParent> {
+    for cap in named {
+        let alone = Authority::new(Some(vec![cap.clone()]));
+        let list = if cap.is_of_resources() { &parent.resources } else { &parent.paths };
+        let within = match list {
+            // Nothing limits the lattice; of resources nothing is held.
+            None => !cap.is_of_resources(),
+            Some(held) => held.iter().any(|held| held.covers(cap)),
+        };
+        let revoked = parent.except.iter().any(|gone| covers(gone, &cap.with) || covers(&cap.with, gone));
+        if !within || (revoked && !parent.covers(&alone)) {
+            return Err(NotWithinParent { grant: readable(&cap.to_string()) });
+        }
+    }
+    Ok(parent.intersect(&Authority::new(Some(named.to_vec()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_grant_string_is_checked_rule_by_rule_and_the_first_failure_is_named() {
+        for (grant, rule) in [
+            (json!(7), "expected a string or"),
+            (json!(""), "it is empty"),
+            (json!(" /a"), "whitespace around it"),
+            (json!("/a"), "a `/` at its beginning or end"),
+            (json!("a/"), "a `/` at its beginning or end"),
+            (json!("a//b/.."), "`//` is not allowed"),
+            (json!("a/../b*"), "a segment `.` or `..`"),
+            (json!("a/*"), "`*` is not allowed"),
+            (json!("a/b c"), "whitespace in a segment"),
+            (json!("a/b\tc"), "whitespace in a segment"),
+            (json!("a/b\u{0}"), "control characters"),
+            (json!("a/>"), "`>` is not allowed"),
+            (json!("a/e\u{301}"), "normalisation form C"),
+            (json!({"with": "w/a"}), "missing field `can`"),
+            (json!({"with": "w/a", "can": "crud", "for": 1}), "unknown field `for`"),
+            (json!({"with": "r/a b", "can": "*"}), "whitespace in a segment"),
+            (json!({"with": "w/../s", "can": "*"}), "segment `..`"),
+        ] {
+            let error = parse(&[json!("app/ok"), grant.clone()], &[]).unwrap_err();
+            assert!(error.rule.contains(rule), "{grant}: {error}");
+            assert!(error.to_string().starts_with("GRANT_INVALID: grant "), "{error}");
+        }
+    }
+
+    #[test]
+    fn duplicates_go_after_validation_and_nested_grants_stay_in_order() {
+        let grants = [json!("b/x"), json!("a"), json!("b/x"), json!("a/b"), json!({"with": "r/a", "can": "*"})];
+        let parsed = parse(&grants, &[]).unwrap();
+        assert_eq!(parsed.iter().map(|cap| cap.with.as_str()).collect::<Vec<_>>(), ["r/b/x", "r/a", "r/a/b"]);
+    }
+
+    #[test]
+    fn a_protected_boundary_is_kept_at_above_and_just_below() {
+        let boundary = |text: &str| vec![Boundary::parse(text).unwrap()];
+        for (rule, grant, refused) in [
+            ("app/user", "app/user", Some("is protected")),
+            ("app/user", "app", Some("contains the protected namespace")),
+            ("app/user", "app/user/u1", None),
+            ("app/user", "app/users", None),
+            ("app/user:min=2", "app/user/u1", Some("at least 2 segments")),
+            ("app/user:min=2", "app/user/u1/x", None),
+            ("app/user:boundary", "app/user", None),
+            ("app/user:boundary", "app", Some("contains")),
+            ("app/user:ancestor", "app", None),
+        ] {
+            for element in [json!(grant), json!({"with": format!("r/{grant}/"), "can": "crud/read"})] {
+                let found = parse(&[element], &boundary(rule)).err().map(|error| error.rule);
+                assert_eq!(found.is_some(), refused.is_some(), "{rule} {grant} {found:?}");
+                assert!(found.unwrap_or_default().contains(refused.unwrap_or_default()), "{rule} {grant}");
+            }
+        }
+        let all = parse(&[json!({"with": "r", "can": "*"})], &boundary("app/user"));
+        assert!(all.unwrap_err().rule.contains("contains the protected"), "all resources");
+        for text in ["", "/a", "app:min=x", "app:maximum=1"] {
+            assert!(Boundary::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_child_s_grants_lie_within_its_parent_s() {
+        let cap = |with: &str, can: &str| Capability { with: with.into(), can: can.into() };
+        let parent = Authority::new(Some(vec![cap("w/a", "crud"), cap("r/app/user/u1", "*")]));
+        for (named, within) in [
+            (cap("r/app/user/u1", "*"), true),
+            (cap("r/app/user/u1/billing", "*"), true),
+            (cap("r/app/user", "*"), false),
+            (cap("r/app/user/u2", "*"), false),
+            (cap("r/app/user/u11", "*"), false),
+            (cap("w/a/b", "crud/read"), true),
+            (cap("w/a", "*"), false),
+            (cap("w", "crud"), false),
+        ] {
+            assert_eq!(narrow(&parent, std::slice::from_ref(&named)).is_ok(), within, "{named}");
+        }
+        let child = narrow(&parent, &[cap("r/app/user/u1/billing", "*")]).unwrap();
+        assert!(child.permits("crud/read", "w/a/x").is_ok(), "a dimension that is not mentioned is inherited");
+        assert!(child.permits("read", "r/app/user/u1/notes").is_err());
+        assert!(narrow(&parent, &[]).unwrap().permits("crud/read", "w/a").is_err(), "`[]` is nothing");
+        assert!(narrow(&Authority::unlimited(), &[cap("r/app", "*")]).is_err(), "nobody granted it");
+        assert!(narrow(&Authority::unlimited(), &[cap("w/a", "crud")]).is_ok());
+        assert!(narrow(&parent.clone().without("w/a/b"), &[cap("w/a/b/c", "crud")]).is_err(), "revoked");
+        let error = narrow(&parent, &[cap("w", "crud")]).unwrap_err().to_string();
+        assert!(error.starts_with("GRANT_NOT_WITHIN_PARENT: `crud on w`"), "{error}");
+    }
+}

@@ -1,0 +1,428 @@
+//! Authority: what a turn or a caller may do. One question, [`Authority::permits`], is asked before
+//! every read, call, delegation and again at commit. It only ever narrows.
+
+pub mod capability;
+pub mod envelope;
+pub mod grant;
+#[cfg(test)]
+mod oracle_tests;
+pub mod policy;
+
+use crate::domain::ids::{AgentId, SessionId, SessionKey};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::layout::Scope;
+pub use capability::Capability;
+use capability::{ability_covers, covers, is_of_resources, readable, segment};
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
+
+/// What a turn or a caller may do, in two dimensions: names of the lattice (and hosts), and resource
+/// namespaces. A list limits only the dimensions that it mentions; an empty list limits both to
+/// nothing. Resources need a capability that names them even where nothing limits.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Authority {
+    /// Absent = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    paths: Option<Vec<Capability>>,
+    /// Absent = no limit yet, and nothing held.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    resources: Option<Vec<Capability>>,
+    /// Revoked, with everything below.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    except: Vec<String>,
+    /// Whose `n/`, `c/` and `t/` are meant, and always held.
+    #[serde(skip_serializing_if = "is_nowhere")]
+    home: Scope,
+}
+
+fn is_nowhere(home: &Scope) -> bool {
+    *home == Scope::default()
+}
+
+/// A refused request: what it needed and what is held.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Denied {
+    /// The ability it needed.
+    pub ability: String,
+    /// On what.
+    pub resource: String,
+    /// What is held.
+    pub held: Vec<Capability>,
+}
+
+impl Denied {
+    /// The text that a model gets instead of a result.
+    pub fn text(&self, operation: &str) -> String {
+        let held: Vec<_> = self.held.iter().map(ToString::to_string).collect();
+        let held = if held.is_empty() { "(none)".to_owned() } else { held.join(", ") };
+        format!(
+            "Capability denied: {operation} requires {} on {}. Your capabilities are: {held}. \
+             Retrying the same call will not help.",
+            self.ability,
+            readable(&self.resource)
+        )
+    }
+}
+
+/// The name of a path that capabilities are compared with: a key with a `/` in it is one segment.
+pub fn name_of(path: &Path) -> String {
+    let below = path.segments().iter().map(|key| segment(key));
+    std::iter::once(path.namespace().prefix().to_owned()).chain(below).collect::<Vec<_>>().join("/")
+}
+
+/// The physical name of what `n/…`, `c/…` and `t/…` mean for their agent, session and job, so that
+/// no alias permits more than the place it stands for.
+fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
+    let (first, rest) = name.split_once('/').map_or((name, ""), |(first, rest)| (first, rest));
+    let base = match (first, &home.session, &home.job) {
+        ("n", Some(session), _) => format!("g/{}/n", session.agent),
+        ("c", Some(session), _) => scratch(session),
+        ("t", _, Some(job)) => format!("j/{job}/t"),
+        _ => return Cow::Borrowed(name),
+    };
+    Cow::Owned(if rest.is_empty() { base } else { format!("{base}/{rest}") })
+}
+
+fn scratch(session: &SessionKey) -> String {
+    format!("g/{}/sessions/{}/c", session.agent, session.session)
+}
+
+fn held(caps: &[Capability], ability: &str, name: &str) -> bool {
+    caps.iter().any(|cap| covers(&cap.with, name) && ability_covers(&cap.can, ability))
+}
+
+/// Both lists where there are two: absent = no limit.
+fn both(a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>) -> Option<Vec<Capability>> {
+    let (a, b) = match (a, b) {
+        (None, other) | (other, None) => return other.cloned(),
+        (Some(a), Some(b)) => (a, b),
+    };
+    let mut both: Vec<Capability> = Vec::new();
+    for cap in a.iter().flat_map(|a| b.iter().filter_map(|b| a.intersect(b))) {
+        if !both.iter().any(|other| other.covers(&cap)) {
+            both.retain(|other| !cap.covers(other));
+            both.push(cap);
+        }
+    }
+    Some(both)
+}
+
+impl Authority {
+    /// No limit on the lattice; no resource.
+    pub fn unlimited() -> Self {
+        Self::default()
+    }
+
+    /// Limited to `caps`; `None` = no limit.
+    pub fn new(caps: Option<Vec<Capability>>) -> Self {
+        let Some(caps) = caps else { return Self::default() };
+        if caps.is_empty() {
+            return Self { paths: Some(Vec::new()), resources: Some(Vec::new()), ..Self::default() };
+        }
+        let (resources, paths): (Vec<_>, Vec<_>) = caps.into_iter().partition(Capability::is_of_resources);
+        let mentioned = |list: Vec<Capability>| (!list.is_empty()).then_some(list);
+        Self { paths: mentioned(paths), resources: mentioned(resources), ..Self::default() }
+    }
+
+    /// Nothing limits it.
+    pub fn is_unlimited(&self) -> bool {
+        self.paths.is_none() && self.resources.is_none() && self.except.is_empty()
+    }
+
+    /// The same for an agent's session and job: its `n/`, `c/` and `t/` are theirs from now on.
+    #[must_use]
+    pub fn at(self, home: &Scope) -> Self {
+        let settle = |caps: Vec<Capability>| {
+            let settled =
+                caps.into_iter().map(|cap| Capability { with: physical(&cap.with, home).into_owned(), ..cap });
+            settled.collect()
+        };
+        Self { paths: self.paths.map(settle), home: home.clone(), ..self }
+    }
+
+    /// Whose `n/`, `c/` and `t/` it means.
+    pub const fn home(&self) -> &Scope {
+        &self.home
+    }
+
+    /// The same where `n/` is this agent's.
+    #[must_use]
+    pub fn of(self, agent: &AgentId) -> Self {
+        let session = SessionKey { agent: agent.clone(), session: SessionId::new("any").expect("a legal id") };
+        self.at(&Scope { session: Some(session), job: None }).nowhere()
+    }
+
+    /// The same without a place: what is handed on holds nobody's scratch space.
+    #[must_use]
+    pub fn nowhere(self) -> Self {
+        Self { home: Scope::default(), ..self }
+    }
+
+    /// The same without what lies at or under `name`.
+    #[must_use]
+    pub fn without(mut self, name: &str) -> Self {
+        if !self.except.iter().any(|other| covers(other, name)) {
+            self.except.retain(|other| !covers(name, other));
+            self.except.push(name.to_owned());
+            self.except.sort();
+        }
+        self
+    }
+
+    /// What is listed, for people and models; `None` when nothing limits.
+    pub fn listed(&self) -> Option<Vec<Capability>> {
+        if self.paths.is_none() && self.resources.is_none() {
+            return None;
+        }
+        let everything = || vec![Capability { with: String::new(), can: "*".into() }];
+        let mut listed = self.paths.clone().unwrap_or_else(everything);
+        listed.extend(self.resources.iter().flatten().cloned());
+        Some(listed)
+    }
+
+    /// What was revoked.
+    pub fn revoked(&self) -> &[String] {
+        &self.except
+    }
+
+    /// The one question: may the holder use `ability` on `resource`, a lattice path or another
+    /// name by segments?
+    ///
+    /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/`.
+    pub fn permits(&self, ability: &str, resource: &str) -> Result<(), Denied> {
+        let name = physical(resource, &self.home);
+        if self.always(ability, &name) {
+            return Ok(());
+        }
+        let revoked = self.except.iter().any(|gone| covers(gone, &name) || covers(&name, gone));
+        let list = if is_of_resources(&name) { self.resources.as_ref() } else { self.paths.as_ref() };
+        let permitted = match list {
+            None => !is_of_resources(&name),
+            Some(caps) => held(caps, ability, &name),
+        };
+        if permitted && !revoked {
+            return Ok(());
+        }
+        Err(Denied {
+            ability: ability.to_owned(),
+            resource: resource.to_owned(),
+            held: self.listed().unwrap_or_default(),
+        })
+    }
+
+    fn always(&self, ability: &str, name: &str) -> bool {
+        let own = self.home.session.as_ref().is_some_and(|session| covers(&scratch(session), name));
+        let job = self.home.job.as_ref().map(|job| format!("j/{job}"));
+        let job =
+            job.is_some_and(|job| covers(&format!("{job}/t"), name) || (ability == "crud/read" && covers(&job, name)));
+        // Without a session or a job there is nothing that these could mean.
+        let nobody = ["c", "t"].iter().any(|alias| covers(alias, name));
+        own || job || nobody || (ability == "crud/read" && covers("v", name))
+    }
+
+    /// Whether anything at all under `resource` may be reached.
+    pub fn reaches(&self, resource: &str) -> bool {
+        let name = physical(resource, &self.home);
+        let Some(caps) = &self.paths else { return true };
+        let own = ["c", "t", "v"].iter().any(|always| covers(always, resource));
+        own || caps.iter().any(|cap| covers(&cap.with, &name) || covers(&name, &cap.with))
+    }
+
+    /// The capability by which [`Authority::permits`] says yes; `None` when nothing limits.
+    pub fn grounds(&self, ability: &str, resource: &str) -> Option<String> {
+        let caps = self.paths.as_ref()?;
+        let name = physical(resource, &self.home);
+        let held = caps.iter().find(|cap| covers(&cap.with, &name) && ability_covers(&cap.can, ability));
+        Some(held.map_or_else(|| format!("{ability} on {} (always held)", readable(resource)), ToString::to_string))
+    }
+
+    /// [`Authority::permits`] for a path.
+    pub fn permits_path(&self, ability: &str, path: &Path) -> Result<(), Denied> {
+        self.permits(ability, &name_of(path))
+    }
+
+    /// What both permit, in the place of `self`. Names of `n/`, `c/` and `t/` must be settled
+    /// ([`Authority::at`]) where they mean different places.
+    #[must_use]
+    pub fn intersect(&self, other: &Self) -> Self {
+        let both = Self {
+            paths: both(self.paths.as_ref(), other.paths.as_ref()),
+            resources: both(self.resources.as_ref(), other.resources.as_ref()),
+            except: self.except.clone(),
+            home: self.home.clone(),
+        };
+        other.except.iter().fold(both, |both, gone| both.without(gone))
+    }
+
+    /// [`Authority::intersect`] with a list that limits and grants nothing: resources that are not
+    /// held yet are not held by it.
+    #[must_use]
+    pub fn within(&self, limit: &Self) -> Self {
+        let limited = self.intersect(limit);
+        Self { resources: limited.resources.filter(|_| self.resources.is_some()), ..limited }
+    }
+
+    /// Whether everything that `other` permits, `self` permits too, own scratch space aside.
+    pub fn covers(&self, other: &Self) -> bool {
+        let list = |a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>| match (a, b) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(a), Some(b)) => b.iter().all(|needed| a.iter().any(|held| held.covers(needed))),
+        };
+        let gone = |name: &String| {
+            let nothing = |list: &Option<Vec<Capability>>| {
+                list.as_ref()
+                    .is_some_and(|caps| !caps.iter().any(|cap| covers(&cap.with, name) || covers(name, &cap.with)))
+            };
+            other.except.iter().any(|theirs| covers(theirs, name))
+                || nothing(if is_of_resources(name) { &other.resources } else { &other.paths })
+        };
+        // Of resources, no list is no resource.
+        let resources = match (&self.resources, &other.resources) {
+            (_, None) => true,
+            (a, b) => a.is_some() && list(a.as_ref(), b.as_ref()),
+        };
+        list(self.paths.as_ref(), other.paths.as_ref()) && resources && self.except.iter().all(gone)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn caps(list: &[(&str, &str)]) -> Vec<Capability> {
+        list.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() }).collect()
+    }
+
+    fn authority(list: &[(&str, &str)]) -> Authority {
+        Authority::new(Some(caps(list)))
+    }
+
+    fn home() -> Scope {
+        let session = SessionKey { agent: "helper".parse().unwrap(), session: "s1".parse().unwrap() };
+        Scope { session: Some(session), job: Some("0123456789abcdef0123456789abcdef".parse().unwrap()) }
+    }
+
+    #[test]
+    fn a_capability_covers_whole_segments_and_narrower_abilities() {
+        let held =
+            authority(&[("w/vendor/", "crud/read"), ("w/out", "crud"), ("g/helper", "agent/request")]).at(&home());
+        for (ability, resource, permitted) in [
+            ("crud/read", "w/vendor", true),
+            ("crud/read", "w/vendor/acme/name", true),
+            ("crud/read", "w/vendor-secrets", false),
+            ("crud/write", "w/vendor/acme", false),
+            ("crud/delete", "w/out/1", true),
+            ("agent/request", "g/helper", true),
+            ("agent/create", "g/helper", false),
+            ("crud/write", "c/x", true),
+            ("crud/write", "t/x", true),
+            ("crud/read", "v/ops", true),
+            ("crud/write", "v/ops", false),
+            ("crud/read", "w", false),
+        ] {
+            assert_eq!(held.permits(ability, resource).is_ok(), permitted, "{ability} {resource}");
+        }
+        assert!(authority(&[("w", "crud/write")]).permits("crud/append", "w/l").is_ok());
+        assert!(authority(&[("", "*")]).permits("crud/read", "w/l").is_ok());
+    }
+
+    #[test]
+    fn absent_is_no_limit_and_empty_is_nothing() {
+        assert!(Authority::unlimited().permits("crud/read", "w/x").is_ok());
+        for (ability, resource) in [("crud/read", "w/x"), ("crud/read", "r/x"), ("agent/request", "g/x")] {
+            assert!(authority(&[]).permits(ability, resource).is_err(), "{resource}");
+        }
+    }
+
+    #[test]
+    fn a_list_limits_only_the_dimensions_that_it_mentions() {
+        let paths = authority(&[("w/a", "crud")]);
+        let resources = authority(&[("r/app/u1", "*")]);
+        assert!(resources.permits("crud/read", "w/anything").is_ok());
+        assert!(resources.permits("read", "r/app/u1/x").is_ok());
+        assert!(resources.permits("read", "r/app/u2").is_err());
+        let both = paths.intersect(&resources);
+        assert!(both.permits("crud/read", "w/a").is_ok() && both.permits("crud/read", "w/b").is_err());
+        assert!(both.permits("read", "r/app/u1").is_ok());
+        assert!(both.intersect(&authority(&[])).permits("read", "r/app/u1").is_err());
+    }
+
+    #[test]
+    fn resources_always_need_a_grant_that_names_them() {
+        for held in [Authority::unlimited(), authority(&[("", "*")]), authority(&[("w", "*")])] {
+            assert!(held.permits("read", "r/app").is_err(), "{held:?}");
+        }
+        assert!(authority(&[("r", "*")]).permits("read", "r/app").is_ok());
+    }
+
+    #[test]
+    fn a_list_that_limits_grants_no_resource() {
+        let (some, other) = (authority(&[("r/app", "*")]), authority(&[("w", "crud")]));
+        assert!(some.within(&authority(&[("r/app/u1", "*")])).permits("read", "r/app/u1").is_ok());
+        assert!(other.within(&some).permits("read", "r/app").is_err());
+        assert!(Authority::unlimited().within(&some).permits("read", "r/app").is_err());
+        assert!(some.within(&other).permits("read", "r/app").is_ok());
+    }
+
+    #[test]
+    fn an_alias_permits_no_more_than_the_place_that_it_means() {
+        let notes = authority(&[("n/diary", "crud")]).at(&home());
+        assert!(notes.permits("crud/read", "n/diary/1").is_ok() && notes.permits("crud/read", "n/other").is_err());
+        assert!(notes.permits("crud/read", "g/helper/n/diary").is_ok());
+        let other = SessionKey { agent: "other".parse().unwrap(), session: "s9".parse().unwrap() };
+        let elsewhere = Scope { session: Some(other), job: None };
+        let child = notes.clone().nowhere().at(&elsewhere);
+        assert!(child.permits("crud/read", "n/diary").is_err(), "the notes of another agent");
+        assert!(child.permits("crud/read", "g/helper/n/diary").is_ok());
+        assert!(notes.permits("crud/read", "g/helper/sessions/s1/c/x").is_ok(), "its own session");
+        assert!(notes.permits("crud/read", "g/helper/sessions/s2/c/x").is_err());
+        assert!(child.permits("crud/read", "g/helper/sessions/s1/c/x").is_err());
+        assert!(notes.permits("crud/read", "j/0123456789abcdef0123456789abcdef/output").is_ok(), "its own task");
+        assert!(notes.permits("crud/read", "j/ffffffffffffffffffffffffffffffff").is_err());
+    }
+
+    #[test]
+    fn a_key_with_a_slash_is_one_segment() {
+        let path = Path::from_segments(vec!["w".into(), "a/b".into(), "c".into()]).unwrap();
+        assert!(authority(&[("w/a", "crud")]).permits_path("crud/read", &path).is_err());
+        assert!(authority(&[("w/a/b", "crud")]).permits_path("crud/read", &path).is_err());
+        assert!(authority(&[("w", "crud")]).permits_path("crud/read", &path).is_ok());
+        let denied = authority(&[]).permits_path("crud/read", &path).unwrap_err();
+        assert!(denied.text("x").contains("crud/read on w/a\\/b/c"), "{}", denied.text("x"));
+    }
+
+    #[test]
+    fn what_is_revoked_is_held_by_nobody_nor_what_contains_it() {
+        let held = authority(&[("w", "crud")]).without("w/a/b");
+        for (name, permitted) in [("w/a/b", false), ("w/a/b/c", false), ("w/a", false), ("w", false), ("w/a/bc", true)]
+        {
+            assert_eq!(held.permits("crud/read", name).is_ok(), permitted, "{name}");
+        }
+        assert!(Authority::unlimited().intersect(&held).permits("crud/read", "w/a/b").is_err());
+        assert!(held.clone().at(&home()).permits("crud/write", "c/x").is_ok());
+        assert_eq!(held.without("w/a").revoked(), ["w/a"]);
+    }
+
+    #[test]
+    fn an_intersection_never_permits_more_than_either() {
+        let a = authority(&[("w", "crud"), ("g", "agent")]);
+        let b = authority(&[("w/vendor", "crud/read"), ("", "agent/request")]);
+        let both = a.intersect(&b);
+        assert_eq!(both, authority(&[("w/vendor", "crud/read"), ("g", "agent/request")]));
+        assert_eq!(Authority::unlimited().intersect(&b), b);
+        assert_eq!(a.intersect(&Authority::unlimited()), a);
+        assert!(a.covers(&both) && b.covers(&both) && !both.covers(&a));
+    }
+
+    #[test]
+    fn a_denial_names_what_was_needed_and_what_is_held() {
+        let denied = authority(&[("w/a", "crud/read")]).permits("crud/write", "w/b").unwrap_err();
+        assert_eq!(
+            denied.text("v/ops/lattice/write"),
+            "Capability denied: v/ops/lattice/write requires crud/write on w/b. Your capabilities are: \
+             crud/read on w/a. Retrying the same call will not help."
+        );
+    }
+}

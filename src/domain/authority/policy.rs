@@ -1,0 +1,169 @@
+//! What holds for an owner at this moment: the roots of what it may do, and what was revoked.
+
+use super::capability::Capability;
+use super::envelope::Envelope;
+use super::{Authority, Scope};
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+
+/// Revocations of one owner: each is looked at in every turn.
+pub const MAX_REVOCATIONS: usize = 1000;
+
+/// An owner's policy; its version is compared in every commit.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Policy {
+    /// What anything of this owner may do at most; absent = no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub roots: Option<Vec<Capability>>,
+    /// What was taken back, the oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub revocations: Vec<Revocation>,
+}
+
+/// Something that was taken back: all that is named must match, and one must be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Revocation {
+    /// Its name, to restore it by.
+    pub id: String,
+    /// This path and everything below; absent = everything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Only from this holder: a caller, or `agent:<id>` and what it handed on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holder: Option<String>,
+    /// Only from this grant: a token's id or a job, and what was handed on under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
+    /// Why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// By whom.
+    pub by: String,
+    /// When.
+    pub at: Millis,
+}
+
+/// Who acts, for [`Policy::effective`].
+#[derive(Debug, Clone, Copy)]
+pub struct Actor<'a> {
+    /// `agent:<id>`, or a caller.
+    pub holder: &'a str,
+    /// Its own list; absent = no limit of its own.
+    pub caps: Option<&'a [Capability]>,
+    /// What its creator could do.
+    pub creator: &'a Authority,
+    /// Whose `n/`, `c/` and `t/` it means.
+    pub home: &'a Scope,
+}
+
+impl Policy {
+    /// What an actor may do for a request, now: roots ∩ the request's bound ∩ its creator's ∩ its own
+    /// list, without what was revoked. Of resources only a request grants any.
+    pub fn effective(&self, actor: Actor<'_>, envelope: &Envelope) -> Authority {
+        let own = Authority::new(actor.caps.map(<[_]>::to_vec)).at(actor.home);
+        let roots = Authority::new(self.roots.clone()).at(actor.home);
+        let bound = envelope.bound.clone().at(actor.home);
+        let held = bound.within(&own).within(actor.creator).within(&roots);
+        self.revocations.iter().filter(|revocation| revocation.concerns(actor, envelope)).fold(
+            held,
+            |held, revocation| match &revocation.path {
+                Some(path) => held.without(path.trim_end_matches('/')),
+                None => held.intersect(&Authority::new(Some(Vec::new()))),
+            },
+        )
+    }
+}
+
+impl Revocation {
+    fn concerns(&self, actor: Actor<'_>, envelope: &Envelope) -> bool {
+        let holder = self
+            .holder
+            .as_deref()
+            .is_none_or(|holder| actor.holder == holder || envelope.holders.iter().any(|above| above == holder));
+        let grant = self.grant.as_ref().is_none_or(|grant| {
+            let job = actor.home.job.as_ref().is_some_and(|job| job.as_str() == grant);
+            job || envelope.grants.contains(grant)
+        });
+        let names_something = self.path.is_some() || self.holder.is_some() || self.grant.is_some();
+        holder && grant && names_something
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::SessionKey;
+
+    fn cap(with: &str, can: &str) -> Capability {
+        Capability { with: with.into(), can: can.into() }
+    }
+
+    const JOB: &str = "0123456789abcdef0123456789abcdef";
+
+    fn permits(policy: &Policy, caps: Option<&[Capability]>, envelope: &Envelope, ability: &str, name: &str) -> bool {
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let home = Scope { session: Some(session), job: Some(JOB.parse().unwrap()) };
+        let creator = Authority::unlimited();
+        let actor = Actor { holder: "agent:a", caps, creator: &creator, home: &home };
+        policy.effective(actor, envelope).permits(ability, name).is_ok()
+    }
+
+    #[test]
+    fn what_is_effective_is_in_all_of_roots_bound_and_caps() {
+        let policy = Policy { roots: Some(vec![cap("w", "crud"), cap("g", "agent")]), revocations: Vec::new() };
+        let bound = Authority::new(Some(vec![cap("w/a", "crud"), cap("s", "*")]));
+        let envelope = Envelope { bound, ..Envelope::default() };
+        let caps = [cap("w", "crud/read")];
+        for (caps, ability, name, permitted) in [
+            (Some(&caps[..]), "crud/read", "w/a/x", true),
+            (Some(&caps[..]), "crud/write", "w/a/x", false),
+            (Some(&caps[..]), "crud/read", "w/b", false),
+            (None, "crud/write", "w/a/x", true),
+            (None, "crud/read", "s/x", false),
+            (Some(&[][..]), "crud/read", "w/a", false),
+            (Some(&[][..]), "crud/write", "c/x", true),
+        ] {
+            assert_eq!(permits(&policy, caps, &envelope, ability, name), permitted, "{caps:?} {ability} {name}");
+        }
+    }
+
+    #[test]
+    fn a_revocation_names_a_path_a_holder_or_a_grant_and_reaches_what_was_handed_on() {
+        let revoked = |path: Option<&str>, holder: Option<&str>, grant: Option<&str>| {
+            let revocation = Revocation {
+                id: "1".into(),
+                path: path.map(Into::into),
+                holder: holder.map(Into::into),
+                grant: grant.map(Into::into),
+                reason: None,
+                by: "t/u".into(),
+                at: Millis(0),
+            };
+            Policy { roots: None, revocations: vec![revocation] }
+        };
+        let envelope = Envelope {
+            holders: vec!["t/u".into(), "agent:top".into()],
+            grants: vec!["jti-1".into()],
+            ..Envelope::default()
+        };
+        for (policy, name, permitted) in [
+            (revoked(Some("w/a"), None, None), "w/a/x", false),
+            (revoked(Some("w/a/"), None, None), "w/a", false),
+            (revoked(Some("w/a"), None, None), "w/b", true),
+            (revoked(Some("w/a"), None, None), "c/x", true),
+            (revoked(None, Some("agent:a"), None), "w/b", false),
+            (revoked(None, Some("agent:top"), None), "w/b", false),
+            (revoked(None, Some("agent:b"), None), "w/b", true),
+            (revoked(None, None, Some("jti-1")), "w/b", false),
+            (revoked(None, None, Some(JOB)), "w/b", false),
+            (revoked(None, None, Some("jti-2")), "w/b", true),
+            (revoked(Some("w/a"), Some("agent:top"), None), "w/a", false),
+            (revoked(Some("w/a"), Some("agent:b"), None), "w/a", true),
+            (revoked(None, None, None), "w/a", true),
+        ] {
+            assert_eq!(permits(&policy, None, &envelope, "crud/read", name), permitted, "{policy:?} {name}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! `v/ops/policy/*`: what an owner's agents may do at most, and taking back what was granted. People
+//! and services decide it; nothing that a model calls does.
+
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::domain::authority::capability::Capability;
+use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
+use crate::domain::lattice::Path;
+use crate::policy;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Show,
+    Revoke,
+    Restore,
+    Roots,
+}
+
+struct PolicyOperation(Verb);
+
+/// The operations of this group.
+pub fn operations() -> Vec<Arc<dyn Operation>> {
+    let verbs = [Verb::Show, Verb::Revoke, Verb::Restore, Verb::Roots];
+    verbs.into_iter().map(|verb| Arc::new(PolicyOperation(verb)) as Arc<dyn Operation>).collect()
+}
+
+impl Verb {
+    fn spec(self) -> Spec {
+        let text = |about: &str| json!({"type": "string", "description": about});
+        let (path, description, properties, required, effect) = match self {
+            Self::Show => (
+                "v/ops/policy/show",
+                "What anything of this owner may do at most, and what was revoked.",
+                json!({}),
+                vec![],
+                Effect::Read,
+            ),
+            Self::Revoke => (
+                "v/ops/policy/revoke",
+                "Take back a path, what a holder may do, or a grant; all that is named must match. Holds from the next \
+                 check on, that of a running commit included.",
+                json!({
+                    "path": text("a lattice path or resource namespace `r/…`, with everything below"),
+                    "holder": text("a caller, or `agent:<id>` and what it handed on"),
+                    "grant": text("id of a token or of a job, and what was handed on under it"),
+                    "reason": text("why"),
+                }),
+                vec![],
+                Effect::Idempotent,
+            ),
+            Self::Restore => (
+                "v/ops/policy/restore",
+                "Take a revocation back.",
+                json!({"id": text("as `policy/show` lists it")}),
+                vec!["id"],
+                Effect::Idempotent,
+            ),
+            Self::Roots => (
+                "v/ops/policy/roots",
+                "Set what anything of this owner may do at most; null = no limit.",
+                json!({"caps": {"type": ["array", "null"], "items": {"type": "object"}}}),
+                vec!["caps"],
+                Effect::Idempotent,
+            ),
+        };
+        let input = json!({
+            "type": "object", "properties": properties, "required": required, "additionalProperties": false
+        });
+        Spec { path, description, input, effect }
+    }
+
+    const fn ability(self) -> &'static str {
+        match self {
+            Self::Show => "policy/show",
+            Self::Revoke => "policy/revoke",
+            Self::Restore => "policy/restore",
+            Self::Roots => "policy/roots",
+        }
+    }
+}
+
+#[async_trait]
+impl Operation for PolicyOperation {
+    fn spec(&self) -> Spec {
+        self.0.spec()
+    }
+
+    fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
+        Ok(vec![Need { ability: self.0.ability(), resource: "policy".into() }])
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        if call.caller.is_agent() || matches!(call.site, Site::Turn(_)) {
+            return Err(OpError::Denied(format!(
+                "`{}` is for people and services; no agent may call it",
+                self.0.spec().path
+            )));
+        }
+        let owner = &call.caller.owner;
+        let policy = match self.0 {
+            Verb::Show => policy::load(&*call.venue.store, owner).await?.0,
+            Verb::Revoke => {
+                let revocation = revocation(call, &arguments)?;
+                let revoked = policy::revoke(call.venue, owner, revocation).await?;
+                revoked.ok_or_else(|| {
+                    OpError::Conflict(format!(
+                        "there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"
+                    ))
+                })?
+            }
+            Verb::Restore => {
+                let id = arguments["id"].as_str().unwrap_or_default();
+                let restored = policy::restore(call.venue, owner, id).await?;
+                restored.ok_or_else(|| OpError::NotFound(format!("no revocation `{id}`")))?
+            }
+            Verb::Roots => {
+                let roots = policy::set_roots(call.venue, owner, roots(&arguments["caps"])?).await?;
+                roots.unwrap_or_default()
+            }
+        };
+        Ok(shown(&policy).into())
+    }
+}
+
+fn shown(policy: &Policy) -> Value {
+    json!({"roots": policy.roots, "revocations": policy.revocations})
+}
+
+fn revocation(call: &Invocation<'_>, arguments: &Value) -> Result<Revocation, OpError> {
+    let text = |key: &str| arguments[key].as_str().map(str::to_owned).filter(|text| !text.is_empty());
+    let path = text("path").map(|path| legal(&path)).transpose()?;
+    let (holder, grant) = (text("holder"), text("grant"));
+    if path.is_none() && holder.is_none() && grant.is_none() {
+        return Err(OpError::Invalid("expected `path`, `holder` or `grant`: what is to be revoked".into()));
+    }
+    Ok(Revocation {
+        id: uuid::Uuid::now_v7().to_string(),
+        path,
+        holder,
+        grant,
+        reason: text("reason"),
+        by: call.caller.name.clone(),
+        at: call.venue.now(),
+    })
+}
+
+/// A path in its normal form; names of resources and hosts by the rules of capabilities.
+fn legal(text: &str) -> Result<String, OpError> {
+    let first = text.split('/').next().unwrap_or_default();
+    if first == "r" || text.contains("://") {
+        let cap = Capability { with: text.to_owned(), can: "*".into() };
+        return cap.check().map(|()| text.to_owned()).map_err(OpError::Invalid);
+    }
+    Path::parse(text).map(|path| path.to_string()).map_err(|error| OpError::Invalid(error.to_string()))
+}
+
+fn roots(caps: &Value) -> Result<Option<Vec<Capability>>, OpError> {
+    let caps: Option<Vec<Capability>> =
+        serde_json::from_value(caps.clone()).map_err(|error| OpError::Invalid(format!("`caps`: {error}")))?;
+    for (at, cap) in caps.iter().flatten().enumerate() {
+        cap.check().map_err(|rule| OpError::Invalid(format!("`caps[{at}]`: {rule}")))?;
+    }
+    Ok(caps)
+}

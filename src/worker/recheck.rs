@@ -1,0 +1,35 @@
+//! Authority at commit: what was revoked since a call was made becomes a denial in the transcript.
+
+use crate::domain::authority::Authority;
+use crate::domain::chat::ChatMessage;
+use crate::domain::session::TurnRecord;
+use crate::domain::tools::Target;
+use crate::domain::turn::{Outcome, Recorded, Resolved};
+use crate::ops::{Catalog, dispatch};
+
+/// Calls of a reply that would be denied now, by their place in it, with the text of the denial.
+pub(super) fn denied(catalog: &Catalog, recorded: &Recorded, now: &Authority) -> Vec<(u32, String)> {
+    let check = |(call, index): (&crate::domain::turn::PlannedCall, u32)| {
+        let Ok(Resolved { target: Target::Operation(path), arguments }) = &call.what else { return None };
+        let arguments = dispatch::inject(catalog, path, arguments.clone(), &call.injection).ok()?;
+        let (found, arguments) = dispatch::settle(catalog, path, arguments, true).ok()?;
+        let needs = found.operation.needs(&arguments).ok()?;
+        let denied = needs.iter().find_map(|need| now.permits(need.ability, &need.resource).err())?;
+        Some((index, denied.text(found.spec.path)))
+    };
+    recorded.calls.iter().zip(0..).filter_map(check).collect()
+}
+
+/// Shows denials in the place of what calls returned.
+pub(super) fn show(record: &mut TurnRecord, denied: &[(u32, String)]) {
+    let results = record.said.iter_mut().filter_map(|message| match message {
+        ChatMessage::Tool { text, .. } => Some(text),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    for ((text, call), index) in results.zip(&mut record.calls).zip(0..) {
+        if let Some((_, denial)) = denied.iter().find(|(at, _)| *at == index) {
+            text.clone_from(denial);
+            Outcome::Denied.as_str().clone_into(&mut call.outcome);
+        }
+    }
+}
