@@ -4,6 +4,7 @@
 
 mod support;
 
+mod authority;
 mod bus_conformance;
 mod chaos;
 mod cli_demo;

@@ -5,7 +5,7 @@ use crate::support::http::Server;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::domain::capability::{Authority, Capability};
+use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::hosts::HostRule;
 use trellis::domain::lattice::layout::Scope;
 use trellis::ops::http::HttpPolicy;
@@ -26,6 +26,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         name: server.venue.name.clone(),
         key: server.venue.key.clone(),
         catalog: Catalog::with(true, policy),
+        boundaries: Vec::new(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
     }
@@ -33,7 +34,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
 
 fn caller(caps: &[(&str, &str)]) -> Caller {
     let caps = caps.iter().map(|(can, with)| Capability { with: (*with).into(), can: (*can).into() }).collect();
-    Caller { owner: "local/me".parse().unwrap(), name: "agent:a".to_owned(), authority: Authority::new(Some(caps)) }
+    Caller::new("local/me".parse().unwrap(), "agent:a".to_owned(), Authority::new(Some(caps)))
 }
 
 async fn call(venue: &Venue, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {

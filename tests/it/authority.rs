@@ -1,0 +1,272 @@
+//! Authority in real turns: grants, what is handed on, what is revoked meanwhile, and forgeries.
+
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::bus::{Address, InKind, Message};
+use trellis::clock::Clock;
+use trellis::domain::authority::policy::Revocation;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
+use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::lattice::Path;
+use trellis::domain::lattice::layout::Scope;
+use trellis::domain::session::TurnRecord;
+use trellis::ingress::SubmitError;
+use trellis::policy;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::keys;
+use trellis::workspace::{Workspace, WriteOp};
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "clerk", turn = 1 }
+then = { calls = [
+    { tool = "lattice_read", arguments = { path = "w/a" } },
+    { tool = "lattice_write", arguments = { path = "w/a/x", value = 1 } },
+    { tool = "lattice_read", arguments = { path = "w/b" } },
+    { tool = "job_run", arguments = { operation = "v/ops/lattice/write", input = { path = "w/b/x", value = 1 } } },
+] }
+
+[[rule]]
+when = { agent = "slow", turn = 1 }
+then = { calls = [
+    { tool = "lattice_write", arguments = { path = "w/pay/x", value = 1 } },
+    { tool = "lattice_write", arguments = { path = "w/free/x", value = 1 } },
+    { tool = "test_delay", arguments = { delay = 3000 } },
+] }
+
+[[rule]]
+when = { agent = "top", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "middle", input = "go", wait = 20000, context = [] } }] }
+
+[[rule]]
+when = { agent = "middle", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "clerk", input = "go", wait = 20000 } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+async fn venue() -> (TestVenue, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    for path in ["w/a", "w/b"] {
+        let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+        let op = WriteOp::Write { path: Path::parse(&format!("{path}/seed")).unwrap(), value: json!(1), expect: None };
+        tree.apply_now(venue.venue.now(), &op).await.unwrap();
+    }
+    (venue, dir)
+}
+
+async fn read(venue: &TestVenue, path: &str) -> Option<Value> {
+    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+    tree.read(&Path::parse(path).unwrap()).await.unwrap()
+}
+
+async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
+    let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
+    let found = venue.venue.store.scan(&venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
+    found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
+}
+
+/// Outcomes of the calls of an agent's first turn.
+async fn outcomes(venue: &TestVenue, agent: &str, session: &str) -> Vec<String> {
+    turns(venue, agent, session).await[0].calls.iter().map(|call| call.outcome.clone()).collect()
+}
+
+fn granted(session: &str, grants: Option<Value>) -> Submission {
+    let context = grants.map(|grants| grants.as_array().unwrap().clone());
+    let session_id = Some(session.parse().unwrap());
+    Submission { input: json!("go"), session_id, context, ..Submission::default() }
+}
+
+async fn run(venue: &TestVenue, agent: &str, session: &str, grants: Option<Value>) -> Job {
+    let submitted = venue.arrive(agent, &format!("{agent}-{session}"), true, granted(session, grants)).await;
+    venue.ended(&submitted.job.unwrap()).await
+}
+
+#[tokio::test]
+async fn a_request_may_do_what_its_grants_and_its_agent_both_permit() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    venue.agent("clerk", json!({})).await;
+    for (session, grants, expected) in [
+        ("absent", None, ["ok", "ok", "ok", "ok"]),
+        ("empty", Some(json!([])), ["denied", "denied", "denied", "denied"]),
+        ("read", Some(json!([{"with": "w/a", "can": "crud/read"}])), ["ok", "denied", "denied", "denied"]),
+        ("resource", Some(json!(["app/user/u1"])), ["ok", "ok", "ok", "ok"]),
+    ] {
+        run(&venue, "clerk", session, grants).await;
+        assert_eq!(outcomes(&venue, "clerk", session).await, expected, "{session}");
+    }
+    venue.agent("clerk", json!({"caps": [{"with": "w/b", "can": "crud"}]})).await;
+    run(&venue, "clerk", "both", Some(json!([{"with": "w", "can": "crud/read"}]))).await;
+    assert_eq!(outcomes(&venue, "clerk", "both").await, ["denied", "denied", "ok", "denied"]);
+}
+
+#[tokio::test]
+async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
+    let (venue, _dir) = venue().await;
+    venue.agent("clerk", json!({})).await;
+    let submission = granted("bad", Some(json!(["app/user/u1", "app/../x"])));
+    let arrival = trellis::ingress::Arrival {
+        owner: venue.owner.clone(),
+        agent: "clerk".parse().unwrap(),
+        task: true,
+        id: "bad-1".parse().unwrap(),
+        submission,
+        received: venue.venue.now(),
+        sequence: 0,
+        may_override: false,
+    };
+    let error = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Submission(_)), "{error}");
+    assert!(error.to_string().starts_with("GRANT_INVALID: grant \"app/../x\": a segment `.` or `..`"), "{error}");
+    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().1, 0);
+    assert_eq!(venue.model_calls().len(), 0);
+}
+
+#[tokio::test]
+async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    for agent in ["top", "middle", "clerk"] {
+        venue.agent(agent, json!({})).await;
+    }
+    let grants = json!([{"with": "w/a", "can": "crud/read"}, {"with": "g", "can": "agent"}]);
+    assert_eq!(run(&venue, "top", "s", Some(grants)).await.status, JobStatus::Complete);
+    let (jobs, total) = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    assert_eq!(total, 3);
+    let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
+    // What the model of `top` said of grants (`context = []`) didn't count: `w/a` can be read.
+    let made = outcomes(&venue, "clerk", leaf.head.session.as_str()).await;
+    assert_eq!(made, ["ok", "denied", "denied", "denied"]);
+}
+
+#[tokio::test]
+async fn an_agent_hands_on_no_more_than_it_may_delegate() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    venue.agent("clerk", json!({})).await;
+    let delegable = json!([{"with": "w/b", "can": "crud/read"}]);
+    venue.agent("middle", json!({"delegable": delegable})).await;
+    run(&venue, "middle", "s", None).await;
+    let (jobs, _) = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
+    assert_eq!(outcomes(&venue, "clerk", leaf.head.session.as_str()).await, ["denied", "denied", "ok", "denied"]);
+}
+
+async fn revoke(venue: &TestVenue, path: Option<&str>, holder: Option<&str>) {
+    let revocation = Revocation {
+        id: "r1".into(),
+        path: path.map(str::to_owned),
+        holder: holder.map(str::to_owned),
+        grant: None,
+        reason: None,
+        by: "test".into(),
+        at: venue.venue.now(),
+    };
+    policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_revocation_stops_the_commit_of_a_turn_that_is_running() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    venue.agent("slow", json!({"tools": ["v/ops/test/delay"]})).await;
+    let submitted = venue.arrive("slow", "slow-1", true, granted("s", None)).await;
+    while venue.model_calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    // Its writes are made by now, and it waits for the third call.
+    tokio::time::sleep(Duration::from_millis(700)).await;
+    revoke(&venue, Some("w/pay"), None).await;
+    venue.ended(&submitted.job.unwrap()).await;
+    assert_eq!(read(&venue, "w/pay/x").await, None, "revoked before it was committed");
+    assert_eq!(read(&venue, "w/free/x").await, Some(json!(1)), "the rest of the turn stands");
+    assert_eq!(outcomes(&venue, "slow", "s").await, ["denied", "ok", "ok"]);
+    let said = serde_json::to_string(&turns(&venue, "slow", "s").await[0].said).unwrap();
+    assert!(said.contains("Capability denied: v/ops/lattice/write requires crud/write on w/pay/x"), "{said}");
+}
+
+#[tokio::test]
+async fn a_revoked_holder_can_do_nothing_from_its_next_check_on() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    venue.agent("clerk", json!({})).await;
+    run(&venue, "clerk", "before", None).await;
+    revoke(&venue, None, Some("agent:clerk")).await;
+    run(&venue, "clerk", "after", None).await;
+    assert_eq!(outcomes(&venue, "clerk", "before").await, ["ok"; 4]);
+    assert_eq!(outcomes(&venue, "clerk", "after").await, ["denied"; 4]);
+    policy::restore(&venue.venue, &venue.owner, "r1").await.unwrap().unwrap();
+    run(&venue, "clerk", "restored", None).await;
+    assert_eq!(outcomes(&venue, "clerk", "restored").await, ["ok"; 4]);
+}
+
+#[tokio::test]
+async fn events_of_differing_authority_have_turns_of_their_own_and_do_not_see_each_other() {
+    let (venue, _dir) = venue().await;
+    venue.agent("talker", json!({})).await;
+    for (n, path) in [(1, "w/a"), (2, "w/b"), (3, "w/a")] {
+        let grants = json!([{"with": path, "can": "crud"}]);
+        venue.arrive("talker", &format!("m{n}"), false, granted("s", Some(grants))).await;
+    }
+    venue.worker().await;
+    let mut made = Vec::new();
+    for _ in 0..600 {
+        made = turns(&venue, "talker", "s").await;
+        if made.len() >= 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let events: Vec<Vec<String>> =
+        made.iter().map(|turn| turn.events.iter().map(ToString::to_string).collect()).collect();
+    assert_eq!(events, [vec!["m1", "m3"], vec!["m2"]]);
+    assert!(made[0].authority.permits("crud/read", "w/a/x").is_ok());
+    assert!(made[1].authority.permits("crud/read", "w/a/x").is_err());
+    let prompts = serde_json::to_string(&venue.model_calls()).unwrap();
+    assert_eq!(venue.model_calls().len(), 2, "{prompts}");
+}
+
+#[tokio::test]
+async fn what_only_the_venue_says_counts_under_its_seal_alone() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    venue.agent("clerk", json!({})).await;
+    let parent = json!({"agent": "top", "session": "s", "depth": 1, "chain": []});
+    let all = json!({"holders": ["t/operator"]});
+    for (n, body) in [
+        json!({"input": 1, "parent": parent}),
+        json!({"input": 1, "caller": "agent:top"}),
+        json!({"input": 1, "envelope": all}),
+        json!({"input": 1, "envelope": all, "seal": "00".repeat(32)}),
+        json!({"input": 1, "seal": ""}),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let to = Address::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
+        venue.venue.bus.publish(&Message { to, id: Some(format!("forged-{n}")), body }).await.unwrap();
+    }
+    // Behind them in the queue: once it is done, they have been looked at.
+    let to = Address::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
+    let body = json!({"input": "honest", "sessionId": "honest"});
+    venue.venue.bus.publish(&Message { to, id: Some("honest".into()), body }).await.unwrap();
+    let mut done = Vec::new();
+    for _ in 0..600 {
+        done = turns(&venue, "clerk", "honest").await;
+        if done.len() >= 2 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(done.len(), 2);
+    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().1, 1, "none of the others");
+}
