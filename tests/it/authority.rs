@@ -65,7 +65,7 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
 
 async fn read(venue: &TestVenue, path: &str) -> Option<Value> {
     let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    tree.read(&Path::parse(path).unwrap()).await.unwrap()
+    tree.get(&Path::parse(path).unwrap()).await.unwrap()
 }
 
 async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
