@@ -210,7 +210,7 @@ async fn a_revoked_holder_can_do_nothing_from_its_next_check_on() {
 }
 
 #[tokio::test]
-async fn events_of_differing_authority_have_turns_of_their_own_and_do_not_see_each_other() {
+async fn events_of_differing_authority_have_turns_of_their_own() {
     let (venue, _dir) = venue().await;
     venue.agent("talker", json!({})).await;
     for (n, path) in [(1, "w/a"), (2, "w/b"), (3, "w/a")] {
@@ -231,8 +231,8 @@ async fn events_of_differing_authority_have_turns_of_their_own_and_do_not_see_ea
     assert_eq!(events, [vec!["m1", "m3"], vec!["m2"]]);
     assert!(made[0].authority.permits("crud/read", "w/a/x").is_ok());
     assert!(made[1].authority.permits("crud/read", "w/a/x").is_err());
-    let prompts = serde_json::to_string(&venue.model_calls()).unwrap();
-    assert_eq!(venue.model_calls().len(), 2, "{prompts}");
+    let asked = venue.model_calls().iter().filter(|call| call["event"] == "started").count();
+    assert_eq!(asked, 2);
 }
 
 #[tokio::test]

@@ -7,8 +7,8 @@ use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Row, Status};
 use crate::domain::agent::Completion;
-use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall, Usage};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
@@ -468,4 +468,27 @@ fn ten_thousand_dropped_entries_are_one_line() {
 fn nothing_to_do_is_one_line() {
     let text = text(&built(&inputs(180_000, vec![], Served::default())));
     assert!(text.ends_with("[No pending tasks, messages, or job results. You may end your turn.]"));
+}
+
+#[test]
+fn an_exchange_is_hidden_from_a_turn_that_may_not_do_as_much() {
+    let holding = |with: &str| Authority::new(Some(vec![Capability { with: with.into(), can: "crud".into() }]));
+    let by = |turn: u64, authority: Authority| TurnRecord { authority, ..spoken(turn, 5) };
+    let transcript =
+        vec![by(1, holding("w/a")), by(2, holding("w/b")), by(3, holding("w/a/x")), by(4, Authority::default())];
+    let mut inputs = Inputs { transcript, ..inputs(180_000, vec![], doing(task(9, "x"))) };
+    for (authority, shown, denied) in [
+        (Authority::default(), vec![1, 2, 3, 4], None),
+        (holding("w/a"), vec![1, 3], Some("turns 2, 4 ran under authority that this one doesn't have")),
+        (holding("w/c"), vec![], Some("turns 1, 2, 3, 4 ran under")),
+    ] {
+        inputs.frame.authority = authority;
+        let assembled = built(&inputs);
+        let heard = |n: &u64| format!("{:?}", assembled.request.messages).contains(&format!("heard {n}"));
+        assert_eq!((1..=4).filter(heard).collect::<Vec<u64>>(), shown);
+        let row = assembled.ledger.rows.iter().find(|row| row.key == "transcript" && row.status == Status::Denied);
+        let reason = row.and_then(|row| row.reason.clone());
+        assert_eq!(reason.is_some(), denied.is_some());
+        assert!(reason.unwrap_or_default().contains(denied.unwrap_or_default()));
+    }
 }
