@@ -1,5 +1,7 @@
 //! Composition root: the only file that names a concrete backend.
 
+use crate::auth::Auth;
+use crate::auth::jwks::JwksError;
 use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
 use crate::bus::{Bus, BusError};
@@ -85,6 +87,9 @@ pub enum AppError {
     /// The model client.
     #[error("the model client can't be set up: {0}")]
     Models(String),
+    /// The keys of trusted issuers.
+    #[error(transparent)]
+    Auth(#[from] JwksError),
     /// The address of the HTTP API.
     #[error("can't listen on `{address}`: {error}; stop what uses it, or choose another address with `--listen`")]
     Listen {
@@ -110,6 +115,7 @@ pub struct App {
     pub venue: Arc<Venue>,
     /// Every model.
     pub model: Arc<dyn Model>,
+    auth: Arc<Auth>,
     nats: Option<Arc<NatsBus>>,
 }
 
@@ -117,6 +123,7 @@ impl App {
     /// Opens the configured backends. Roles that stay wait for absent servers, with a log line.
     pub async fn open(config: &Config, role: Role, metrics: Arc<Metrics>) -> Result<Self, AppError> {
         let clock = Clock::system();
+        let auth = Arc::new(auth(config, role)?);
         let model = models(config).await?;
         let Backends { store, bus, nats } = backends(config, role, &clock, &metrics).await?;
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
@@ -125,7 +132,7 @@ impl App {
         let secrets = vault(config, role)?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, metrics };
-        Ok(Self { venue: Arc::new(venue), model, nats })
+        Ok(Self { venue: Arc::new(venue), model, auth, nats })
     }
 
     /// Sends what is queued and closes the connections.
@@ -159,7 +166,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
 
 /// Starts a worker in this process; `shutdown` ends it.
 pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
-    let options = worker_options(config);
+    let options = WorkerOptions { auth: Arc::clone(&app.auth), ..worker_options(config) };
     tracing::info!("worker `{}`: {} slots, lease {:?}", options.name, options.slots, options.lease);
     let work = worker::run(Arc::clone(&app.venue), Arc::clone(&app.model), options, shutdown.clone());
     shutdown.spawn_service("worker", work);
@@ -170,7 +177,8 @@ async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), Ap
     let listener = TcpListener::bind(config.http.listen).await.map_err(failed)?;
     let url = format!("http://{}", listener.local_addr().map_err(failed)?);
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
-    let options = HttpOptions::new(url, config.http.body_limit);
+    let auth = Arc::clone(&app.auth);
+    let options = HttpOptions { auth, ..HttpOptions::new(url, config.http.body_limit) };
     let (venue, ending, on_failure) = (Arc::clone(&app.venue), shutdown.clone(), shutdown.clone());
     shutdown.spawn_service("http", async move {
         let closing = async move { ending.ending().cancelled().await };
@@ -186,7 +194,24 @@ fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
     let retry = Policy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
     let name = if c.name.is_empty() { format!("{}-{}", host(), std::process::id()) } else { c.name.clone() };
-    WorkerOptions { name, slots: c.slots, lease: c.lease, sweep: c.sweep, crash_limit: c.crash_limit, retry }
+    WorkerOptions {
+        name,
+        slots: c.slots,
+        lease: c.lease,
+        sweep: c.sweep,
+        crash_limit: c.crash_limit,
+        retry,
+        auth: Arc::default(),
+    }
+}
+
+fn auth(config: &Config, role: Role) -> Result<Auth, JwksError> {
+    let auth = Auth::open(&config.auth, &config.venue.name)?;
+    if role == Role::Worker {
+        // It has no address of its own; tokens are made for the API's.
+        auth.did(http::catalog::did(&format!("http://{}", config.http.listen)));
+    }
+    Ok(auth)
 }
 
 /// Name of this machine, for people who look for a worker.

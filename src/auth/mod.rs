@@ -2,6 +2,7 @@
 //!
 //! A token is verified where it arrives and is kept nowhere: what goes on is [`Verified`].
 
+pub mod caller;
 pub mod jwks;
 pub mod signing;
 
@@ -12,6 +13,7 @@ use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
 use crate::domain::time::Millis;
 use crate::domain::token::{Claims, DidKey, Judge, Link, Refused, Signer, SpeaksFor, Subject, judge};
 use crate::domain::values::Values;
+use crate::domain::values::protected::OVERRIDE;
 use crate::venue::is_reserved;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -41,6 +43,9 @@ pub struct Verified {
     pub claims: Values,
     /// An operator of the venue. Only with a token that limits itself in nothing.
     pub operator: bool,
+    /// It may give values to keys that a token claims: an operator, or the holder of
+    /// `context/override` by the word of an issuer.
+    pub may_override: bool,
     /// Its `jti`.
     pub grant: Option<String>,
     /// The `jti` of all its links, its own first: revoking one of them revokes it.
@@ -133,8 +138,15 @@ impl Rules {
             return Err(Refused::Subject);
         }
         let unlimited = bearer.capabilities.is_none() && !bearer.delegated;
+        let operator = unlimited && self.operators.contains(&bearer.subject);
+        // Not by `*`: who holds all of his own doesn't hold what was said of him.
+        let explicit = |cap: &Capability| cap.with.is_empty() && (cap.can == OVERRIDE || cap.can == "context");
+        let issued = matches!(bearer.subject, Subject::Owner(_));
+        let may_override =
+            operator || (issued && !bearer.delegated && bearer.capabilities.iter().flatten().any(explicit));
         Ok(Verified {
-            operator: unlimited && self.operators.contains(&bearer.subject),
+            operator,
+            may_override,
             grant: links.first().and_then(|link| link.claims.grant.clone()),
             owner: bearer.owner,
             subject: bearer.subject,

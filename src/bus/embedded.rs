@@ -353,7 +353,9 @@ impl Inner {
         let Queued { head: Head { owner, agent, kind, id, published }, body } = queued;
         let durable = kind != InKind::Wake;
         let settle = Arc::new(Settlement { bus: self.clone(), sequence, delivered, durable });
-        Delivery { owner, agent, kind, id, body, sequence, delivered, published, settle }
+        // Only this process publishes here, and what it publishes for others is sealed.
+        let authorization = None;
+        Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle }
     }
 }
 

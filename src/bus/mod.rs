@@ -83,6 +83,8 @@ pub struct Delivery {
     pub kind: InKind,
     /// The producer's id, when it gave one.
     pub id: Option<String>,
+    /// The header `Authorization`, which is kept nowhere.
+    pub authorization: Option<String>,
     /// The body as it came.
     pub body: Bytes,
     /// Stream sequence.

@@ -4,10 +4,11 @@ use super::exit::{Exit, Failure};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
 use crate::domain::ids::{EventId, Owner};
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue};
 use reqwest::{Method, RequestBuilder, Response, Url};
 use serde_json::{Value, json};
 use std::error::Error;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A server that takes longer to accept a connection isn't there.
@@ -19,7 +20,7 @@ const OWNER: HeaderName = HeaderName::from_static("x-trellis-owner");
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
 /// Which server, and for whom.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub struct Server {
     /// Address of the HTTP API
     #[arg(long, value_name = "URL", env = "TRELLIS_URL", default_value = "http://127.0.0.1:8420")]
@@ -27,6 +28,25 @@ pub struct Server {
     /// Whose agents and data [default: local/me]
     #[arg(long, value_name = "TENANT/USER", env = "TRELLIS_OWNER")]
     pub owner: Option<Owner>,
+    /// Token of a venue with `auth.mode = "jwt"`; others can see it in the list of processes, so better
+    /// TRELLIS_TOKEN or `--token-file`
+    #[arg(long, env = "TRELLIS_TOKEN", hide_env_values = true, hide_default_value = true)]
+    pub token: Option<String>,
+    /// File with the token
+    #[arg(long, value_name = "FILE", env = "TRELLIS_TOKEN_FILE", conflicts_with = "token")]
+    pub token_file: Option<PathBuf>,
+}
+
+impl Server {
+    /// Value of the header `Authorization`, when there is a token.
+    pub fn authorization(&self) -> Result<Option<String>, Failure> {
+        let token = match (&self.token, &self.token_file) {
+            (Some(token), _) => token.clone(),
+            (None, Some(path)) => super::input::file(path)?,
+            (None, None) => return Ok(None),
+        };
+        Ok(Some(format!("Bearer {}", token.trim())))
+    }
 }
 
 /// A connection to one server.
@@ -34,6 +54,7 @@ pub struct Client {
     http: reqwest::Client,
     base: String,
     owner: Option<HeaderValue>,
+    token: Option<HeaderValue>,
 }
 
 impl Client {
@@ -52,13 +73,21 @@ impl Client {
         let http = builder.build().map_err(|e| Failure::internal(format!("no HTTP client: {}", chain(&e))))?;
         let owner = server.owner.as_ref().map(|owner| header("owner", &owner.to_string())).transpose()?;
         let base = url.as_str().trim_end_matches('/').trim_end_matches("/api/v1").to_owned();
-        Ok(Self { http, base, owner })
+        let token = server.authorization()?;
+        let token = token.map(|text| HeaderValue::from_str(&text)).transpose();
+        let mut token = token.map_err(|_| Failure::usage("the token has characters that no token has"))?;
+        token.iter_mut().for_each(|value| value.set_sensitive(true));
+        Ok(Self { http, base, owner, token })
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("{}/api/v1/{path}", self.base));
-        match &self.owner {
+        let request = match &self.owner {
             Some(owner) => request.header(OWNER, owner.clone()),
+            None => request,
+        };
+        match &self.token {
+            Some(token) => request.header(AUTHORIZATION, token.clone()),
             None => request,
         }
     }
@@ -213,7 +242,7 @@ mod tests {
     use super::*;
 
     fn client(url: &str) -> Result<Client, Failure> {
-        Client::new(&Server { url: url.into(), owner: None })
+        Client::new(&Server { url: url.into(), ..Server::default() })
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Message {
                 return delivered(context, &self.agent, &id);
             };
             let prefix = context.load(Vec::new())?.config.bus.prefix;
-            let queue = queue::Publisher::connect(url, prefix).await?;
+            let queue = queue::Publisher::connect(url, prefix, &self.server).await?;
             queue.publish(&queue::owner(&self.server), &self.agent, InKind::Message, &id, &submission).await?;
         } else {
             let mut body = json!({"agentId": self.agent, "message": input});

@@ -24,6 +24,7 @@ pub mod secret;
 pub mod serve;
 pub mod sse;
 pub mod submit;
+pub mod token;
 pub mod turn;
 pub mod up;
 pub mod wait;
@@ -121,6 +122,9 @@ pub enum Command {
     /// What agents may do at most, and taking back what was granted
     #[command(subcommand)]
     Policy(policy::Policy),
+    /// Make keys and tokens, and look into a token
+    #[command(subcommand)]
+    Token(token::Token),
     /// Say which guarantees the configured servers give, and what to change
     Doctor(doctor::Doctor),
     /// Compare what was accepted with what has ended, is pending or is missing
@@ -200,6 +204,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Lattice(command) => command.run(context).await,
         Command::Secret(command) => command.run(context).await,
         Command::Policy(command) => command.run(context).await,
+        Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,

@@ -2,6 +2,7 @@
 
 use super::client::Server;
 use super::exit::{Exit, Failure};
+use crate::auth;
 use crate::bus::credentials::credentials;
 use crate::bus::{self, Address, ID_HEADER, InKind, subject};
 use crate::config::mask_url;
@@ -34,7 +35,12 @@ pub fn owner(server: &Server) -> Owner {
 /// Where the completion of a submission is awaited: a function of its id, because the body must be
 /// the same when it is submitted again.
 pub fn inbox(owner: &Owner, id: &EventId) -> String {
-    format!("_INBOX.trellis.{}", &sha256_hex(format!("{}/{}", owner.token(), id.token()).as_bytes())[..32])
+    format!("{}.{}", inboxes(owner), &sha256_hex(format!("{}/{}", owner.token(), id.token()).as_bytes())[..32])
+}
+
+/// Where an owner's clients listen: `_INBOX.>` is everybody's, so servers with users don't let it be read.
+fn inboxes(owner: &Owner) -> String {
+    format!("trellis.reply.{}.{}", owner.tenant().token(), owner.user().token())
 }
 
 /// A connection that publishes submissions.
@@ -43,28 +49,28 @@ pub struct Publisher {
     context: jetstream::Context,
     server: String,
     prefix: String,
+    authorization: Option<String>,
 }
 
 impl Publisher {
-    /// Connects; `prefix` is the first token of every subject.
-    pub async fn connect(url: &str, prefix: String) -> Result<Self, Failure> {
-        let server = mask_url(url);
+    /// Connects; `prefix` is the first token of every subject, the token of `server` goes with each message.
+    pub async fn connect(url: &str, prefix: String, server: &Server) -> Result<Self, Failure> {
+        let authorization = server.authorization()?;
+        let settings = ConnectOptions::new().custom_inbox_prefix(inboxes(&owner(server)));
+        let masked = mask_url(url);
         let addresses: Vec<ServerAddr> =
             url.split(',').map(|one| one.trim().parse()).collect::<Result<_, std::io::Error>>().map_err(|e| {
-                Failure::usage(format!("illegal NATS address `{server}`: {e}, expected `nats://host:port`"))
+                Failure::usage(format!("illegal NATS address `{masked}`: {e}, expected `nats://host:port`"))
             })?;
-        let client =
-            credentials(ConnectOptions::new(), &addresses).name("trellis cli").connect(addresses).await.map_err(
-                |e| {
-                    Failure::new(
-                        Exit::Unreachable,
-                        format!("no NATS at `{server}`: {}; is `nats-server -js` running?", bus::chain(&e)),
-                    )
-                },
-            )?;
+        let client = credentials(settings, &addresses).name("trellis cli").connect(addresses).await.map_err(|e| {
+            Failure::new(
+                Exit::Unreachable,
+                format!("no NATS at `{masked}`: {}; is `nats-server -js` running?", bus::chain(&e)),
+            )
+        })?;
         let mut context = jetstream::new(client.clone());
         context.set_timeout(ACK);
-        Ok(Self { client, context, server, prefix })
+        Ok(Self { client, context, server: masked, prefix, authorization })
     }
 
     /// Listens for a completion; nothing published after this call is missed.
@@ -92,6 +98,9 @@ impl Publisher {
         let subject = subject::subject(&self.prefix, &message.to);
         let mut headers = HeaderMap::new();
         headers.insert(ID_HEADER, id.as_str());
+        if let Some(value) = &self.authorization {
+            headers.insert(auth::HEADER, value.as_str());
+        }
         let body = message.body.to_string().into();
         let sent = self.context.publish_with_headers(subject.clone(), headers, body).await;
         let acked = match sent {

@@ -147,6 +147,10 @@ pub enum ErrorCode {
     GrantInvalid,
     /// The request says of itself what only the venue says.
     Forged,
+    /// No token, or one that counts for nothing.
+    Unauthenticated,
+    /// The token doesn't permit it.
+    CapDenied,
     /// A placeholder has no value, and the configuration is strict.
     PlaceholderUnresolved,
     /// The caller ended it.

@@ -1,13 +1,12 @@
 //! What the venue is and offers: status and operations.
 
 use super::Api;
-use super::extract::Who;
 use super::problem::Problem;
 use crate::ops::dispatch::resolve;
 use crate::ops::virtuals::describe;
 use crate::ops::{Effect, Registered};
 use axum::extract::{Path, State};
-use axum::http::header;
+use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
@@ -15,29 +14,42 @@ use serde_json::{Map, Value, json};
 pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 /// `GET status`.
-pub(super) async fn status(State(api): State<Api>, who: Who) -> Response {
+pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
     let venue = &api.venue;
-    axum::Json(json!({
+    // Who has no token yet learns here for whom to make one.
+    let access = if api.options.auth.is_required() {
+        json!({"mode": "jwt"})
+    } else {
+        json!({"mode": "none", "owner": api.recognised(&headers)?.caller.owner})
+    };
+    Ok(axum::Json(json!({
         "status": "OK",
         "name": venue.name,
         "version": env!("CARGO_PKG_VERSION"),
         "url": api.options.url,
-        "did": did(&api.options.url),
-        "access": {"mode": "none", "owner": who.owner()},
+        "did": api.did(),
+        "access": access,
         "stats": {"operations": venue.catalog.operations().count()},
     }))
-    .into_response()
+    .into_response())
+}
+
+impl Api {
+    /// The venue's name, which tokens are made for.
+    fn did(&self) -> String {
+        self.options.auth.did(did(&self.options.url))
+    }
 }
 
 /// The venue's name as a `did:web`: its host, a port after an escaped colon, path steps as colons.
-fn did(url: &str) -> String {
+pub(crate) fn did(url: &str) -> String {
     let place = url.split_once("://").map_or(url, |(_, place)| place).trim_end_matches('/');
     format!("did:web:{}", place.replace(':', "%3A").replace('/', ":"))
 }
 
 /// `GET /.well-known/did.json`: the identity only; this version signs nothing.
 pub(super) async fn did_document(State(api): State<Api>) -> Response {
-    axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": did(&api.options.url)})).into_response()
+    axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": api.did()})).into_response()
 }
 
 /// `GET openapi.json`.

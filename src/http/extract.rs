@@ -2,8 +2,11 @@
 
 use super::Api;
 use super::problem::Problem;
+use crate::auth::caller::Recognised;
+use crate::auth::{self, Auth};
 use crate::domain::authority::Authority;
 use crate::domain::ids::{EventId, Owner};
+use crate::domain::time::Millis;
 use crate::ops::Caller;
 use crate::venue::is_reserved;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
@@ -29,6 +32,8 @@ pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
 /// Who asks, and under which key.
 pub(super) struct Who {
     pub(super) caller: Caller,
+    /// It may give values to keys that its token claims.
+    pub(super) may_override: bool,
     /// Makes a submission idempotent.
     pub(super) key: Option<EventId>,
 }
@@ -38,14 +43,7 @@ impl Who {
         &self.caller.owner
     }
 
-    fn of(headers: &HeaderMap) -> Result<Self, Problem> {
-        let owner: Owner = match single(headers, OWNER_HEADER)? {
-            None => DEFAULT_OWNER.parse().expect("a legal owner"),
-            Some(text) => text.parse().map_err(|e| Problem::bad_request(format!("header `{OWNER_HEADER}`: {e}")))?,
-        };
-        if is_reserved(&owner) {
-            return Err(Problem::denied(format!("owner `{owner}` is the venue's own")));
-        }
+    fn of(headers: &HeaderMap, known: Recognised) -> Result<Self, Problem> {
         let key = match single(headers, KEY_HEADER)? {
             None => None,
             Some(text) => {
@@ -55,10 +53,41 @@ impl Who {
                 Some(key.map_err(|e| Problem::bad_request(format!("header `{KEY_HEADER}`: {e}")))?)
             }
         };
-        let name = owner.to_string();
-        let caller = Caller { operator: true, ..Caller::new(owner, name, Authority::unlimited()) };
-        Ok(Self { caller, key })
+        let Recognised { caller, may_override } = known;
+        Ok(Self { caller, may_override, key })
     }
+}
+
+impl Api {
+    /// Who sent a request.
+    pub(super) fn recognised(&self, headers: &HeaderMap) -> Result<Recognised, Problem> {
+        recognised(&self.options.auth, self.venue.now(), headers)
+    }
+}
+
+fn recognised(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Recognised, Problem> {
+    let named: Option<Owner> = match single(headers, OWNER_HEADER)? {
+        None => None,
+        Some(text) => Some(text.parse().map_err(|e| Problem::bad_request(format!("header `{OWNER_HEADER}`: {e}")))?),
+    };
+    let token = single(headers, auth::HEADER);
+    let known = match auth.header(token.as_ref().ok().copied().flatten(), now) {
+        None => {
+            let owner = named.unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"));
+            let name = owner.to_string();
+            let caller = Caller { operator: true, ..Caller::new(owner, name, Authority::unlimited()) };
+            Recognised { caller, may_override: false }
+        }
+        Some(verified) => {
+            token?;
+            verified?.caller(named).map_err(|error| Problem::denied(format!("{error}; leave `{OWNER_HEADER}` out")))?
+        }
+    };
+    let owner = &known.caller.owner;
+    if is_reserved(owner) {
+        return Err(Problem::denied(format!("owner `{owner}` is the venue's own")));
+    }
+    Ok(known)
 }
 
 fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
@@ -74,8 +103,13 @@ fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Pro
 impl FromRequestParts<Api> for Who {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
-        Self::of(&parts.headers)
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, Problem> {
+        // The guard has looked already, except at open routes and where nobody needs a token.
+        let known = match parts.extensions.get::<Recognised>() {
+            Some(known) => known.clone(),
+            None => api.recognised(&parts.headers)?,
+        };
+        Self::of(&parts.headers, known)
     }
 }
 
@@ -214,7 +248,8 @@ mod tests {
         for (name, value) in entries {
             headers.append(*name, value.parse().unwrap());
         }
-        Who::of(&headers).map_err(|p| format!("{} {}", p.status.as_u16(), p.detail))
+        let known = recognised(&Auth::none(), Millis(0), &headers);
+        known.and_then(|known| Who::of(&headers, known)).map_err(|p| format!("{} {}", p.status.as_u16(), p.detail))
     }
 
     #[test]

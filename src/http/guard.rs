@@ -2,8 +2,9 @@
 
 use super::Api;
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::methods;
-use axum::extract::{MatchedPath, Request, State};
+use super::routes::{self, Access, methods};
+use crate::domain::authority::capability::segment;
+use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::Next;
@@ -14,9 +15,10 @@ use std::panic::AssertUnwindSafe;
 
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if let Err(problem) = check_origin(request.uri().authority(), request.headers()) {
-        return problem.into_response();
-    }
+    let request = match admitted(&api, request).await {
+        Ok(request) => request,
+        Err(problem) => return problem.into_response(),
+    };
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -44,6 +46,39 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
     as_problem(response, method.as_str(), &path, route.as_deref())
+}
+
+/// A request that may be handled, with the caller where callers are recognised. A page of another
+/// origin has no token to send; without tokens its origin is all there is to go by.
+async fn admitted(api: &Api, request: Request) -> Result<Request, Problem> {
+    if !api.options.auth.is_required() {
+        check_origin(request.uri().authority(), request.headers())?;
+        return Ok(request);
+    }
+    let (mut parts, body) = request.into_parts();
+    let route = parts.extensions.get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
+    let access = routes::access(parts.method.as_str(), route.as_deref());
+    if access == Access::Open {
+        return Ok(Request::from_parts(parts, body));
+    }
+    let caller = api.recognised(&parts.headers)?;
+    match access {
+        Access::Open | Access::Caller => {}
+        Access::Operator if caller.caller.operator => {}
+        Access::Operator => return Err(Problem::denied("only operators of the venue may ask this")),
+        Access::Holder(ability, resource) => {
+            let given = RawPathParams::from_request_parts(&mut parts, &()).await.map_err(Problem::bad_request)?;
+            let resource = given.iter().fold(resource.to_owned(), |filled, (name, value)| {
+                filled.replace(&format!("{{{name}}}"), &segment(value))
+            });
+            let denied = caller.caller.authority.permits(ability, &resource).err();
+            if let Some(denied) = denied {
+                return Err(Problem::denied(denied.text(&format!("`{} {}`", parts.method, parts.uri.path()))));
+            }
+        }
+    }
+    parts.extensions.insert(caller);
+    Ok(Request::from_parts(parts, body))
 }
 
 /// The framework's own refusals (wrong method, bad path escape, …) get the form of all others.

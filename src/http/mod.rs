@@ -2,7 +2,7 @@
 
 mod agents;
 mod assets;
-mod catalog;
+pub(crate) mod catalog;
 mod extract;
 mod guard;
 mod health;
@@ -14,6 +14,7 @@ mod secrets;
 mod sse;
 mod turns;
 
+use crate::auth::Auth;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
 use axum::serve::ListenerExt;
@@ -32,6 +33,8 @@ pub struct HttpOptions {
     pub body_limit: usize,
     /// The address that `status` and the DID document name, e.g. `http://127.0.0.1:8420`.
     pub url: String,
+    /// How callers are recognised.
+    pub auth: Arc<Auth>,
     /// Longest time of one request; streams may last longer.
     pub request_time: Duration,
     /// How long running requests may go on after a shutdown has begun.
@@ -46,6 +49,7 @@ impl HttpOptions {
         Self {
             body_limit,
             url: url.into(),
+            auth: Arc::new(Auth::none()),
             request_time: OPERATION_TIME + Duration::from_secs(10),
             drain: Duration::from_secs(3),
             heartbeat: Duration::from_secs(15),
@@ -81,6 +85,8 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let closing = CancellationToken::new();
+    // Tokens may be made for the address, also before anybody has asked for it.
+    options.auth.did(catalog::did(&options.url));
     let api = Api(Arc::new(Shared { venue, options, closing: closing.clone() }));
     let listener = listener.tap_io(|connection| {
         // A token of a stream is a small packet that must not wait for the next one.

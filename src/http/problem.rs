@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details, with Covia's `error` string beside them.
 
+use crate::domain::token::Refused;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::ops::OpError;
 use crate::store::{Refusal, StoreError};
@@ -18,12 +19,14 @@ pub(super) struct Problem {
     pub(super) detail: String,
     /// Seconds after which the same request may succeed.
     pub(super) retry_after: Option<u32>,
+    /// What a caller who wasn't recognised is asked for.
+    challenge: Option<String>,
 }
 
 impl Problem {
     /// A problem without more meaning than its status.
     pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
-        Self { status, detail: detail.to_string(), retry_after: None }
+        Self { status, detail: detail.to_string(), retry_after: None, challenge: None }
     }
 
     /// 400: the request itself is wrong.
@@ -50,6 +53,20 @@ impl Problem {
     pub(super) const fn retry_after(mut self, seconds: u32) -> Self {
         self.retry_after = Some(seconds);
         self
+    }
+}
+
+impl From<Refused> for Problem {
+    /// 401: no token, or one that counts for nothing. RFC 6750 has the form of the challenge.
+    fn from(refused: Refused) -> Self {
+        let text = refused.to_string();
+        let plain = |c: char| if (c == ' ' || c.is_ascii_graphic()) && !matches!(c, '"' | '\\') { c } else { '\'' };
+        let told: String = text.chars().map(plain).collect();
+        let challenge = match refused {
+            Refused::Missing => "Bearer realm=\"trellis\"".to_owned(),
+            _ => format!("Bearer realm=\"trellis\", error=\"invalid_token\", error_description=\"{told}\""),
+        };
+        Self { challenge: Some(challenge), ..Self::new(StatusCode::UNAUTHORIZED, text) }
     }
 }
 
@@ -130,6 +147,9 @@ impl IntoResponse for Problem {
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(seconds) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if let Some(challenge) = self.challenge.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(header::WWW_AUTHENTICATE, challenge);
         }
         response
     }

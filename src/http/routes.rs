@@ -13,10 +13,28 @@ use axum::routing::{MethodFilter, MethodRouter, on};
 pub(super) struct Route {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
+    /// Who may use it.
+    access: Access,
     handler: MethodRouter<Api>,
 }
 
-fn route<H, T>(method: &'static str, path: &'static str, handler: H) -> Route
+/// Who may use a route, where callers are recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everybody: what one must know before one has a token, and what supervisors ask.
+    Open,
+    /// Whoever has a token; the operation that it runs asks for more.
+    Caller,
+    /// Whoever holds an ability on a resource, in which `{id}` is the one of the path.
+    Holder(&'static str, &'static str),
+    /// Operators.
+    Operator,
+}
+
+const READS_JOB: Access = Access::Holder("crud/read", "j/{id}");
+const READS_AGENT: Access = Access::Holder("crud/read", "g/{id}");
+
+fn route<H, T>(method: &'static str, path: &'static str, access: Access, handler: H) -> Route
 where
     H: Handler<T, Api>,
     T: 'static,
@@ -27,55 +45,62 @@ where
         "put" => MethodFilter::PUT,
         _ => MethodFilter::DELETE,
     };
-    Route { method, path, handler: on(filter, handler) }
+    Route { method, path, access, handler: on(filter, handler) }
 }
 
 /// The list.
 pub(super) fn routes() -> Vec<Route> {
     vec![
-        route("get", "/livez", health::livez),
-        route("get", "/readyz", health::readyz),
-        route("get", "/metrics", health::metrics),
-        route("get", "/.well-known/did.json", catalog::did_document),
-        route("get", "/api/v1/openapi.json", catalog::openapi),
-        route("get", "/api/v1/status", catalog::status),
-        route("post", "/api/v1/run", operate::run),
-        route("post", "/api/v1/invoke", operate::invoke),
-        route("get", "/api/v1/values/{op}", operate::values),
-        route("get", "/api/v1/jobs", jobs::list),
-        route("get", "/api/v1/jobs/{id}", jobs::get),
-        route("post", "/api/v1/jobs/{id}", jobs::message),
-        route("put", "/api/v1/jobs/{id}/cancel", jobs::cancel),
-        route("put", "/api/v1/jobs/{id}/pause", jobs::pause),
-        route("put", "/api/v1/jobs/{id}/resume", jobs::resume),
-        route("put", "/api/v1/jobs/{id}/delete", jobs::delete),
-        route("get", "/api/v1/jobs/{id}/sse", sse::stream),
-        route("get", "/api/v1/agents", agents::list),
-        route("get", "/api/v1/agents/{id}", agents::get),
-        route("put", "/api/v1/agents/{id}", agents::apply),
-        route("post", "/api/v1/agents/{id}/tasks", agents::task),
-        route("post", "/api/v1/agents/{id}/messages", agents::message),
-        route("post", "/api/v1/agents/{id}/context", turns::context),
-        route("get", "/api/v1/agents/{id}/turns", turns::list),
-        route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", turns::get),
-        route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", turns::replay),
-        route("get", "/api/v1/why", turns::why),
-        route("get", "/api/v1/operations", catalog::operations),
-        route("get", "/api/v1/operations/{*name}", catalog::operation),
-        route("get", "/api/v1/adapters/{name}/operations", catalog::adapter),
-        route("get", "/api/v1/assets", assets::list),
-        route("post", "/api/v1/assets", assets::store),
-        route("get", "/api/v1/assets/{*id}", assets::get),
-        route("put", "/api/v1/assets/{*id}", assets::put),
-        route("get", "/api/v1/secrets", secrets::list),
-        route("put", "/api/v1/secrets/{name}", secrets::store),
-        route("delete", "/api/v1/secrets/{name}", secrets::delete),
+        route("get", "/livez", Access::Open, health::livez),
+        route("get", "/readyz", Access::Open, health::readyz),
+        route("get", "/metrics", Access::Operator, health::metrics),
+        route("get", "/.well-known/did.json", Access::Open, catalog::did_document),
+        route("get", "/api/v1/openapi.json", Access::Open, catalog::openapi),
+        route("get", "/api/v1/status", Access::Open, catalog::status),
+        route("post", "/api/v1/run", Access::Caller, operate::run),
+        route("post", "/api/v1/invoke", Access::Caller, operate::invoke),
+        route("get", "/api/v1/values/{op}", Access::Caller, operate::values),
+        route("get", "/api/v1/jobs", Access::Holder("crud/read", "j"), jobs::list),
+        route("get", "/api/v1/jobs/{id}", READS_JOB, jobs::get),
+        route("post", "/api/v1/jobs/{id}", Access::Holder("job/message", "j/{id}"), jobs::message),
+        route("put", "/api/v1/jobs/{id}/cancel", Access::Holder("job/cancel", "j/{id}"), jobs::cancel),
+        route("put", "/api/v1/jobs/{id}/pause", Access::Holder("job/pause", "j/{id}"), jobs::pause),
+        route("put", "/api/v1/jobs/{id}/resume", Access::Holder("job/resume", "j/{id}"), jobs::resume),
+        route("put", "/api/v1/jobs/{id}/delete", Access::Holder("job/delete", "j/{id}"), jobs::delete),
+        route("get", "/api/v1/jobs/{id}/sse", READS_JOB, sse::stream),
+        route("get", "/api/v1/agents", Access::Holder("crud/read", "g"), agents::list),
+        route("get", "/api/v1/agents/{id}", READS_AGENT, agents::get),
+        route("put", "/api/v1/agents/{id}", Access::Holder("agent/create", "g/{id}"), agents::apply),
+        route("post", "/api/v1/agents/{id}/tasks", Access::Holder("agent/request", "g/{id}"), agents::task),
+        route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", "g/{id}"), agents::message),
+        route("post", "/api/v1/agents/{id}/context", READS_AGENT, turns::context),
+        route("get", "/api/v1/agents/{id}/turns", READS_AGENT, turns::list),
+        route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
+        route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
+        route("get", "/api/v1/why", Access::Holder("crud/read", "g"), turns::why),
+        route("get", "/api/v1/operations", Access::Caller, catalog::operations),
+        route("get", "/api/v1/operations/{*name}", Access::Caller, catalog::operation),
+        route("get", "/api/v1/adapters/{name}/operations", Access::Caller, catalog::adapter),
+        route("get", "/api/v1/assets", Access::Holder("crud/read", "a"), assets::list),
+        route("post", "/api/v1/assets", Access::Holder("asset/store", "a"), assets::store),
+        route("get", "/api/v1/assets/{*id}", Access::Holder("crud/read", "a"), assets::get),
+        route("put", "/api/v1/assets/{*id}", Access::Holder("asset/store", "a"), assets::put),
+        route("get", "/api/v1/secrets", Access::Caller, secrets::list),
+        route("put", "/api/v1/secrets/{name}", Access::Caller, secrets::store),
+        route("delete", "/api/v1/secrets/{name}", Access::Caller, secrets::delete),
     ]
 }
 
 /// What can be done on a route.
 pub(super) fn methods(path: &str) -> Vec<String> {
     routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
+}
+
+/// Who may use a route: nobody without a token who asks for what isn't there.
+pub(super) fn access(method: &str, path: Option<&str>) -> Access {
+    let method = if method == "HEAD" { "GET" } else { method };
+    let is = |route: &&Route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method);
+    routes().iter().find(is).map_or(Access::Caller, |route| route.access)
 }
 
 /// All of them behind the guard.
@@ -114,6 +139,16 @@ mod tests {
         let served: BTreeSet<String> =
             routes().iter().map(|route| format!("{} {}", route.method, route.path.replace("{*", "{"))).collect();
         assert_eq!(described, served);
+    }
+
+    #[test]
+    fn only_what_must_be_known_before_there_is_a_token_is_open() {
+        let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
+        let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
+        assert_eq!(open, known);
+        assert_eq!(access("HEAD", Some("/api/v1/jobs")), Access::Holder("crud/read", "j"));
+        assert_eq!(access("PATCH", Some("/livez")), Access::Caller);
+        assert_eq!(access("GET", None), Access::Caller);
     }
 
     #[test]

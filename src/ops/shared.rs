@@ -67,7 +67,7 @@ fn below(value: Option<Value>, segments: &[String]) -> Option<Value> {
 }
 
 fn may_see(call: &Invocation<'_>, user: &OwnerPart) -> bool {
-    !call.caller.is_agent() || call.caller.owner.user() == user
+    call.caller.operator || call.caller.owner.user() == user
 }
 
 async fn document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpError> {
@@ -92,8 +92,8 @@ async fn users(call: &Invocation<'_>) -> Result<Value, OpError> {
 /// Writes below `v/context` at once; for operators only.
 pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError> {
     let target = op.target().clone();
-    if call.caller.is_agent() || matches!(call.site, Site::Turn(_)) {
-        return Err(OpError::Denied(format!("`{target}` is written by operators, not by agents")));
+    if !call.caller.operator || matches!(call.site, Site::Turn(_)) {
+        return Err(OpError::Denied(format!("`{target}` is written by operators alone")));
     }
     let (key, rest) = place(&target)?;
     let owner = tenant_owner(&call.caller.owner);

@@ -1,12 +1,12 @@
 //! One delivery: parse, admit, run, settle.
 
 use super::stage::{self, Stage};
-use super::{Worker, session};
+use super::{Worker, callers, session};
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::ingress::{self, Arrival};
+use crate::ingress::{self, Arrival, SubmissionError};
 use crate::jobs;
 use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
@@ -101,9 +101,12 @@ fn id_of_place(delivery: &Delivery) -> EventId {
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
     let parsed = event_id(delivery).and_then(|id| {
-        let submission = ingress::parse(&delivery.body)
-            .and_then(|said| ingress::unsealed(&worker.venue, &delivery.owner, &delivery.agent, &id, said))
-            .map_err(|e| refusal(e.code(), e.to_string()))?;
+        let refused = |e: SubmissionError| refusal(e.code(), e.to_string());
+        let said = ingress::parse(&delivery.body).map_err(refused)?;
+        let sealed = said.seal.is_some();
+        let said = ingress::unsealed(&worker.venue, &delivery.owner, &delivery.agent, &id, said).map_err(refused)?;
+        let identified = callers::identified(worker, delivery, sealed, said);
+        let (submission, may_override) = identified.map_err(|(code, text)| refusal(code, text))?;
         Ok(Arrival {
             owner: delivery.owner.clone(),
             agent: delivery.agent.clone(),
@@ -112,7 +115,7 @@ async fn submission(worker: &Worker, delivery: &Delivery) {
             submission,
             received: delivery.published,
             sequence: delivery.sequence,
-            may_override: false,
+            may_override,
         })
     });
     let admission = parsed
@@ -122,8 +125,38 @@ async fn submission(worker: &Worker, delivery: &Delivery) {
             let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
             admitted(worker, delivery, admit, kind).await;
         }
-        Err(refused) => refuse(worker, delivery, refused).await,
+        Err(refused) => {
+            // It was accepted before, by a key that is gone by now: that stands, and it goes on.
+            match known_session(worker, delivery, &refused).await {
+                Ok(Some(session)) => {
+                    let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
+                    admitted(worker, delivery, admit, "wake").await;
+                }
+                Ok(None) => refuse(worker, delivery, refused).await,
+                Err(error) => {
+                    tracing::warn!(%error, "submission not looked up yet");
+                    delivery.settle.nak(RETRY).await;
+                }
+            }
+        }
     }
+}
+
+/// The session of a task that is delivered again, has a job, and wouldn't be let in any more.
+async fn known_session(
+    worker: &Worker,
+    delivery: &Delivery,
+    refused: &JobResult,
+) -> Result<Option<SessionKey>, StoreError> {
+    let by_token = matches!(refused.error_code, Some(ErrorCode::Unauthenticated | ErrorCode::CapDenied));
+    if !by_token || delivery.delivered < 2 || delivery.kind != InKind::Task {
+        return Ok(None);
+    }
+    let Ok(id) = event_id(delivery) else { return Ok(None) };
+    let job = JobId::derive(&worker.venue.key, &delivery.owner, &id);
+    let job = jobs::get(&worker.venue, &delivery.owner, &job).await?;
+    let of = |job: Job| SessionKey { agent: job.head.agent, session: job.head.session };
+    Ok(job.filter(|job| job.head.agent == delivery.agent).map(of))
 }
 
 /// A refused body may still say where its answer goes.

@@ -7,6 +7,7 @@
 
 mod ask;
 mod books;
+mod callers;
 mod calls;
 mod commit;
 pub(crate) mod fetch;
@@ -24,6 +25,7 @@ mod sweep;
 mod turn;
 mod values;
 
+use crate::auth::Auth;
 use crate::bus::Live;
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget;
@@ -60,6 +62,8 @@ pub struct WorkerOptions {
     pub crash_limit: u32,
     /// Waits and total time for a provider that is unavailable.
     pub retry: Policy,
+    /// How the senders of submissions are recognised.
+    pub auth: Arc<Auth>,
 }
 
 /// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod auth;
 mod authority;
 mod bus_conformance;
 mod chaos;
@@ -21,6 +22,7 @@ mod http_client;
 mod http_jobs;
 mod ledger;
 mod model_provider;
+mod nats_accounts;
 mod nats_bus;
 mod nats_client;
 mod operations;

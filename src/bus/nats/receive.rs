@@ -166,9 +166,12 @@ fn delivery(prefix: &str, message: jetstream::Message) -> Result<Delivery, Strin
     let delivered = u64::try_from(info.delivered).unwrap_or(1);
     let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
     let id = message.headers.as_ref().and_then(producer_id);
+    let token = message.headers.as_ref().and_then(|headers| headers.get(crate::auth::HEADER));
+    let authorization = token.map(|value| value.as_str().to_owned());
     let body = message.payload.clone();
     let settle = Arc::new(NatsSettle(message));
-    Ok(Delivery { owner, agent, kind, id, body, sequence, delivered, published: Millis(published), settle })
+    let published = Millis(published);
+    Ok(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
 }
 
 /// [`ID_HEADER`], else `Nats-Msg-Id`.

@@ -39,7 +39,7 @@ impl Up {
         let deadline = Instant::now() + START;
         loop {
             if let Some(url) = address(&log) {
-                let client = Client::new(&Server { url: url.clone(), owner: None })?;
+                let client = Client::new(&Server { url: url.clone(), ..Server::default() })?;
                 if client.ready().await {
                     return Ok(Self { child, pid, url, client });
                 }

@@ -1,7 +1,8 @@
 //! `att`: what a token grants, each element with the owner that it is about.
 
 use super::{DidKey, Refused, quoted};
-use crate::domain::authority::{Authority, Capability};
+use crate::domain::authority::Capability;
+use crate::domain::authority::capability::is_of_resources;
 use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::lattice::Path;
 
@@ -31,11 +32,20 @@ impl Granted {
         Ok(Self { foreign: owner.filter(|owner| owner != own), on: Capability { with, can } })
     }
 
-    /// Whether one of `held` covers it; `None` holds all of the own tree, and nothing else.
+    /// Whether `held` has it. As everywhere, a list limits only the dimensions (paths, resources) that
+    /// it mentions; `None` is all of the own tree, and nothing else.
     pub fn is_within(&self, held: Option<&[Self]>) -> bool {
         let Some(held) = held else { return self.foreign.is_none() };
-        let same = held.iter().filter(|one| one.foreign == self.foreign).map(|one| one.on.clone());
-        Authority::new(Some(same.collect())).permits(&self.on.can, &self.on.with).is_ok()
+        let alike: Vec<_> = held.iter().filter(|one| one.is_resource() == self.is_resource()).collect();
+        if alike.is_empty() && !held.is_empty() {
+            return self.foreign.is_none();
+        }
+        alike.iter().any(|one| one.foreign == self.foreign && one.on.covers(&self.on))
+    }
+
+    /// It names a resource namespace, and no path.
+    pub fn is_resource(&self) -> bool {
+        self.foreign.is_none() && is_of_resources(&self.on.with)
     }
 
     /// As a capability of the token's owner; what is another's keeps `/tenant/user/` before it.

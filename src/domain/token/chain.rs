@@ -154,7 +154,16 @@ fn joined(link: &Claims, above: &Claims, root: &Subject) -> Result<(), Refused> 
 /// What is left behind a link. An `att` that is absent hands everything on.
 fn narrowed(link: &Claims, owner: &Owner, held: Option<Vec<Granted>>) -> Result<Option<Vec<Granted>>, Refused> {
     let Some(att) = &link.att else { return Ok(held) };
-    granted(att, owner, |granted| granted.is_within(held.as_deref())).map(Some)
+    let mut left = granted(att, owner, |granted| granted.is_within(held.as_deref()))?;
+    // A list says nothing of a dimension that it doesn't mention: there the one above goes on.
+    if !left.is_empty() {
+        for resources in [false, true] {
+            if left.iter().all(|one| one.is_resource() != resources) {
+                left.extend(held.iter().flatten().filter(|one| one.is_resource() == resources).cloned());
+            }
+        }
+    }
+    Ok(Some(left))
 }
 
 /// What is known of the person. A key that speaks for itself could claim any name and address, so

@@ -229,6 +229,18 @@ fn a_chain_narrows_and_its_owner_is_the_roots() {
 }
 
 #[test]
+fn a_list_says_nothing_of_what_it_does_not_mention_and_the_one_above_goes_on() {
+    let (path, resource) = (att(&[("crud/read", "w/vendor")]), att(&[("*", "r/app/u1")]));
+    let both = two_links(&path, &resource).unwrap();
+    assert_eq!(caps(&both).unwrap(), ["* r/app/u1", "crud/read w/vendor"]);
+    let both = two_links(&resource, &path).unwrap();
+    assert_eq!(caps(&both).unwrap(), ["crud/read w/vendor", "* r/app/u1"]);
+    let refused = two_links(&resource, &att(&[("*", "r/app/u12")])).unwrap_err();
+    assert!(matches!(refused, Refused::NotHeld(_)), "{refused}");
+    assert_eq!(caps(&two_links(&resource, &json!([])).unwrap()), Some(vec![]));
+}
+
+#[test]
 fn a_chain_that_widens_is_refused() {
     let read = att(&[("crud/read", "w/vendor")]);
     for (root, last) in [

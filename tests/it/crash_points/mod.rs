@@ -126,6 +126,7 @@ impl Run {
 
     fn worker(&self, name: &str, life: &Life) {
         let options = WorkerOptions {
+            auth: Arc::default(),
             name: name.into(),
             slots: 8,
             lease: LEASE,

@@ -30,10 +30,10 @@ async fn venue(dir: &Path, rules: &Value) -> TestVenue {
     venue
 }
 
-/// An operation run by the owner.
+/// An operation run by an operator.
 async fn operate(venue: &TestVenue, operation: &str, input: Value) -> Value {
     let name = venue.owner.to_string();
-    let caller = Caller::new(venue.owner.clone(), name, Authority::default());
+    let caller = Caller { operator: true, ..Caller::new(venue.owner.clone(), name, Authority::default()) };
     let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
     let call =
         Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, site: Site::Api { key: None } };

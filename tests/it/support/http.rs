@@ -8,6 +8,7 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use trellis::auth::Auth;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
 use trellis::domain::secret::KeyRing;
@@ -95,9 +96,15 @@ impl Server {
 
     /// A server of a venue that exists.
     pub async fn of(venue: Arc<Venue>) -> Self {
+        Self::with(venue, Arc::default()).await
+    }
+
+    /// A server that recognises its callers.
+    pub async fn with(venue: Arc<Venue>, auth: Arc<Auth>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let options = HttpOptions {
+            auth,
             drain: Duration::from_millis(200),
             heartbeat: Duration::from_millis(50),
             ..HttpOptions::new(&url, BODY_LIMIT)

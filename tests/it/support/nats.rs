@@ -27,6 +27,7 @@ pub struct NatsServer {
     port: u16,
     dir: TempDir,
     runs: u32,
+    config: &'static str,
     arguments: Vec<&'static str>,
     running: Option<Running>,
 }
@@ -46,9 +47,15 @@ impl NatsServer {
 
     /// The same with more arguments.
     pub fn start_with(arguments: &[&'static str]) -> Option<Self> {
+        Self::start_as(CONFIG, arguments)
+    }
+
+    /// The same with another configuration file.
+    pub fn start_as(config: &'static str, arguments: &[&'static str]) -> Option<Self> {
         let binary = binary()?;
         let dir = tempfile::Builder::new().prefix("trellis-nats").tempdir().unwrap();
-        let mut server = Self { port: port::lasting(), dir, runs: 0, arguments: arguments.to_vec(), running: None };
+        let mut server =
+            Self { port: port::lasting(), dir, runs: 0, config, arguments: arguments.to_vec(), running: None };
         server.run(binary);
         Some(server)
     }
@@ -82,7 +89,7 @@ impl NatsServer {
             .args(["-c", script, "sh"])
             .arg(self.dir.path())
             .arg(binary)
-            .args(["-c", CONFIG, "-a", "127.0.0.1", "-p", &self.port.to_string(), "-l"])
+            .args(["-c", self.config, "-a", "127.0.0.1", "-p", &self.port.to_string(), "-l"])
             .arg(&log)
             .arg("-sd")
             .arg(self.dir.path().join("js"))

@@ -73,6 +73,7 @@ impl TestVenue {
         };
         let models = Models::new(ModelOptions { scripted, providers: ProviderOptions::default() }).await.unwrap();
         let options = WorkerOptions {
+            auth: Arc::default(),
             name: "test".into(),
             slots: 8,
             lease: self.lease,

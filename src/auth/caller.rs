@@ -1,0 +1,39 @@
+//! From a verified token to a caller.
+
+use super::Verified;
+use crate::domain::authority::Authority;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::ids::Owner;
+use crate::domain::values::Values;
+use crate::ops::Caller;
+
+/// A caller as its token shows it, or as it says itself where nobody needs one.
+#[derive(Debug, Clone)]
+pub struct Recognised {
+    /// Who calls, and what it may do.
+    pub caller: Caller,
+    /// It may give values to keys that its token claims.
+    pub may_override: bool,
+}
+
+/// A request about another owner than its token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the token is about owner `{0}`, and only operators act for others")]
+pub struct NotTheOwner(pub Owner);
+
+impl Verified {
+    /// The caller of a request about `named`; absent = the token's own owner. An operator may name
+    /// another, and then acts in his own name, without what his token says of himself.
+    pub fn caller(self, named: Option<Owner>) -> Result<Recognised, NotTheOwner> {
+        let own = named.as_ref().is_none_or(|named| *named == self.owner);
+        if !own && !self.operator {
+            return Err(NotTheOwner(self.owner));
+        }
+        let name = if own { self.owner.to_string() } else { self.subject.to_string() };
+        let claims = if own { self.claims } else { Values::new() };
+        let envelope = Envelope { grants: self.grants, claims, ..Envelope::default() };
+        let caller = Caller::new(named.unwrap_or(self.owner), name, Authority::new(self.capabilities));
+        let caller = Caller { operator: self.operator, envelope, ..caller };
+        Ok(Recognised { caller, may_override: self.may_override })
+    }
+}

@@ -1,0 +1,256 @@
+//! `trellis token keygen|issue|show`.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{note, plain, write_line};
+use super::{Context, input};
+use crate::auth::signing::SigningKey;
+use crate::auth::{Auth, Verified};
+use crate::clock::Clock;
+use crate::config::AuthMode;
+use crate::domain::token::{Refused, Subject};
+use crate::http;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Tokens for `auth.mode = "jwt"`: keys that sign them, tokens, and what a token says.
+#[derive(Debug, Subcommand)]
+pub enum Token {
+    /// Make a key: its private half goes into a file that only you can read
+    #[command(
+        after_help = "Examples:\n  trellis token keygen me.jwk\n  trellis token keygen issuer.jwk --jwks keys.json --kid 2026-11 --speaks-for acme"
+    )]
+    Keygen(Keygen),
+    /// Sign a token and print it
+    ///
+    /// Without `--sub` it is about the key itself, which then needs to be in `auth.did_keys` or
+    /// `auth.operators`. With `--proof` it narrows a token that was made for this key.
+    #[command(
+        after_help = "Examples:\n  export TRELLIS_TOKEN=$(trellis token issue --key me.jwk)\n  trellis token issue --key issuer.jwk --sub acme/ann --aud did:web:trellis.example --att w/vendor:crud/read --ttl 1h"
+    )]
+    Issue(Issue),
+    /// Print who a token is about and what it grants, verified with the configuration
+    #[command(after_help = "Example:\n  trellis token show \"$TRELLIS_TOKEN\" --config trellis.toml")]
+    Show {
+        /// The token, `@file`, or `-` for stdin
+        #[arg(default_value = "-", hide_default_value = true)]
+        token: String,
+    },
+}
+
+/// Options of `keygen`.
+#[derive(Debug, Args)]
+pub struct Keygen {
+    /// Where the private key goes; a file that exists is left alone
+    file: PathBuf,
+    /// Add the public half to this key set, the file of `auth.jwks`
+    #[arg(long, value_name = "FILE")]
+    jwks: Option<PathBuf>,
+    /// Its name in the key set [default: the key itself, z6Mk…]
+    #[arg(long)]
+    kid: Option<String>,
+    /// For whom the key speaks: a tenant or `tenant/user`; may be repeated [default: everybody]
+    #[arg(long, value_name = "OWNER", requires = "jwks")]
+    speaks_for: Vec<String>,
+}
+
+/// Options of `issue`.
+#[derive(Debug, Args)]
+pub struct Issue {
+    /// The private key, as `keygen` wrote it
+    #[arg(long, value_name = "FILE")]
+    key: PathBuf,
+    /// Whom it is about: `tenant/user` [default: the key itself]
+    #[arg(long, value_name = "TENANT/USER")]
+    sub: Option<String>,
+    /// Who says it [default: the key itself, or `trellis` for another subject]
+    #[arg(long)]
+    iss: Option<String>,
+    /// Whom it is for [default: the DID of the server at `--url`]
+    #[arg(long)]
+    aud: Option<String>,
+    /// What it grants, `PATH:ABILITY` such as `w/vendor:crud/read`; may be repeated [default: everything
+    /// that the subject has]
+    #[arg(long, value_name = "PATH:ABILITY", value_parser = capability)]
+    att: Vec<Value>,
+    /// Grant nothing but proof of who it is about
+    #[arg(long, conflicts_with = "att")]
+    no_att: bool,
+    /// How long it is valid
+    #[arg(long, default_value = "1h", value_parser = humantime::parse_duration)]
+    ttl: Duration,
+    /// Its id, by which it can be revoked
+    #[arg(long)]
+    jti: Option<String>,
+    /// Name of the person
+    #[arg(long)]
+    name: Option<String>,
+    /// Address of the person
+    #[arg(long)]
+    email: Option<String>,
+    /// The token that this one narrows: itself or `@file`
+    #[arg(long, value_name = "TOKEN")]
+    proof: Option<String>,
+    /// Server that is asked for its DID
+    #[arg(long, value_name = "URL", env = "TRELLIS_URL", default_value = "http://127.0.0.1:8420")]
+    url: String,
+}
+
+/// `PATH:ABILITY`; a path may have colons, an ability has none.
+fn capability(text: &str) -> Result<Value, String> {
+    let (with, can) = text.rsplit_once(':').ok_or("expected `path:ability`, e.g. `w/vendor:crud/read`")?;
+    Ok(json!({"with": with, "can": can}))
+}
+
+impl Token {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Keygen(keygen) => keygen.run(context),
+            Self::Issue(issue) => issue.run().await,
+            Self::Show { token } => show(context, input::text(&token)?.trim()),
+        }
+    }
+}
+
+impl Keygen {
+    fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let key = SigningKey::generate().map_err(|e| Failure::internal(e.to_string()))?.named(self.kid);
+        let private = key.private_jwk().map_err(|e| Failure::internal(e.to_string()))?;
+        let failed = |path: &Path, error: std::io::Error| {
+            let exit = if error.kind() == std::io::ErrorKind::AlreadyExists { Exit::Conflict } else { Exit::Usage };
+            Failure::new(exit, format!("`{}` can't be written: {error}", path.display()))
+        };
+        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&self.file);
+        file.and_then(|mut file| writeln!(file, "{private}")).map_err(|error| failed(&self.file, error))?;
+        let mut public = key.public_jwk();
+        if !self.speaks_for.is_empty() {
+            public["trellis_owner"] = json!(self.speaks_for);
+        }
+        if let Some(path) = &self.jwks {
+            let mut set: Value = match fs::read(path) {
+                Ok(bytes) => serde_json::from_slice(&bytes).unwrap_or_default(),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => json!({"keys": []}),
+                Err(error) => return Err(failed(path, error)),
+            };
+            let keys = set["keys"].as_array_mut();
+            let keys = keys.ok_or_else(|| Failure::usage(format!("`{}` is no key set", path.display())))?;
+            keys.push(public.clone());
+            // In one step: a server may be reading it.
+            let new = path.with_extension("new");
+            let text = serde_json::to_string_pretty(&set).expect("JSON values serialise");
+            fs::write(&new, text).and_then(|()| fs::rename(&new, path)).map_err(|error| failed(path, error))?;
+        }
+        let did = key.did().to_string();
+        context.out.value(&json!({"did": did, "key": public}), || did.clone())?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Issue {
+    async fn run(self) -> Result<Exit, Failure> {
+        let key = SigningKey::from_jwk(&input::file(&self.key)?);
+        let key = key.map_err(|e| Failure::usage(format!("`{}`: {e}", self.key.display())))?;
+        let did = key.did().to_string();
+        let own = self.sub.is_none() || self.proof.is_some();
+        let aud = match self.aud {
+            Some(aud) => aud,
+            None => audience(self.url).await?,
+        };
+        let now = Clock::system().now().0 / 1000;
+        let mut claims = json!({
+            "iss": self.iss.unwrap_or_else(|| if own { did.clone() } else { "trellis".to_owned() }),
+            "sub": self.sub.unwrap_or(did),
+            "aud": aud,
+            "iat": now,
+            "exp": now + self.ttl.as_secs(),
+        });
+        if self.no_att || !self.att.is_empty() {
+            claims["att"] = self.att.into();
+        }
+        let texts = [("jti", self.jti), ("name", self.name), ("email", self.email)];
+        for (claim, text) in texts.into_iter().filter_map(|(claim, text)| Some((claim, text?))) {
+            claims[claim] = text.into();
+        }
+        if let Some(proof) = &self.proof {
+            claims["prf"] = json!([input::text(proof)?.trim()]);
+        }
+        write_line(&key.sign(&claims).map_err(|e| Failure::usage(e.to_string()))?)?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// The name of a server, for which tokens are made.
+async fn audience(url: String) -> Result<String, Failure> {
+    let client = Client::new(&Server { url, ..Server::default() })?;
+    let status =
+        client.get("status", &[]).await.map_err(|failure| failure.hint(Exit::Unreachable, "or give `--aud`"))?;
+    let did = status["did"].as_str().map(str::to_owned);
+    did.ok_or_else(|| Failure::new(Exit::Unreachable, "the server doesn't say its DID; give `--aud`"))
+}
+
+fn show(context: &Context, token: &str) -> Result<Exit, Failure> {
+    let part = |at: usize| {
+        let bytes = token.split('.').nth(at).and_then(|part| URL_SAFE_NO_PAD.decode(part).ok());
+        bytes.and_then(|bytes| serde_json::from_slice::<Value>(&bytes).ok())
+    };
+    let (Some(header), Some(claims)) = (part(0), part(1)) else {
+        return Err(Failure::usage("this is no token, expected `<header>.<claims>.<signature>`"));
+    };
+    let config = context.load(Vec::new())?.config;
+    let mut shown = json!({"header": header, "claims": claims, "verified": null});
+    if config.auth.mode == AuthMode::None {
+        context.out.value(&shown, || format!("{}\n{}", plain(&header), plain(&claims)))?;
+        note("not verified: `auth.mode` is `none`; `--config` names the venue's configuration");
+        return Ok(Exit::Ok);
+    }
+    let auth = Auth::open(&config.auth, &config.venue.name).map_err(|e| Failure::usage(e.to_string()))?;
+    auth.did(http::catalog::did(&format!("http://{}", config.http.listen)));
+    let verified = auth.verify(token, Clock::system().now());
+    shown["verified"] = verdict(&verified);
+    context.out.value(&shown, || format!("{}\n{}", plain(&header), plain(&shown["verified"])))?;
+    match verified {
+        Ok(_) => Ok(Exit::Ok),
+        Err(refused) => Err(Failure::new(Exit::Denied, refused.to_string())),
+    }
+}
+
+fn verdict(verified: &Result<Verified, Refused>) -> Value {
+    match verified {
+        Err(refused) => json!({"refused": refused.to_string()}),
+        Ok(known) => json!({
+            "owner": known.owner,
+            "subject": known.subject.to_string(),
+            "kind": match known.subject { Subject::Key(_) => "key", Subject::Owner(_) => "owner" },
+            "capabilities": known.capabilities,
+            "claims": known.claims,
+            "operator": known.operator,
+            "grants": known.grants,
+            "expires": known.expires.rfc3339(),
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_is_a_path_and_an_ability() {
+        for (text, with, can) in [
+            ("w/vendor:crud/read", "w/vendor", "crud/read"),
+            ("https://h:8080/x:invoke", "https://h:8080/x", "invoke"),
+            (":*", "", "*"),
+        ] {
+            assert_eq!(capability(text).unwrap(), json!({"with": with, "can": can}));
+        }
+        assert!(capability("w/vendor").is_err());
+    }
+}

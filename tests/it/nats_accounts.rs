@@ -1,0 +1,198 @@
+//! The second fence: what the users of `config/nats-accounts.conf` can and can't do, on that very file.
+
+use crate::support::nats::NatsServer;
+use async_nats::jetstream;
+use async_nats::{Client, ConnectOptions, Event, HeaderMap};
+use futures::StreamExt;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::timeout;
+use trellis::bus::nats::{NatsBus, NatsOptions};
+use trellis::bus::{Address, Bus, Message};
+use trellis::retry::Policy;
+use trellis::telemetry::Metrics;
+
+const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats-accounts.conf");
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A client with what the server complains about.
+struct User {
+    client: Client,
+    complaints: UnboundedReceiver<String>,
+}
+
+impl User {
+    async fn new(server: &NatsServer, name: &str) -> Self {
+        let (tell, complaints) = unbounded_channel();
+        let settings = ConnectOptions::new()
+            .user_and_password(name.to_owned(), format!("{name}-change-me"))
+            .custom_inbox_prefix(format!("trellis.reply.acme.{name}"))
+            .event_callback(move |event| {
+                let tell = tell.clone();
+                async move {
+                    if let Event::ServerError(error) = event {
+                        let _ = tell.send(error.to_string());
+                    }
+                }
+            });
+        Self { client: settings.connect(server.url()).await.unwrap(), complaints }
+    }
+
+    /// Waits for the refusal of a subject.
+    async fn refused(&mut self, subject: &str) {
+        let told = timeout(LIMIT, self.complaints.recv()).await.expect(subject).unwrap();
+        assert!(told.to_lowercase().contains("permissions violation") && told.contains(subject), "{subject}: {told}");
+    }
+
+    async fn can_not_publish(&mut self, subject: &str) {
+        self.client.publish(subject.to_owned(), "{}".into()).await.unwrap();
+        self.refused(subject).await;
+    }
+
+    async fn can_not_subscribe(&mut self, subject: &str) {
+        let _subscription = self.client.subscribe(subject.to_owned()).await.unwrap();
+        self.client.flush().await.unwrap();
+        self.refused(subject).await;
+    }
+}
+
+async fn worker(server: &NatsServer) -> Arc<NatsBus> {
+    let options = NatsOptions {
+        url: server.url().replace("nats://", "nats://worker:worker-change-me@"),
+        prefix: "trellis".into(),
+        replicas: 1,
+        out_max_age: Duration::from_hours(1),
+        max_bytes: 1 << 24,
+        ack_wait: LIMIT,
+        poll: Duration::from_millis(200),
+        connect: Policy::CONNECT,
+        metrics: Arc::new(Metrics::new()),
+    };
+    Arc::new(NatsBus::open(&options).await.unwrap())
+}
+
+/// What a worker gets next, as owners and bodies.
+async fn received(worker: &NatsBus) -> Vec<(String, String)> {
+    loop {
+        let deliveries = worker.receive(10).await.unwrap();
+        if !deliveries.is_empty() {
+            let mut all = Vec::new();
+            for delivery in deliveries {
+                delivery.settle.ack().await;
+                all.push((delivery.owner.to_string(), String::from_utf8(delivery.body.to_vec()).unwrap()));
+            }
+            return all;
+        }
+    }
+}
+
+fn completion(user: &str) -> Message {
+    let (owner, agent) = (format!("acme/{user}").parse().unwrap(), "helper".parse().unwrap());
+    Message { to: Address::Out { owner, agent, job: "j".into() }, id: None, body: json!({"for": user}) }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_publishes_in_its_own_name_only() {
+    let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
+    let worker = worker(&server).await;
+    let mut ann = User::new(&server, "ann").await;
+    for subject in [
+        "trellis.in.acme.bob.helper.task",
+        "trellis.in.acme.bob.helper.message",
+        "trellis.in.globex.ann.helper.task",
+        "trellis.in.acme.ann.helper.result",
+        "trellis.in.acme.ann.helper.wake",
+        "trellis.out.acme.ann.helper.j",
+        "trellis.reply.acme.bob.x",
+        "_INBOX.x",
+        "$JS.API.STREAM.DELETE.TRELLIS",
+        "$JS.API.STREAM.MSG.GET.TRELLIS_OUT",
+        "$JS.API.CONSUMER.CREATE.TRELLIS_OUT",
+    ] {
+        ann.can_not_publish(subject).await;
+    }
+    let context = jetstream::new(ann.client.clone());
+    let ack = context.publish("trellis.in.acme.ann.helper.task", "{\"input\":1}".into()).await.unwrap();
+    ack.await.expect("her own submission is stored, and she is told");
+    // Hers came last: nothing of the rest is before it.
+    assert_eq!(received(&worker).await, [("acme/ann".to_owned(), "{\"input\":1}".to_owned())]);
+    worker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_reads_its_own_completions_only() {
+    let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
+    let worker = worker(&server).await;
+    let mut ann = User::new(&server, "ann").await;
+    for subject in [
+        "trellis.out.acme.bob.>",
+        "trellis.out.acme.*.>",
+        "trellis.out.>",
+        "trellis.in.acme.ann.>",
+        "trellis.reply.acme.bob.>",
+        "_INBOX.>",
+        ">",
+    ] {
+        ann.can_not_subscribe(subject).await;
+    }
+    let mut own = ann.client.subscribe("trellis.out.acme.ann.>").await.unwrap();
+    let mut replies = ann.client.subscribe("trellis.reply.acme.ann.x").await.unwrap();
+    ann.client.flush().await.unwrap();
+    worker.publish(&completion("bob")).await.unwrap();
+    worker.publish(&completion("ann")).await.unwrap();
+    let reply = Message { to: Address::Reply("trellis.reply.acme.ann.x".into()), id: None, body: json!("reply") };
+    worker.publish(&reply).await.unwrap();
+    let message = timeout(LIMIT, own.next()).await.unwrap().unwrap();
+    assert_eq!(message.subject.as_str(), "trellis.out.acme.ann.helper.j");
+    let message = timeout(LIMIT, replies.next()).await.unwrap().unwrap();
+    assert_eq!(message.payload, "\"reply\"");
+    worker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_comes_in_without_a_name() {
+    let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
+    assert!(async_nats::connect(server.url()).await.is_err());
+    let wrong = ConnectOptions::new().user_and_password("ann".into(), "guess".into());
+    assert!(wrong.connect(server.url()).await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_does_not_open_another_subject() {
+    let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
+    let worker = worker(&server).await;
+    let mut ann = User::new(&server, "ann").await;
+    let context = jetstream::new(ann.client.clone());
+    for (name, value) in [("Nats-Schedule", "@at 2020-01-01T00:00:00Z"), ("Nats-Rollup", "all")] {
+        let mut headers = HeaderMap::new();
+        headers.insert(name, value);
+        headers.insert("Nats-Schedule-Target", "trellis.in.acme.bob.helper.task");
+        let sent = context.publish_with_headers("trellis.in.acme.ann.helper.task", headers, "{}".into()).await.unwrap();
+        assert!(sent.await.is_err(), "{name} is refused by the stream");
+    }
+    let ack = context.publish("trellis.in.acme.ann.helper.task", "{\"input\":2}".into()).await.unwrap();
+    ack.await.unwrap();
+    assert_eq!(received(&worker).await, [("acme/ann".to_owned(), "{\"input\":2}".to_owned())]);
+    assert!(ann.complaints.try_recv().is_err());
+    worker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_subject_is_why_the_fence_is_only_the_second() {
+    let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
+    let worker = worker(&server).await;
+    let ann = User::new(&server, "ann").await;
+    let (own, bobs) = ("trellis.in.acme.ann.helper.task", "trellis.in.acme.bob.helper.task");
+    ann.client.publish_with_reply(own, bobs, "{\"input\":3}".into()).await.unwrap();
+    ann.client.flush().await.unwrap();
+    let mut all = received(&worker).await;
+    while all.len() < 2 {
+        all.extend(received(&worker).await);
+    }
+    // The server's acknowledgement, in bob's queue. It has no token, and isn't a submission.
+    let (owner, body) = all.iter().find(|(owner, _)| owner == "acme/bob").unwrap();
+    assert!(trellis::ingress::parse(body.as_bytes()).is_err(), "{owner} {body}");
+    worker.close().await;
+}
