@@ -28,8 +28,8 @@ pub struct Server {
     /// Whose agents and data [default: local/me]
     #[arg(long, value_name = "TENANT/USER", env = "TRELLIS_OWNER")]
     pub owner: Option<Owner>,
-    /// Token of a venue with `auth.mode = "jwt"`; others can see it in the list of processes, so better
-    /// TRELLIS_TOKEN or `--token-file`
+    /// Token of a venue with `auth.mode = "jwt"`; others can see it in the list of processes, so better in
+    /// the environment or with `--token-file`
     #[arg(long, env = "TRELLIS_TOKEN", hide_env_values = true, hide_default_value = true)]
     pub token: Option<String>,
     /// File with the token
@@ -76,7 +76,9 @@ impl Client {
         let token = server.authorization()?;
         let token = token.map(|text| HeaderValue::from_str(&text)).transpose();
         let mut token = token.map_err(|_| Failure::usage("the token has characters that no token has"))?;
-        token.iter_mut().for_each(|value| value.set_sensitive(true));
+        if let Some(token) = &mut token {
+            token.set_sensitive(true);
+        }
         Ok(Self { http, base, owner, token })
     }
 

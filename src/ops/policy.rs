@@ -98,6 +98,10 @@ impl Operation for PolicyOperation {
                 self.0.spec().path
             )));
         }
+        // To take something back only narrows; the rest may widen.
+        if matches!(self.0, Verb::Restore | Verb::Roots) && !call.caller.operator {
+            return Err(OpError::Denied(format!("`{}` is for operators alone", self.0.spec().path)));
+        }
         let owner = &call.caller.owner;
         let policy = match self.0 {
             Verb::Show => policy::load(&*call.venue.store, owner).await?.0,
