@@ -49,15 +49,22 @@ pub struct Denied {
     pub resource: String,
     /// What is held.
     pub held: Vec<Capability>,
+    /// It would be permitted, had it not been revoked.
+    pub revoked: bool,
 }
 
 impl Denied {
     /// The text that a model gets instead of a result.
     pub fn text(&self, operation: &str) -> String {
         let held: Vec<_> = self.held.iter().map(ToString::to_string).collect();
-        let held = if held.is_empty() { "(none)".to_owned() } else { held.join(", ") };
+        let held = match (held.is_empty(), self.revoked) {
+            (false, _) => held.join(", "),
+            (true, false) => "(none)".to_owned(),
+            (true, true) => "all that was not revoked".to_owned(),
+        };
+        let revoked = if self.revoked { ", which was revoked" } else { "" };
         format!(
-            "Capability denied: {operation} requires {} on {}. Your capabilities are: {held}. \
+            "Capability denied: {operation} requires {} on {}{revoked}. Your capabilities are: {held}. \
              Retrying the same call will not help.",
             self.ability,
             readable(&self.resource)
@@ -208,6 +215,7 @@ impl Authority {
             ability: ability.to_owned(),
             resource: resource.to_owned(),
             held: self.listed().unwrap_or_default(),
+            revoked: permitted && revoked,
         })
     }
 
@@ -402,6 +410,11 @@ mod tests {
         }
         assert!(Authority::unlimited().intersect(&held).permits("crud/read", "w/a/b").is_err());
         assert!(held.clone().at(&home()).permits("crud/write", "c/x").is_ok());
+        let text = Authority::unlimited().without("w/a").permits("crud/read", "w/a/b").unwrap_err().text("x");
+        assert!(
+            text.contains("crud/read on w/a/b, which was revoked. Your capabilities are: all that was not"),
+            "{text}"
+        );
         assert_eq!(held.without("w/a").revoked(), ["w/a"]);
     }
 
