@@ -292,15 +292,23 @@ async fn a_receive_that_is_given_up_loses_no_message() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_closing_worker_took_and_did_not_start_goes_to_another_at_once() {
     let Some(url) = shared() else { return };
-    let options = NatsOptions { poll: LIMIT, ..options(&url) };
-    let (one, other) = (open(&options).await, open(&options).await);
-    let given_up = tokio::time::timeout(Duration::from_millis(50), one.receive(4)).await;
-    assert!(given_up.is_err(), "nothing is there yet");
-    other.publish(&task("e1")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(50)).await;
-    one.close().await;
-    let got = receive_n(&other, 1).await;
-    assert_eq!((ids(&got), got[0].delivered), (vec!["e1"], 2));
+    // Long enough that the request has reached the server, and the message the worker.
+    for pause in [50, 500, 5_000] {
+        let pause = Duration::from_millis(pause);
+        let options = NatsOptions { poll: LIMIT, ..options(&url) };
+        let (one, other) = (open(&options).await, open(&options).await);
+        let given_up = tokio::time::timeout(pause, one.receive(4)).await;
+        assert!(given_up.is_err(), "nothing is there yet");
+        other.publish(&task("e1")).await.unwrap();
+        tokio::time::sleep(pause).await;
+        one.close().await;
+        let got = receive_n(&other, 1).await;
+        assert_eq!(ids(&got), ["e1"]);
+        if got[0].delivered == 2 {
+            return;
+        }
+    }
+    panic!("the closing worker never took it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -29,7 +29,7 @@ use turns::{HEADING, Ledger};
 
 /// Time that the model takes to answer: long enough to watch, and to be killed in.
 const DELAY: Duration = Duration::from_millis(900);
-const DELAY_FAST: Duration = Duration::from_millis(300);
+const DELAY_FAST: Duration = Duration::from_millis(800);
 
 /// Committed turns before the kill, so that there is something to lose.
 const TURNS_BEFORE_KILL: usize = 9;
@@ -41,6 +41,8 @@ const QUIET: Duration = Duration::from_millis(80);
 /// All tasks take some seconds; a machine that needs longer than this is stuck.
 const PATIENCE: Duration = Duration::from_mins(3);
 const LOOK: Duration = Duration::from_millis(30);
+/// Looks for the right moment of the kill between two at the ledger, which take a busy machine long.
+const LOOKS: usize = 20;
 /// Time to read a paragraph.
 const READ: Duration = Duration::from_secs(2);
 
@@ -191,13 +193,16 @@ async fn until_killable(up: &Up, folder: &Folder, ledger: &mut Ledger, printer: 
     let (mut lines, mut changed) = (0, Instant::now());
     loop {
         ledger.update(&up.client, printer).await?;
-        let calls = Calls::read(&folder.calls());
-        if calls.lines() != lines {
-            (lines, changed) = (calls.lines(), Instant::now());
-        }
-        let running = calls.running(up.pid).len();
-        if ledger.len() >= TURNS_BEFORE_KILL && running >= CALLS_TO_CUT && changed.elapsed() >= QUIET {
-            return Ok(());
+        let looks = if ledger.len() >= TURNS_BEFORE_KILL { LOOKS } else { 0 };
+        for _ in 0..looks {
+            let calls = Calls::read(&folder.calls());
+            if calls.lines() != lines {
+                (lines, changed) = (calls.lines(), Instant::now());
+            }
+            if calls.running(up.pid).len() >= CALLS_TO_CUT && changed.elapsed() >= QUIET {
+                return Ok(());
+            }
+            sleep(LOOK).await;
         }
         patience(start, ledger)?;
         sleep(LOOK).await;
