@@ -65,7 +65,7 @@ pub(super) async fn inputs(
         values: fill::known(&config.system_prompt, &items, &resolver),
         items,
         transcript,
-        served: setting.plan.served(&setting.state, config),
+        served: setting.plan.served(&setting.state, config, &setting.mandate),
     })
 }
 

@@ -104,7 +104,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
         values: fill::known(&config.system_prompt, &items, &resolver),
         items,
         transcript,
-        served: plan.served(&run.state, config),
+        served: plan.served(&run.state, config, &run.mandate(&plan)),
     })
 }
 

@@ -191,7 +191,10 @@ async fn a_revocation_stops_the_commit_of_a_turn_that_is_running() {
     assert_eq!(read(&venue, "w/free/x").await, Some(json!(1)), "the rest of the turn stands");
     assert_eq!(outcomes(&venue, "slow", "s").await, ["denied", "ok", "ok"]);
     let said = serde_json::to_string(&turns(&venue, "slow", "s").await[0].said).unwrap();
-    assert!(said.contains("Capability denied: v/ops/lattice/write requires crud/write on w/pay/x, which was revoked"), "{said}");
+    assert!(
+        said.contains("Capability denied: v/ops/lattice/write requires crud/write on w/pay/x, which was revoked"),
+        "{said}"
+    );
 }
 
 #[tokio::test]

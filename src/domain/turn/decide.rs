@@ -217,7 +217,8 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
     }
     let limit = setting.config.limits.turns;
     if recorded.calls.is_empty() {
-        let waiting = !state.pending.is_empty();
+        // What a message has started is not the task's to wait for.
+        let waiting = state.pending.values().any(|pending| pending.under.is_none());
         let reminded = state.task.as_ref().is_some_and(|progress| progress.reminded);
         return match (open, waiting, setting.config.completion, reminded) {
             (false, _, _, _) => Verdict::Idle,

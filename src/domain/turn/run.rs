@@ -7,7 +7,7 @@ use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
-use crate::domain::session::SessionState;
+use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::values::Values;
 
 /// A pending event with what the mailbox says of it.
@@ -219,10 +219,11 @@ impl Plan {
         self.task.as_ref().and_then(|task| task.event.job())
     }
 
-    /// What the prompt is built from.
-    pub fn served(&self, state: &SessionState, config: &AgentConfig) -> Served {
+    /// What the prompt is built from; of awaited jobs those of the request that the turn serves.
+    pub fn served(&self, state: &SessionState, config: &AgentConfig, mandate: &Mandate) -> Served {
         let arrived = |job: &JobId| self.results.iter().any(|r| r.event.job() == Some(job));
-        let pending = state.pending.iter().filter(|(job, _)| !arrived(job));
+        let own = |pending: &PendingJob| pending.under.as_ref().is_none_or(|under| under.is_same(mandate));
+        let pending = state.pending.iter().filter(|(job, pending)| !arrived(job) && own(pending));
         let remind = config.completion == crate::domain::agent::Completion::Explicit
             && state.task.as_ref().is_some_and(|progress| progress.reminded && Some(&progress.job) == self.job());
         Served {
@@ -255,7 +256,7 @@ mod tests {
     use super::*;
     use crate::domain::authority::Capability;
     use crate::domain::job::JobResult;
-    use crate::domain::session::{PendingJob, TaskProgress};
+    use crate::domain::session::TaskProgress;
     use crate::domain::time::Millis;
     use serde_json::json;
 

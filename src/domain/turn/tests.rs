@@ -55,8 +55,7 @@ fn result(n: u8) -> Pending {
     pending(n, Payload::Result { job: job(n), result: JobResult::complete(json!("done")) })
 }
 
-fn awaiting(state: SessionState, child: u8) -> SessionState {
-    let mut state = state;
+fn awaiting(mut state: SessionState, child: u8) -> SessionState {
     state.pending.insert(job(child), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
     state
 }
@@ -117,7 +116,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         items,
         transcript: Vec::new(),
         tools: tools.into(),
-        served: setting.plan.served(&setting.state, &setting.config),
+        served: setting.plan.served(&setting.state, &setting.config, &setting.mandate),
     };
     let namer = Namer::new(b"key", &setting.owner);
     let scribe = Scribe {
@@ -227,6 +226,10 @@ fn text_while_a_child_is_open_parks_and_is_no_missing_completion() {
         assert!(decision.state.parked && !decision.state.task.as_ref().unwrap().reminded);
         assert!(decision.state.pending.contains_key(&job(2)));
     }
+    let mut state = awaiting(begun(1, 1, false), 2);
+    state.pending.get_mut(&job(2)).unwrap().under = Some(Mandate::default());
+    let decision = drive(setting("implicit", state, vec![task(1)]), text("done"), vec![]);
+    assert!(decision.ended.is_some() && decision.state.pending.contains_key(&job(2)), "what a message has started");
 }
 
 #[test]
