@@ -88,7 +88,7 @@ fn shown(policy: &Value) -> String {
         None => lines.push("roots: no limit".to_owned()),
         Some(caps) if caps.is_empty() => lines.push("roots: nothing".to_owned()),
         Some(caps) => {
-            lines.extend(caps.iter().map(|cap| format!("root: {} on {}", field(cap, "can"), field(cap, "with"))))
+            lines.extend(caps.iter().map(|cap| format!("root: {} on {}", field(cap, "can"), field(cap, "with"))));
         }
     }
     for revocation in policy["revocations"].as_array().into_iter().flatten() {

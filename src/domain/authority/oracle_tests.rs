@@ -148,19 +148,16 @@ fn chain(random: &mut Random) -> Vec<usize> {
         left.push(held.len());
         let wanted = (random.below(4) == 0).then(|| random_caps(random));
         let delegable = (random.below(4) == 0).then(|| random_caps(random));
-        match envelope.handed_on(holder, &now, delegable.as_deref(), wanted.as_deref(), &home) {
-            Ok(child) => {
-                envelope = child;
-                for list in [delegable, wanted] {
-                    most = most.intersection(&bound(list.as_deref())).cloned().collect();
-                }
-            }
+        let child = envelope.handed_on(holder, &now, delegable.as_deref(), wanted.as_deref(), &home);
+        let Ok(child) = child else {
             // A refused call starts no child.
-            Err(_) => {
-                let ceiling = now.within(&Authority::new(delegable.clone()).at(&home));
-                assert!(wanted.iter().flatten().any(|cap| grant::narrow(&ceiling, std::slice::from_ref(cap)).is_err()));
-                break;
-            }
+            let ceiling = now.within(&Authority::new(delegable.clone()).at(&home));
+            assert!(wanted.iter().flatten().any(|cap| grant::narrow(&ceiling, std::slice::from_ref(cap)).is_err()));
+            break;
+        };
+        envelope = child;
+        for list in [delegable, wanted] {
+            most = most.intersection(&bound(list.as_deref())).cloned().collect();
         }
         assert!(permitted(&envelope.bound).is_subset(&most), "handed on more than held");
     }

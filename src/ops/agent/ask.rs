@@ -71,7 +71,7 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
 /// What is sent, under no more authority than the caller's.
 fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result<Submission, OpError> {
     let named = arguments["context"].as_array();
-    let (context, envelope) = match &call.site {
+    let (grants, envelope) = match &call.site {
         Site::Api { .. } => (named.cloned(), call.caller.request()),
         Site::Turn(site) => (None, handed_on(call, site, named.map(Vec::as_slice))?),
     };
@@ -79,7 +79,7 @@ fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result
         input: arguments[content].clone(),
         session_id: session_of(arguments)?,
         caller: Some(call.caller.name.clone()),
-        context,
+        context: grants,
         envelope,
         ..Submission::default()
     })
