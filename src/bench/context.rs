@@ -51,7 +51,7 @@ pub fn context() -> Result<ContextReport, IdError> {
     Ok(ContextReport {
         assemble_us: median(|| assemble(black_box(&inputs))),
         prompt_bytes: built.ledger.used,
-        hash_us: median(|| crate::domain::context::assemble::prompt_hash(black_box(&built.request), tools)),
+        hash_us: median(|| crate::domain::context::digest::prompt_hash(black_box(&built.request), tools)),
         render_500_us: rendered(500),
         render_10000_us: rendered(10_000),
     })

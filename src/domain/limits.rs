@@ -50,6 +50,9 @@ pub const CONTEXT_LABEL_BYTES: usize = 200;
 /// shows, so that a turn's record doesn't grow with what nobody saw.
 pub const INPUT_BYTES: usize = 1_000_000;
 
+/// Bytes of all fetched values of one turn together: each of them goes into the turn's one commit.
+pub const INPUTS_BYTES: usize = 8_000_000;
+
 /// Bytes of a loaded path, and what it gets when nothing is said.
 pub const LOAD_BYTES: RangeInclusive<usize> = 256..=10_000;
 

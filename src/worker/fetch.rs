@@ -4,7 +4,7 @@
 use crate::domain::asset::not_text;
 use crate::domain::context::entry::{Read, Source};
 use crate::domain::context::fill;
-use crate::domain::context::item::{Absence, Content, Item};
+use crate::domain::context::item::{Absence, Content, Item, bounded};
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::get as navigate;
@@ -30,9 +30,9 @@ pub(crate) struct Reader<'a> {
 type Found = Result<Value, (Absence, String)>;
 
 impl Reader<'_> {
-    /// All pieces at once, in their order.
+    /// All pieces at once, in their order, as far as a turn takes them.
     pub(crate) async fn items(&self, reads: Vec<Read>) -> Result<Vec<Item>, StoreError> {
-        try_join_all(reads.into_iter().map(|read| self.item(read))).await
+        try_join_all(reads.into_iter().map(|read| self.item(read))).await.map(bounded)
     }
 
     async fn item(&self, read: Read) -> Result<Item, StoreError> {

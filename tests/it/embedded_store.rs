@@ -265,6 +265,69 @@ fn written_by_a_killed_child(dir: &Path, enough: usize, body: usize) -> Vec<Stri
     acks
 }
 
+/// Runs only as the child of the test below, which lets it write no more.
+#[tokio::test]
+async fn child_whose_disk_is_full() {
+    let Some(dir) = std::env::var_os(CHILD_DIR) else { return };
+    let store = opened(Path::new(&dir)).await;
+    let append = async |n: u64| {
+        let id = format!("e{n}");
+        let appended = store.admit(NOW, &Admit { lease: None, ..admit("main", Some(&id)) }).await;
+        if appended.is_ok() {
+            println!("ack {id}");
+        }
+        appended
+    };
+    for n in 0.. {
+        if let Err(error) = append(n).await {
+            println!("refused {error}");
+            println!("again {}", append(n + 1).await.is_ok());
+            let shown = store.sessions(&owner(), None, None, 9).await.unwrap();
+            println!("shown {}", shown[0].mailbox.len());
+            return;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_fails_is_refused_with_all_that_follow_and_nothing_acknowledged_is_lost() {
+    let dir = tempfile::tempdir().unwrap();
+    // The signal of a file that may not grow would end the process.
+    let mut child = Command::new("sh")
+        .args(["-c", r#"trap "" XFSZ; exec "$0" "$@""#])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "embedded_store::child_whose_disk_is_full", "--nocapture"])
+        .env(CHILD_DIR, dir.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let mut acks = Vec::new();
+    let mut said = |word: &str| {
+        lines.find_map(|line| {
+            acks.extend(line.split_once("ack ").map(|(_, id)| id.to_owned()));
+            line.split_once(word).map(|(_, rest)| rest.to_owned())
+        })
+    };
+    for _ in 0..20 {
+        said("ack ").expect("the child writes");
+    }
+    let pid = child.id().to_string();
+    assert!(Command::new("prlimit").args(["--fsize=1", "--pid", &pid]).status().unwrap().success());
+    let refused = said("refused ").expect("a write fails");
+    assert!(refused.contains("store"), "{refused}");
+    assert_eq!(said("again ").as_deref(), Some("false"), "what came after was decided on top of it");
+    let shown: usize = said("shown ").expect("reading goes on").parse().unwrap();
+    child.wait().unwrap();
+    assert_eq!(shown, acks.len(), "nothing is shown that could be lost");
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let facts = store.sessions(&owner(), None, None, 9).await.unwrap();
+    let kept: HashSet<_> = facts[0].mailbox.iter().map(|event| &*event.key).collect();
+    let lost: Vec<_> = acks.iter().filter(|id| !kept.contains(&*format!("0001|{id}"))).collect();
+    assert!(lost.is_empty() && facts[0].arrivals == kept.len() as u64, "{lost:?}");
+}
+
 /// Fails unless everything acknowledged is in the store and in the queue, once.
 async fn everything_is_there(store: &Arc<EmbeddedStore>, acks: &[String], when: &str) {
     let facts = store.sessions(&owner(), None, None, 100).await.unwrap();

@@ -30,6 +30,7 @@ mod outage;
 mod own_renewal;
 mod queue;
 mod redis_store;
+mod resume;
 mod secrets;
 mod seed_pages;
 mod store_conformance;

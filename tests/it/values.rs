@@ -2,6 +2,7 @@
 
 use crate::support::cli::{Done, Up};
 use crate::support::nats;
+use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use futures::StreamExt;
 use serde_json::{Value, json};
@@ -11,11 +12,18 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Message};
 use trellis::clock::Clock;
+use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
+use trellis::domain::lattice::layout::Scope;
+use trellis::ingress::{Arrival, submit as submit_to};
 use trellis::ledger;
+use trellis::ops::{Caller, Invocation, Site, dispatch};
+use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::workspace::Workspace;
 
 const RULES: &str = r#"
 [[rule]]
@@ -190,6 +198,59 @@ fn a_mandate_and_protected_keys_are_checked_before_anything_runs() {
     says(&submit(&up, "scoped", &[&large, &large.replace('k', "l")]), "`sessionContext` has");
 }
 
+/// Two users of one project, over any backend: what is shared is shared, what is a user's is his.
+async fn two_users(store: Arc<dyn Store>) {
+    let dir = tempfile::tempdir().unwrap();
+    let embedded = EmbeddedStore::open(&dir.path().join("bus")).unwrap();
+    let bus = EmbeddedBus::new(embedded, Duration::from_secs(2), Clock::system()).unwrap();
+    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    venue.worker().await;
+    let users = [("local/me", "Ada"), ("local/other", "Bob")];
+    for (owner, name) in users {
+        venue.owner = owner.parse().unwrap();
+        let user = format!("v/context/users/{}", owner.split_once('/').unwrap().1);
+        write(&venue, "v/context/project", json!({"company": "Acme"})).await;
+        write(&venue, &user, json!({"user": {"name": name}})).await;
+        let context = json!([{"text": "Ask {{user.name}} first.", "label": "For ${user.name}"}]);
+        venue
+            .agent("teller", json!({"systemPrompt": "You work for ${user.name} of {{company}}.", "context": context}))
+            .await;
+    }
+    for (owner, name) in users {
+        venue.owner = owner.parse().unwrap();
+        let job = venue.submit("teller", "t1", json!("go")).await.job.unwrap();
+        venue.ended(&job).await;
+        let session = job_session(&venue, &job).await;
+        let past = ledger::load(&*venue.venue.store, &venue.owner, &session, 1).await.unwrap().unwrap();
+        let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+        assert!(request.system.starts_with(&format!("You work for {name} of Acme.")), "{}", request.system);
+        let shown = serde_json::to_string(&request.messages).unwrap();
+        assert!(shown.contains(&format!("[Context: For {name}]\\nAsk {name} first.")), "{shown}");
+    }
+}
+
+/// Writes as the owner of the venue's agents does over the API.
+async fn write(venue: &TestVenue, path: &str, value: Value) {
+    let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+    let caller = Caller::new(venue.owner.clone(), venue.owner.to_string(), Authority::unlimited());
+    let caller = Caller { operator: true, ..caller };
+    let site = Site::Api { key: None };
+    let call = Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, site };
+    dispatch::invoke(&call, "v/ops/lattice/write", json!({"path": path, "value": value})).await.unwrap();
+}
+
+#[tokio::test]
+async fn every_user_has_a_prompt_of_his_own_on_the_embedded_store() {
+    let dir = tempfile::tempdir().unwrap();
+    two_users(EmbeddedStore::open(dir.path()).unwrap()).await;
+}
+
+#[tokio::test]
+async fn every_user_has_a_prompt_of_his_own_on_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    two_users(RedisStore::open(server.options(ServerOrInjected::Server)).await.unwrap()).await;
+}
+
 /// "kept with its event, deleted when it ends": what no prompt showed is in no document afterwards.
 #[tokio::test]
 async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed() {
@@ -230,6 +291,35 @@ async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed
         assert!(again.request.system.starts_with("You work for SHOWN-VALUE."));
         assert_eq!(again.ledger, seen.ledger);
     }
+}
+
+#[tokio::test]
+async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    venue.worker().await;
+    venue.agent("teller", json!({"systemPrompt": "You work for ${tenant_id}."})).await;
+    let Value::Object(session_context) = json!({"tenant_id": "another"}) else { unreachable!() };
+    let arrival = |may_override| Arrival {
+        owner: venue.owner.clone(),
+        agent: "teller".parse().unwrap(),
+        task: true,
+        id: "t1".parse().unwrap(),
+        submission: Submission { session_context: session_context.clone(), ..Submission::default() },
+        received: venue.venue.now(),
+        sequence: 0,
+        may_override,
+    };
+    let denied = submit_to(&venue.venue, &arrival(false)).await.unwrap_err().to_string();
+    assert!(denied.contains("CONTEXT_OVERRIDE_DENIED") && denied.contains("`tenant_id`"), "{denied}");
+    let job = submit_to(&venue.venue, &arrival(true)).await.unwrap().job.unwrap();
+    venue.ended(&job).await;
+    let session = job_session(&venue, &job).await;
+    let past = ledger::load(&*venue.venue.store, &venue.owner, &session, 1).await.unwrap().unwrap();
+    let request = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+    assert!(request.system.starts_with("You work for another."), "{}", request.system);
 }
 
 async fn job_session(venue: &TestVenue, job: &JobId) -> SessionKey {

@@ -4,17 +4,19 @@
 //! for, or what is left, or nothing. The order in the prompt is that of [`Section`], whatever the
 //! order in which bytes were given.
 
+use super::digest::prompt_hash;
 use super::fill::{Filled, fill};
 use super::inputs::{Inputs, ShownEvent};
-use super::item::{Absence, Content, Item, Section};
+use super::item::{Absence, Content, Item, Section, Shown};
 use super::ledger::{Ledger, Row, Status};
+use super::message::{Message, Text};
 use super::{map, text, transcript};
-use crate::domain::chat::{ChatMessage, ModelRequest};
+use crate::domain::chat::ModelRequest;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::sha256_hex;
 use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
-use crate::domain::tools::ToolTable;
 use crate::domain::values::placeholder::Unresolved;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Bytes between two parts of a message.
@@ -88,9 +90,9 @@ enum Part<'i> {
 
 /// What a part got.
 #[derive(Default)]
-struct Placed {
-    /// Its text with its header; `None` when it isn't in the prompt.
-    text: Option<String>,
+struct Placed<'i> {
+    /// `None` when it isn't in the prompt.
+    text: Option<Text<'i>>,
     row: Option<Row>,
 }
 
@@ -126,7 +128,7 @@ struct Assembly<'i> {
     system: String,
     /// Everything that asks for bytes, in the order of the prompt.
     parts: Vec<Part<'i>>,
-    placed: Vec<Placed>,
+    placed: Vec<Placed<'i>>,
     transcript: transcript::Cut<'i>,
     /// The fixed parts of the last message.
     tail: Tail,
@@ -224,10 +226,10 @@ impl<'i> Assembly<'i> {
             }
             Part::Item(item) => {
                 let (required, _) = self.rank(at);
-                let header = item.label.as_deref().map_or(0, |label| text::header(label).len());
+                let header = item.label.as_deref().map(text::header).unwrap_or_default();
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
-                    content => self.offer(header, item.asked, content, self.budget),
+                    content => self.offer(header.len(), item.asked, content, self.budget),
                 };
                 let row = Row {
                     key: item.key.clone(),
@@ -235,7 +237,7 @@ impl<'i> Assembly<'i> {
                     allowed: item.allowed.clone(),
                     ..shown.row
                 };
-                let text = shown.text.map(|body| text::entry(item.label.as_deref(), &body));
+                let text = shown.text.map(|body| Text::new(header, body));
                 self.put(at, required, text, row)
             }
             Part::Event(section, _, event) => {
@@ -250,16 +252,16 @@ impl<'i> Assembly<'i> {
                     None => format!("inbox/{}", event.id),
                 };
                 let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
-                let text = shown.text.map(|body| format!("{header}{body}"));
+                let text = shown.text.map(|body| Text::new(header, body.into_owned()));
                 self.put(at, required, text, Row { key, source, ..shown.row })
             }
         }
     }
 
     /// What `content` gets: what it asks for, else what is left if that is worth showing.
-    fn offer(&self, header: usize, asked: Option<usize>, content: &Content, share: usize) -> Offer {
+    fn offer<'c>(&self, header: usize, asked: Option<usize>, content: &'c Content, share: usize) -> Offer<'c> {
         let room = self.budget.saturating_sub(self.used + header + GAP).min(share);
-        let content = &*text::escaped(content);
+        let content = text::escaped(content);
         let asked = asked.unwrap_or_else(|| content.asks(self.budget.saturating_sub(self.used)));
         let given = asked.min(room);
         let row = |given, rendered, status, reason| Row {
@@ -272,7 +274,13 @@ impl<'i> Assembly<'i> {
             status,
             reason,
         };
-        let Ok(shown) = content.show(given) else {
+        let shown = match &content {
+            Cow::Borrowed(content) => content.show(given),
+            Cow::Owned(content) => {
+                content.show(given).map(|Shown { text, whole }| Shown { text: text.into_owned().into(), whole })
+            }
+        };
+        let Ok(shown) = shown else {
             return Offer { text: None, row: row(0, 0, Status::Failed, None) };
         };
         let body = shown.text;
@@ -290,7 +298,7 @@ impl<'i> Assembly<'i> {
         Offer { row: row(given, body.len(), status, reason), text: Some(body) }
     }
 
-    fn put(&mut self, at: usize, required: bool, text: Option<String>, row: Row) -> Result<(), Box<Refused>> {
+    fn put(&mut self, at: usize, required: bool, text: Option<Text<'i>>, row: Row) -> Result<(), Box<Refused>> {
         if text.is_none() && required {
             return Err(self.overflow(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
         }
@@ -323,7 +331,7 @@ impl<'i> Assembly<'i> {
             let error = ContextError::RequiredMissing { label: name.to_owned(), reason: reason.to_owned() };
             return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
         }
-        self.put(at, false, fits.then_some(note), row)
+        self.put(at, false, fits.then(|| Text::new(String::new(), note)), row)
     }
 
     /// Loads leave the prompt, the newest first, until there is room to work in.
@@ -361,25 +369,19 @@ impl<'i> Assembly<'i> {
     fn finish(self) -> Assembled {
         let map = map::text(&self.filled.items, &self.rows(), self.fixed(), self.budget);
         let used = self.fixed() + map.len();
-        let section = |wanted: fn(Section) -> bool| {
-            let parts = self.parts.iter().zip(&self.placed);
-            parts.filter_map(move |(part, placed)| match part {
-                Part::Item(item) if wanted(item.section) => placed.text.clone(),
-                Part::Event(section, ..) if wanted(*section) => placed.text.clone(),
-                Part::Item(_) | Part::Event(..) | Part::Transcript => None,
-            })
-        };
-        let reference = section(|s| matches!(s, Section::Context | Section::Loads | Section::Resource));
-        let context: Vec<_> =
-            std::iter::once(text::REFERENCE.to_owned()).chain(reference).chain([map.clone()]).collect();
-        let mut messages = vec![ChatMessage::User { text: context.join("\n\n") }];
+        let mut reference = Message::of(text::REFERENCE, used);
+        self.texts(|s| matches!(s, Section::Context | Section::Loads | Section::Resource), |part| reference.part(part));
+        reference.text(&map);
+        let mut messages = vec![reference.done()];
         messages.extend(self.transcript.messages());
-        let results: Vec<_> = section(|s| s == Section::Pending).chain(self.tail.open.clone()).collect();
-        let pending = (!results.is_empty()).then(|| format!("{}\n{}", text::PENDING, results.join("\n")));
-        let inbox = section(|s| s == Section::Inbox);
-        let tail: Vec<_> =
-            [self.tail.date.clone()].into_iter().chain(pending).chain(inbox).chain(self.tail.input.clone()).collect();
-        messages.push(ChatMessage::User { text: tail.join("\n\n") });
+        let mut tail = Message::of(&self.tail.date, 0);
+        let mut pending = Message::lines();
+        self.texts(|s| s == Section::Pending, |part| pending.part(part));
+        self.tail.open.iter().for_each(|open| pending.text(open));
+        tail.under(text::PENDING, &pending);
+        self.texts(|s| s == Section::Inbox, |part| tail.part(part));
+        self.tail.input.iter().for_each(|input| tail.text(input));
+        messages.push(tail.done());
         let request = ModelRequest {
             model: self.inputs.frame.model.clone(),
             system: self.system.clone(),
@@ -392,6 +394,18 @@ impl<'i> Assembly<'i> {
         Assembled { request, ledger, shown: self.shown(), unpinned: self.unpinned }
     }
 
+    /// The parts of some sections that are in the prompt, in its order.
+    fn texts(&self, wanted: impl Fn(Section) -> bool, mut each: impl FnMut(&Text<'_>)) {
+        for (part, placed) in self.parts.iter().zip(&self.placed) {
+            let section = match part {
+                Part::Item(item) => item.section,
+                Part::Event(section, ..) => *section,
+                Part::Transcript => Section::Transcript,
+            };
+            placed.text.iter().filter(|_| wanted(section)).for_each(&mut each);
+        }
+    }
+
     /// Bytes used without the map itself, of which only a bound was reserved.
     fn fixed(&self) -> usize {
         self.used - map::reserve(&self.filled.items)
@@ -401,8 +415,8 @@ impl<'i> Assembly<'i> {
         let parts = self.parts.iter().zip(&self.placed);
         let shown = parts.filter_map(|(part, placed)| match (part, &placed.text) {
             (Part::Event(section, key, event), Some(text)) => {
-                let header = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
-                let text = format!("{header}{text}");
+                let section = if *section == Section::Pending { format!("{}\n", text::PENDING) } else { String::new() };
+                let text = format!("{section}{}", text.joined());
                 Some(ShownEvent { key: (*key).to_owned(), id: event.id.clone(), text })
             }
             (Part::Event(..) | Part::Item(_) | Part::Transcript, _) => None,
@@ -457,8 +471,8 @@ impl<'i> Assembly<'i> {
 }
 
 /// What a part got, before it is put into its place.
-struct Offer {
-    text: Option<String>,
+struct Offer<'c> {
+    text: Option<Cow<'c, str>>,
     row: Row,
 }
 
@@ -477,10 +491,4 @@ fn tail(inputs: &Inputs) -> Tail {
         open: (!open.is_empty()).then(|| open.join("\n")),
         input,
     }
-}
-
-/// Hash of a whole prompt: model, system prompt, messages, and the tools by their own hash.
-pub fn prompt_hash(request: &ModelRequest, tools: &ToolTable) -> String {
-    let parts = (&request.model, &request.system, &request.messages, &tools.hash);
-    sha256_hex(&serde_json::to_vec(&parts).unwrap_or_default())
 }

@@ -1,10 +1,11 @@
 //! A fetched piece of context with where it came from.
 
 use super::text;
-use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES};
+use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
 use crate::domain::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::borrow::Cow;
 
 /// A labelled part of the context, in the order of the prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -112,9 +113,9 @@ pub enum Absence {
 
 /// Text within a budget, and whether it is all of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Shown {
+pub struct Shown<'c> {
     /// The text.
-    pub text: String,
+    pub text: Cow<'c, str>,
     /// Nothing is left out.
     pub whole: bool,
 }
@@ -126,16 +127,21 @@ impl Content {
             Value::String(text) => Self::Text(text),
             other => Self::Value(other),
         };
-        let bytes = match &content {
-            Self::Text(text) => text.len(),
-            Self::Value(value) => size_about(value),
-            Self::Excerpt { .. } | Self::Absent(..) => 0,
-        };
+        let bytes = content.bytes();
         if bytes <= INPUT_BYTES {
             return content;
         }
-        let text = content.show(budget).map(|shown| shown.text).unwrap_or_default();
+        let text = content.show(budget).map(|shown| shown.text.into_owned()).unwrap_or_default();
         Self::Excerpt { text, of: bytes }
+    }
+
+    /// About how many bytes it has.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Excerpt { text, .. } => text.len(),
+            Self::Value(value) => size_about(value),
+            Self::Absent(..) => 0,
+        }
     }
 
     /// Bytes that it gets when its entry says nothing: a text as many as it has, a value a
@@ -149,16 +155,39 @@ impl Content {
     }
 
     /// It in at most about `budget` bytes.
-    pub fn show(&self, budget: usize) -> Result<Shown, (Absence, &str)> {
+    pub fn show(&self, budget: usize) -> Result<Shown<'_>, (Absence, &str)> {
         match self {
-            Self::Text(text) => Ok(Shown { text: text::cut(text, text.len(), budget), whole: text.len() <= budget }),
-            Self::Excerpt { text, .. } if text.len() <= budget => Ok(Shown { text: text.clone(), whole: false }),
-            Self::Excerpt { text, of } => Ok(Shown { text: text::cut(text, *of, budget), whole: false }),
+            Self::Text(text) if text.len() <= budget => Ok(Shown { text: text.into(), whole: true }),
+            Self::Text(text) => Ok(Shown { text: text::cut(text, text.len(), budget).into(), whole: false }),
+            Self::Excerpt { text, .. } if text.len() <= budget => Ok(Shown { text: text.into(), whole: false }),
+            Self::Excerpt { text, of } => Ok(Shown { text: text::cut(text, *of, budget).into(), whole: false }),
             Self::Value(value) => {
                 let (text, whole) = render_within(value, RenderOptions { budget, pretty: false });
-                Ok(Shown { text, whole })
+                Ok(Shown { text: text.into(), whole })
             }
             Self::Absent(why, reason) => Err((*why, reason)),
         }
     }
+}
+
+/// What one turn takes of these: required ones first, then by priority, ties in their order, at most
+/// [`INPUTS_BYTES`] together. What is over it is absent, with the reason.
+pub fn bounded(mut items: Vec<Item>) -> Vec<Item> {
+    let mut order: Vec<usize> = (0..items.len()).collect();
+    order.sort_by_key(|at| std::cmp::Reverse((items[*at].required, items[*at].priority)));
+    let mut left = INPUTS_BYTES;
+    for at in order {
+        let content = &mut items[at].content;
+        let bytes = content.bytes();
+        if let Some(rest) = left.checked_sub(bytes) {
+            left = rest;
+            continue;
+        }
+        let reason = format!(
+            "too much at once: it has about {bytes} bytes, and {left} are left of the {INPUTS_BYTES} that all \
+             entries of a turn may have; refer to a part of it"
+        );
+        *content = Content::Absent(Absence::Failed, reason);
+    }
+    items
 }

@@ -8,6 +8,7 @@
 
 pub mod assemble;
 pub mod budget;
+pub mod digest;
 pub mod entry;
 pub mod fill;
 pub mod inputs;
@@ -15,6 +16,7 @@ pub mod item;
 pub mod ledger;
 pub mod load;
 mod map;
+mod message;
 pub mod record;
 pub mod text;
 mod transcript;

@@ -22,6 +22,7 @@ use crate::domain::values::{Mapping, Resolver, Values};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+mod bounded;
 mod data;
 
 fn job(n: u8) -> JobId {
@@ -352,7 +353,8 @@ fn a_value_asks_for_a_twentieth_of_what_is_left_and_a_text_for_all_of_itself() {
 #[test]
 fn a_text_is_cut_on_a_character_boundary_and_says_what_is_omitted() {
     for budget in [256, 300, 301, 302, 303] {
-        let shown = Content::Text("ü€𝄞".repeat(200)).show(budget).unwrap();
+        let content = Content::Text("ü€𝄞".repeat(200));
+        let shown = content.show(budget).unwrap();
         assert!(!shown.whole && shown.text.len() <= budget, "{budget}");
         let (kept, mark) = shown.text.split_once(" [truncated: ").unwrap();
         let omitted: usize = mark.strip_suffix(" bytes omitted]").unwrap().parse().unwrap();

@@ -114,11 +114,6 @@ pub fn header(label: &str) -> String {
     format!("[Context: {label}]\n")
 }
 
-/// Sections 3 to 5: an entry with its header, if it has one.
-pub fn entry(label: Option<&str>, body: &str) -> String {
-    label.map(header).unwrap_or_default() + body
-}
-
 /// Stands in the place of an entry that can't be shown.
 pub fn unavailable(label: &str, reason: &str) -> String {
     format!("[Context: {label} — unavailable: {}]", one_line(&cut(reason, reason.len(), REASON)))
@@ -141,11 +136,14 @@ pub fn escaped(content: &Content) -> Cow<'_, Content> {
 }
 
 fn is_header(line: &str) -> bool {
-    HEADERS.iter().any(|header| line.starts_with(header))
+    // Most lines of a long text need no more than a look at their first byte.
+    line.starts_with(['-', '[', 'T']) && HEADERS.iter().any(|header| line.starts_with(header))
 }
 
 fn has_header(text: &str) -> bool {
-    text.split(['\n', '\r']).any(is_header)
+    // Line by line for each end: to look for one character is many times faster than for two.
+    let after = |end: char| text.match_indices(end).any(|(at, _)| is_header(&text[at + 1..]));
+    is_header(text) || after('\n') || after('\r')
 }
 
 /// Data can't start a section: a line that looks like a header is set back by a space.
@@ -182,7 +180,7 @@ pub fn event(event: &Event) -> (String, Content) {
 /// An event as it is shown when nothing limits it.
 pub fn whole_event(event: &Event) -> String {
     let (header, content) = self::event(event);
-    let body = content.show(TOOL_RESULT_BYTES).map(|shown| shown.text).unwrap_or_default();
+    let body = content.show(TOOL_RESULT_BYTES).map(|shown| shown.text.into_owned()).unwrap_or_default();
     let text = format!("{header}{}", escape(&body));
     match event.payload {
         Payload::Result { .. } => format!("{PENDING}\n{text}"),

@@ -47,7 +47,7 @@ pub const THREE_TURNS: Scenario = Scenario {
     turns: 3,
 };
 
-pub const ALL: [Scenario; 9] = [
+pub const ALL: [Scenario; 10] = [
     THREE_TURNS,
     Scenario {
         name: "a task with a child job that answers within the turn",
@@ -126,6 +126,20 @@ pub const ALL: [Scenario; 9] = [
         turns: 2,
     },
     Scenario {
+        name: "a task whose calls get arguments that its model never sees",
+        agents: &[("bound", r#"{"toolArgInjection": {"lattice_append": {"path": "target", "value": "text"}}}"#)],
+        events: &[task(
+            "bound",
+            "t1",
+            r#"{"input": "go", "sessionContext": {"target": "w/bound/list", "text": "filled in"}}"#,
+        )],
+        direct: false,
+        cancel: None,
+        racing: false,
+        jobs: 1,
+        turns: 2,
+    },
+    Scenario {
         name: "a provider that is overloaded twice",
         agents: &[("flaky", "{}")],
         events: &[task("flaky", "t1", "{}")],
@@ -189,6 +203,14 @@ then = { text = "let me think" }
 [[rule]]
 when = { agent = "careful" }
 then = { calls = [{ tool = "lattice_append", arguments = { path = "w/log", value = "done" } }, { tool = "complete_task", arguments = { result = { answer = 42 } } }] }
+
+[[rule]]
+when = { agent = "bound", turn = 1 }
+then = { calls = [{ tool = "lattice_append", arguments = {} }, { tool = "lattice_append", arguments = { path = "w/evil" } }] }
+
+[[rule]]
+when = { agent = "bound" }
+then = { text = "{{tool_result}}" }
 
 [[rule]]
 when = { agent = "flaky" }

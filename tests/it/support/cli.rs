@@ -127,20 +127,27 @@ pub struct Up {
     pub url: String,
     /// Its folder; `data` in it is the store.
     pub dir: TempDir,
+    settings: Vec<String>,
 }
 
 impl Up {
     /// On a free port, with an empty store.
     pub fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    /// The same with other settings, `key=value`.
+    pub fn start_with(settings: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (process, url) = up(dir.path(), &format!("127.0.0.1:{}", port::lasting()));
-        Self { process, url, dir }
+        let settings: Vec<String> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let (process, url) = up(dir.path(), &format!("127.0.0.1:{}", port::lasting()), &settings);
+        Self { process, url, dir, settings }
     }
 
     /// After its end: on the same store and port.
     pub fn start_again(&mut self) {
         let address = self.url.trim_start_matches("http://").to_owned();
-        (self.process, self.url) = up(self.dir.path(), &address);
+        (self.process, self.url) = up(self.dir.path(), &address, &self.settings);
     }
 
     /// A command to it.
@@ -169,8 +176,10 @@ impl Up {
     }
 }
 
-fn up(dir: &Path, listen: &str) -> (Process, String) {
-    let mut process = Process::start(dir, ["up", "--data", "data", "--listen", listen]);
+fn up(dir: &Path, listen: &str, settings: &[String]) -> (Process, String) {
+    let args = ["up", "--data", "data", "--listen", listen].into_iter();
+    let settings = settings.iter().flat_map(|setting| ["--set", setting]);
+    let mut process = Process::start(dir, args.chain(settings));
     let rest = process.says("HTTP API on ");
     let url = rest.split(' ').next().unwrap().to_owned();
     (process, url)

@@ -1,0 +1,133 @@
+//! The hash of a whole prompt, by which a replay proves that it is the same.
+
+use crate::domain::chat::{ChatMessage, ModelRequest};
+use crate::domain::tools::ToolTable;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// SHA-256 of everything that the model sees: model, system prompt, tools (by their own hash) and
+/// messages. Every field stands behind its length and every list behind its number, so that no two
+/// prompts are the same bytes.
+pub fn prompt_hash(request: &ModelRequest, tools: &ToolTable) -> String {
+    let ModelRequest { model, system, messages, tools: _, turn: _ } = request;
+    let mut fields = Fields(Sha256::new());
+    fields.json(model);
+    fields.text(system);
+    fields.text(&tools.hash);
+    fields.number(messages.len());
+    for message in messages {
+        match message {
+            ChatMessage::User { text } => {
+                fields.text("user");
+                fields.text(text);
+            }
+            ChatMessage::Assistant { text, calls } => {
+                fields.text("assistant");
+                fields.text(text);
+                fields.json(calls);
+            }
+            ChatMessage::Tool { call, name, text } => {
+                fields.text("tool");
+                fields.text(call);
+                fields.text(name);
+                fields.text(text);
+            }
+        }
+    }
+    hex::encode(fields.0.finalize())
+}
+
+struct Fields(Sha256);
+
+impl Fields {
+    fn number(&mut self, number: usize) {
+        self.0.update((number as u64).to_le_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.number(bytes.len());
+        self.0.update(bytes);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.bytes(text.as_bytes());
+    }
+
+    fn json(&mut self, value: &impl Serialize) {
+        self.bytes(&serde_json::to_vec(value).expect("requests serialise"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::chat::{Arguments, ModelSettings, ToolCall};
+    use serde_json::json;
+    use std::collections::BTreeSet;
+
+    fn user(text: &str) -> ChatMessage {
+        ChatMessage::User { text: text.into() }
+    }
+
+    fn tool(call: &str, name: &str, text: &str) -> ChatMessage {
+        ChatMessage::Tool { call: call.into(), name: name.into(), text: text.into() }
+    }
+
+    fn called(id: &str, argument: u8) -> ChatMessage {
+        let call = ToolCall { id: id.into(), name: "read".into(), arguments: Arguments::Json(json!({"n": argument})) };
+        ChatMessage::Assistant { text: "a".into(), calls: vec![call] }
+    }
+
+    fn request(system: &str, messages: Vec<ChatMessage>) -> ModelRequest {
+        let model = ModelSettings {
+            provider: "p".into(),
+            name: "m".into(),
+            base_url: None,
+            temperature: None,
+            max_tokens: None,
+            context_window: None,
+            key: None,
+        };
+        ModelRequest { model, system: system.into(), messages, tools: Vec::new().into(), turn: "t/u/a/s/1".into() }
+    }
+
+    fn hash(request: &ModelRequest) -> String {
+        prompt_hash(request, &ToolTable::new(Vec::new(), Vec::new(), Vec::new()))
+    }
+
+    #[test]
+    fn what_the_model_would_see_otherwise_has_another_hash() {
+        let mut other_model = request("s", vec![user("ab")]);
+        other_model.model.temperature = Some(0.5);
+        let prompts = [
+            other_model,
+            request("s", vec![user("ab")]),
+            request("sa", vec![user("b")]),
+            request("s", vec![user("a"), user("b")]),
+            request("s", vec![user("b"), user("a")]),
+            request("s", vec![]),
+            request("s", vec![tool("c", "n", "ab")]),
+            request("s", vec![tool("cn", "", "ab")]),
+            request("s", vec![tool("c", "na", "b")]),
+            request("s", vec![called("1", 1)]),
+            request("s", vec![called("2", 1)]),
+            request("s", vec![called("1", 2)]),
+            request("s", vec![ChatMessage::Assistant { text: "ab".into(), calls: Vec::new() }]),
+        ];
+        let hashes: BTreeSet<String> = prompts.iter().map(hash).collect();
+        assert_eq!(hashes.len(), prompts.len());
+        let one = &prompts[1];
+        let specs =
+            vec![crate::domain::chat::ToolSpec { name: "x".into(), description: String::new(), schema: json!({}) }];
+        let tools = ToolTable::new(specs, Vec::new(), Vec::new());
+        assert_ne!(prompt_hash(one, &tools), hash(one), "tools are a part of it");
+    }
+
+    #[test]
+    fn the_name_of_a_turn_is_not_seen_and_the_hash_is_pinned() {
+        let one = request("s", vec![user("ab")]);
+        let other = ModelRequest { turn: "t/u/a/s/2".into(), ..one.clone() };
+        assert_eq!(hash(&one), hash(&other));
+        assert_eq!(hash(&one), "49ff89ab51d34e2e4b63a2a3d8ffae51da3f63e9bda99a7f9e6ea6de55cf54c8");
+    }
+}

@@ -1,0 +1,70 @@
+//! The texts of a prompt while it is put together: each is copied once, to where it stays.
+
+use crate::domain::chat::ChatMessage;
+use std::borrow::Cow;
+
+/// A part with its header.
+pub(super) struct Text<'i> {
+    header: String,
+    body: Cow<'i, str>,
+}
+
+impl<'i> Text<'i> {
+    pub(super) fn new(header: String, body: impl Into<Cow<'i, str>>) -> Self {
+        Self { header, body: body.into() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.header.len() + self.body.len()
+    }
+
+    pub(super) fn joined(&self) -> String {
+        format!("{}{}", self.header, self.body)
+    }
+}
+
+/// A message that grows part by part.
+pub(super) struct Message {
+    text: String,
+    /// Between two parts.
+    gap: &'static str,
+}
+
+impl Message {
+    /// That begins with `first` and will have about so many bytes.
+    pub(super) fn of(first: &str, bytes: usize) -> Self {
+        let mut text = String::with_capacity(bytes.max(first.len()));
+        text.push_str(first);
+        Self { text, gap: "\n\n" }
+    }
+
+    /// Of lines, without any yet.
+    pub(super) const fn lines() -> Self {
+        Self { text: String::new(), gap: "\n" }
+    }
+
+    pub(super) fn text(&mut self, text: &str) {
+        if !self.text.is_empty() {
+            self.text.push_str(self.gap);
+        }
+        self.text.push_str(text);
+    }
+
+    pub(super) fn part(&mut self, part: &Text<'_>) {
+        self.text(&part.header);
+        self.text.push_str(&part.body);
+    }
+
+    /// These lines under their heading; nothing of none.
+    pub(super) fn under(&mut self, heading: &str, lines: &Self) {
+        if !lines.text.is_empty() {
+            self.text(heading);
+            self.text.push('\n');
+            self.text.push_str(&lines.text);
+        }
+    }
+
+    pub(super) fn done(self) -> ChatMessage {
+        ChatMessage::User { text: self.text }
+    }
+}

@@ -1,0 +1,105 @@
+//! A process that is killed in the middle of its tool calls, and the one that goes on after it.
+
+use crate::support::cli::Up;
+use serde_json::Value;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+/// Longest wait for what must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server that takes every request and answers none.
+struct Silent {
+    port: u16,
+    seen: Receiver<String>,
+}
+
+impl Silent {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (sender, seen) = channel();
+        std::thread::spawn(move || {
+            let mut held = Vec::new();
+            for stream in listener.incoming().map_while(Result::ok) {
+                let mut stream = stream;
+                let _ = sender.send(request(&mut stream));
+                held.push(stream);
+            }
+        });
+        Self { port, seen }
+    }
+}
+
+/// One request, up to the length of its body.
+fn request(stream: &mut TcpStream) -> String {
+    let mut text = String::new();
+    let mut piece = [0; 4096];
+    loop {
+        let read = stream.read(&mut piece).unwrap_or(0);
+        text += &String::from_utf8_lossy(&piece[..read]);
+        let length = text.lines().find_map(|line| line.strip_prefix("content-length: ")?.parse().ok());
+        let body = text.split_once("\r\n\r\n").map(|(_, body)| body.len());
+        if read == 0 || body.is_some_and(|body| body >= length.unwrap_or(0)) {
+            return text;
+        }
+    }
+}
+
+/// `job/run` has the effect of what it runs: one that happens once is not begun again. What the
+/// runtime fills in is as it was before the kill, also for calls that are made again.
+#[test]
+fn a_kill_in_the_middle_of_calls_repeats_none_that_happens_once_and_keeps_what_is_filled_in() {
+    let silent = Silent::start();
+    let hosts = format!("http_client.allow_hosts=127.0.0.1:{}", silent.port);
+    let mut up = Up::start_with(&[&hosts, "http_client.allow_private=true"]);
+    up.file(
+        "payer.rules",
+        &format!(
+            r#"
+[[rule]]
+when = {{ agent = "payer", turn = 1 }}
+then = {{ calls = [
+  {{ tool = "save", arguments = {{ path = "w/evil", value = "mine" }} }},
+  {{ tool = "job_run", arguments = {{ operation = "http:post", input = {{ url = "http://127.0.0.1:{}/pay", body = "mine" }} }} }},
+] }}
+
+[[rule]]
+then = {{ text = "{{{{tool_result}}}}" }}
+"#,
+            silent.port
+        ),
+    );
+    let rules = up.dir.path().join("payer.rules").display().to_string();
+    up.file(
+        "payer.toml",
+        &format!(
+            r#"
+model = {{ provider = "scripted", name = "{rules}" }}
+defaultTools = false
+tools = [{{ operation = "v/ops/lattice/write", name = "save" }}, "v/ops/http/post", "v/ops/job/run"]
+toolArgInjection.save.path = "target"
+toolArgInjection.http_post.body = "payload"
+"#
+        ),
+    );
+    up.run(&["agent", "apply", "payer.toml"]).ok();
+    let submitted =
+        up.run(&["submit", "payer", "go", "--context", "target=w/good", "--context", "payload=filled in"]).ok();
+    let job = submitted.lines().last().unwrap().trim().to_owned();
+    let asked = silent.seen.recv_timeout(PATIENCE).expect("the payment is begun");
+    assert!(asked.ends_with("filled in") && !asked.contains("mine"), "{asked}");
+    up.process.signal("KILL");
+    up.process.ended();
+    up.start_again();
+    let ended = up.run(&["job", "wait", &job, "--output", "json"]).ok();
+    let ended: Value = serde_json::from_str(&ended).unwrap();
+    assert!(ended.to_string().contains("outcome unknown"), "{ended}");
+    assert!(silent.seen.try_recv().is_err(), "it is not begun again");
+    assert_eq!(up.run(&["lattice", "read", "w/good"]).ok(), "mine");
+    assert_ne!(up.run(&["lattice", "read", "w/evil"]).code, 0, "the binding wins after the kill too");
+    let timeline = up.run(&["lattice", "read", "g/payer/timeline"]).ok();
+    assert!(timeline.contains("outcome unknown") && !timeline.contains("filled in"), "{timeline}");
+}
