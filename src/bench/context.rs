@@ -85,6 +85,7 @@ fn inputs(agent: AgentId) -> Inputs {
             priority: Section::Context.priority(),
             required: false,
             unresolved: Vec::new(),
+            tags: crate::domain::context::item::Tags::default(),
             content,
         }
     };
@@ -99,6 +100,7 @@ fn inputs(agent: AgentId) -> Inputs {
             completion: Completion::Implicit,
             strict: false,
             aliases: false,
+            bare: false,
         },
         moment: Moment {
             turn: "bench/run/bench/s/1".into(),

@@ -57,6 +57,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         parent: None,
         session_context: serde_json::Map::new(),
         envelope: crate::domain::authority::envelope::Envelope::default(),
+        handed: crate::domain::scope::Handed::default(),
         payload: Payload::Message { input: serde_json::Value::Null },
     };
     let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));

@@ -13,6 +13,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::limits;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
+pub use crate::domain::tools::entry::{NamedTool, ToolEntry};
 use crate::domain::values::inject::Bindings;
 use crate::domain::values::mapping::{Mapping, MappingError};
 use crate::domain::values::{Values, entities, placeholder};
@@ -160,41 +161,6 @@ pub struct AgentLimits {
 impl Default for AgentLimits {
     fn default() -> Self {
         Self { turns: default_turns() }
-    }
-}
-
-/// One entry of `tools`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, try_from = "Value")]
-pub enum ToolEntry {
-    /// A catalog path.
-    Path(String),
-    /// A catalog path under another name or description.
-    Named(NamedTool),
-}
-
-/// A catalog path under another name or description.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NamedTool {
-    /// The catalog path.
-    pub operation: String,
-    /// The name that the model sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub name: Option<String>,
-    /// The description that the model sees.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub description: Option<String>,
-}
-
-impl TryFrom<Value> for ToolEntry {
-    type Error = String;
-
-    fn try_from(value: Value) -> Result<Self, String> {
-        match value {
-            Value::String(path) => Ok(Self::Path(path)),
-            other => serde_json::from_value(other).map(Self::Named).map_err(|e| format!("in `tools`: {e}")),
-        }
     }
 }
 
@@ -347,11 +313,7 @@ impl AgentConfig {
 
     /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
     pub fn uses_aliases(&self) -> bool {
-        let path = |tool: &ToolEntry| match tool {
-            ToolEntry::Path(path) => path.contains("covia"),
-            ToolEntry::Named(tool) => tool.operation.contains("covia"),
-        };
-        self.tools.iter().any(path)
+        self.tools.iter().filter_map(ToolEntry::operation).any(|path| path.contains("covia"))
     }
 
     /// Whether turns depend on values: they are read only then.
@@ -381,6 +343,25 @@ impl AgentRecord {
         let holder = format!("agent:{}", self.id);
         let actor = Actor { holder: &holder, caps: self.config.caps.as_deref(), creator: &self.creator, home };
         policy.effective(actor, envelope)
+    }
+
+    /// The agent of a job that has none of its own: its model under its authority, with no more than
+    /// this for a system prompt.
+    #[must_use]
+    pub fn bare(&self, prompt: &str) -> Self {
+        let config = AgentConfig {
+            description: None,
+            system_prompt: prompt.to_owned(),
+            tools: Vec::new(),
+            default_tools: false,
+            context: Vec::new(),
+            context_mapping: Mapping::default(),
+            tool_arg_injection: Bindings::default(),
+            entity_ids_required: false,
+            strict_placeholders: false,
+            ..self.config.clone()
+        };
+        Self { config, state: AgentState::default(), ..self.clone() }
     }
 
     /// The line that the store reads.

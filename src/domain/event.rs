@@ -3,6 +3,7 @@
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
+use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use crate::domain::values::Values;
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,9 @@ pub struct Event {
     /// What its turns may do at most.
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
+    /// What a delegate brings along of its caller's context.
+    #[serde(default, skip_serializing_if = "Handed::is_empty")]
+    pub handed: Handed,
     /// What it says.
     #[serde(flatten)]
     pub payload: Payload,
@@ -141,6 +145,9 @@ pub struct Submission {
     /// What the sender may do. Only the venue's own messages have one.
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
+    /// What a delegate brings along. Only the venue's own messages have any.
+    #[serde(default, skip_serializing_if = "Handed::is_empty")]
+    pub handed: Handed,
     /// The venue's seal on all of this, by which it knows its own messages in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
@@ -235,9 +242,22 @@ pub fn fresh_session(job: &JobId) -> SessionId {
 /// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
 /// way it came: the same submission by another way is the same.
 pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> String {
-    let Submission { input, session_id, reply_to, session_context, context, caller: _, parent, envelope: _, seal: _ } =
-        submission;
+    let Submission {
+        input,
+        session_id,
+        reply_to,
+        session_context,
+        context,
+        caller: _,
+        parent,
+        envelope: _,
+        handed,
+        seal: _,
+    } = submission;
     let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
+    if let (false, Value::Array(said)) = (handed.is_empty(), &mut said) {
+        said.push(json!(handed));
+    }
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
 }

@@ -74,6 +74,15 @@ pub const JOB_DEPTH: u32 = 5;
 /// Children that one session may wait for.
 pub const SESSION_CHILDREN: usize = 8;
 
+/// Children that one run of a session may start: from the task's first turn to its end.
+pub const RUN_CHILDREN: usize = 50;
+
+/// Bytes of the sections that one call hands on.
+pub const HAND_OFF_BYTES: usize = 64 * 1024;
+
+/// Bytes of the sections that the calls of one reply hand on together: they are recorded with it.
+pub const HAND_OFFS_BYTES: usize = 1024 * 1024;
+
 /// How long a fast child may answer inside the turn that started it.
 pub const CHILD_WAIT: Duration = Duration::from_secs(5);
 

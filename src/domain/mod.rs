@@ -30,4 +30,5 @@ pub mod limits;
 pub mod patch;
 pub mod render;
 pub mod schema;
+pub mod scope;
 pub mod turn;

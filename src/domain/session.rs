@@ -6,6 +6,7 @@ use crate::domain::context::load::Load;
 use crate::domain::event::Mandate;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
+use crate::domain::scope::HandedOn;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,6 +41,10 @@ pub struct SessionState {
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
+    /// Child jobs started for the task, or since the last text without one: bounds what parking and
+    /// waking again doesn't end.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub children: u32,
 }
 
 impl SessionState {
@@ -47,6 +52,7 @@ impl SessionState {
     pub fn end_task(&mut self) {
         self.task = None;
         self.parked = false;
+        self.children = 0;
         self.pending.retain(|_, pending| pending.under.is_some());
     }
 }
@@ -142,4 +148,10 @@ pub struct CallRecord {
     pub operation: String,
     /// `ok`, `error`, `denied`, `unknown tool`, `cancelled` or `outcome unknown`.
     pub outcome: String,
+    /// The instance that it was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// What of the context went with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scoped: Vec<HandedOn>,
 }

@@ -1,11 +1,15 @@
 //! Tool resolution: which operations a model is offered, under which names.
 
+pub mod entry;
 pub mod guard;
+mod harness;
 
+use self::entry::{NamedTool, Runs, ToolEntry};
 use self::guard::{Guards, RUN, Rule, catalog_path};
-use crate::domain::agent::{AgentConfig, ToolEntry};
+use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ToolSpec;
 use crate::domain::ids::sha256_hex;
+use crate::domain::scope::{Delegate, Reach, Scopes};
 use crate::domain::values::entities;
 use crate::domain::values::inject::Injection;
 use crate::domain::values::resolver::Resolver;
@@ -89,6 +93,7 @@ struct Offered {
     spec: ToolSpec,
     target: Target,
     injection: Injection,
+    reach: Reach,
 }
 
 /// What a tool call does.
@@ -107,6 +112,10 @@ pub enum Target {
     Unload,
     /// Finds operations that are not offered yet.
     MoreTools,
+    /// Starts a child job.
+    Delegate(Delegate),
+    /// Nothing: the arguments are the result. With the sections that the model looks at for it.
+    Latent(Vec<String>),
 }
 
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
@@ -120,6 +129,8 @@ pub struct ToolTable {
     pub refused: Vec<(String, String)>,
     /// What the runtime fills into calls of each.
     pub injections: Vec<Injection>,
+    /// What of the context goes with calls of each.
+    pub reaches: Vec<Reach>,
     /// What holds for operations that a call runs by their path.
     pub guards: Guards,
     /// Tool, and what `_auto` could not decide or what looks like a mistake in a binding.
@@ -160,13 +171,12 @@ pub fn resolve(
         if matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS) {
             continue;
         }
-        let (path, name, description) = match entry {
-            ToolEntry::Path(path) => (path, None, None),
-            ToolEntry::Named(tool) => (&tool.operation, tool.name.clone(), tool.description.clone()),
-        };
-        match catalog.find(path) {
-            Some(found) => table.offer(&found, name, description),
-            None => table.refused.push((path.clone(), "no such operation in the catalog".into())),
+        let plain = NamedTool::default();
+        let tool = if let ToolEntry::Named(tool) = entry { tool } else { &plain };
+        match entry.operation().map(|path| (path, catalog.find(path))) {
+            Some((_, Some(found))) => table.offer(&found, tool),
+            Some((path, None)) => table.refused.push((path.to_owned(), "no such operation in the catalog".into())),
+            None => table.own(tool),
         }
     }
     if config.default_tools {
@@ -174,21 +184,21 @@ pub fn resolve(
             let offered = table.offered.iter().any(|o| o.target == Target::Operation(path.to_owned()));
             let known = offered || table.unbound.iter().any(|(unbound, _)| unbound == path);
             if let (false, Some(found)) = (known, catalog.find(path)) {
-                table.offer(&found, None, None);
+                table.offer(&found, &NamedTool::default());
             }
         }
     }
     for path in found {
         if let Some(found) = catalog.find(path) {
-            table.offer(&found, None, None);
+            table.offer(&found, &NamedTool::default());
         }
     }
     if task_open {
-        table.offered.extend([complete_task(), fail_task()]);
+        table.offered.extend([harness::complete_task(), harness::fail_task()]);
     }
-    table.offered.extend([context_load(), context_unload()]);
+    table.offered.extend([harness::context_load(), harness::context_unload()]);
     if config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS)) {
-        table.offered.push(more_tools());
+        table.offered.push(harness::more_tools());
     }
     let guards = table.guards(catalog);
     table.build(guards)
@@ -199,13 +209,14 @@ impl Builder<'_> {
         let known: Vec<&str> = self.names.iter().map(String::as_str).collect();
         self.reports.extend(self.config.tool_arg_injection.strangers(&known));
         let mut specs = Vec::with_capacity(self.offered.len());
-        let (mut targets, mut injections) = (Vec::new(), Vec::new());
-        for Offered { spec, target, injection } in self.offered {
+        let (mut targets, mut injections, mut reaches) = (Vec::new(), Vec::new(), Vec::new());
+        for Offered { spec, target, injection, reach } in self.offered {
             specs.push(spec);
             targets.push(target);
             injections.push(injection);
+            reaches.push(reach);
         }
-        ToolTable { injections, guards, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
+        ToolTable { injections, reaches, guards, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
     }
 
     /// Whether the request is about other entities than this operation.
@@ -250,36 +261,95 @@ impl Builder<'_> {
         planned.map_or_else(Rule::Refuse, |planned| Rule::Inject(planned.injection))
     }
 
-    fn offer(&mut self, found: &Described, name: Option<String>, description: Option<String>) {
-        let name = name.unwrap_or_else(|| tool_name(&found.asked));
+    /// Whether a tool can have this name; the reason why not is kept under `what`.
+    fn takes(&mut self, what: &str, name: &str) -> bool {
+        let reason = if !is_legal(name) {
+            format!("`{name}` is not a tool name, expected 1 to {MAX_NAME} of `[A-Za-z0-9_-]`")
+        } else if let Some(first) = self.offered.iter().find(|o| o.spec.name == name) {
+            format!("the name `{name}` is taken by {:?}", first.target)
+        } else {
+            return true;
+        };
+        self.refused.push((what.to_owned(), reason));
+        false
+    }
+
+    /// Offers an operation as its entry says.
+    fn offer(&mut self, found: &Described, tool: &NamedTool) {
+        let name = tool.name.clone().unwrap_or_else(|| tool_name(&found.asked));
         self.names.push(name.clone());
         self.names.extend(found.paths().map(str::to_owned));
-        if !is_legal(&name) {
-            let reason = format!("`{name}` is not a tool name, expected 1 to {MAX_NAME} of `[A-Za-z0-9_-]`");
-            self.refused.push((found.asked.clone(), reason));
-        } else if let Some(first) = self.offered.iter().find(|o| o.spec.name == name) {
-            let reason = format!("the name `{name}` is taken by {:?}", first.target);
-            self.refused.push((found.asked.clone(), reason));
-        } else if self.is_elsewhere(found) {
+        if !self.takes(&found.asked, &name) {
+            return;
+        }
+        if self.is_elsewhere(found) {
             self.refused.push((found.asked.clone(), ELSEWHERE.into()));
-        } else {
-            let names: Vec<&str> = std::iter::once(name.as_str()).chain(found.paths()).collect();
-            match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
-                Err(reason) => {
-                    self.unbound.push((found.path.clone(), reason.clone()));
-                    self.refused.push((found.asked.clone(), reason));
-                }
-                Ok(planned) => {
-                    self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
-                    let injection = planned.injection;
-                    let schema = if injection.hides() { injection.reduce(&found.input) } else { found.input.clone() };
-                    let text = description.unwrap_or_else(|| found.description.clone());
-                    let description = format!("Operation: {}. {text}", found.asked);
-                    let spec = ToolSpec { name, description, schema };
-                    self.offered.push(Offered { spec, target: Target::Operation(found.path.clone()), injection });
-                }
+            return;
+        }
+        let names: Vec<&str> = std::iter::once(name.as_str()).chain(found.paths()).collect();
+        match self.config.tool_arg_injection.plan(&names, &found.input, self.values) {
+            Err(reason) => {
+                self.unbound.push((found.path.clone(), reason.clone()));
+                self.refused.push((found.asked.clone(), reason));
+            }
+            Ok(planned) => {
+                self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
+                let text = tool.description.as_ref().unwrap_or(&found.description);
+                let description = format!("Operation: {}. {text}", found.asked);
+                let reach = Reach { scopes: tool.scopes.clone(), input: None, instanced: tool.scopes.is_some() };
+                let target = Target::Operation(found.path.clone());
+                self.add(name, description, target, &found.input, planned.injection, reach);
             }
         }
+    }
+
+    /// Offers a tool without an operation.
+    fn own(&mut self, tool: &NamedTool) {
+        let schema = tool.input.clone().unwrap_or_else(|| json!({"type": "object"}));
+        let mut description = tool.description.clone().unwrap_or_default();
+        let (name, target) = match tool.runs() {
+            Ok(Runs::Delegate(delegate)) => {
+                let agent = delegate.agent.as_ref().map(ToString::to_string);
+                if let Some(agent) = &agent {
+                    description = format!("Agent: {agent}. {description}").trim_end().to_owned();
+                }
+                (tool.name.clone().or(agent).unwrap_or_default(), Target::Delegate(delegate))
+            }
+            Ok(Runs::Latent | Runs::Operation(_)) => {
+                if let Some(Scopes::Const { names }) = tool.scopes.as_ref().filter(|scopes| !scopes.names().is_empty())
+                {
+                    description = format!("{description} {}", Scopes::focus(names));
+                }
+                (tool.name.clone().unwrap_or_default(), Target::Latent(Vec::new()))
+            }
+            Err(reason) => return self.refused.push((tool.name.clone().unwrap_or_default(), reason)),
+        };
+        self.names.push(name.clone());
+        if !self.takes(&name, &name) {
+            return;
+        }
+        match self.config.tool_arg_injection.plan(&[name.as_str()], &schema, self.values) {
+            Err(reason) => self.refused.push((name, reason)),
+            Ok(planned) => {
+                self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
+                let reach = Reach { scopes: tool.scopes.clone(), input: tool.input.clone(), instanced: true };
+                self.add(name, description, target, &schema, planned.injection, reach);
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        name: String,
+        description: String,
+        target: Target,
+        input: &Value,
+        injection: Injection,
+        reach: Reach,
+    ) {
+        let schema = if injection.hides() { injection.reduce(input) } else { input.clone() };
+        let spec = ToolSpec { name, description, schema: reach.extend(schema) };
+        self.offered.push(Offered { spec, target, injection, reach });
     }
 }
 
@@ -297,6 +367,7 @@ impl ToolTable {
             bytes: specs.iter().map(|t| t.name.len() + t.description.len() + t.schema.to_string().len()).sum(),
             hash: sha256_hex(&json),
             injections: vec![Injection::default(); specs.len()],
+            reaches: vec![Reach::default(); specs.len()],
             guards: Guards::default(),
             specs: specs.into(),
             targets,
@@ -317,6 +388,34 @@ impl ToolTable {
         self.injections.get(at)
     }
 
+    /// What of the context goes with a call of `name`.
+    pub fn reach(&self, name: &str) -> Option<&Reach> {
+        let at = self.specs.iter().position(|spec| spec.name == name)?;
+        self.reaches.get(at)
+    }
+
+    /// The same for a turn with these instances: calls may name one.
+    #[must_use]
+    pub fn with_instances(self, instances: &[String]) -> Self {
+        if instances.is_empty() || !self.reaches.iter().any(|reach| reach.instanced) {
+            return self;
+        }
+        let Self { specs, targets, refused, injections, reaches, guards, reports, bytes: _, hash: _ } = self;
+        let extended = specs.iter().zip(&reaches).map(|(spec, reach)| {
+            let schema = reach.extend_instances(spec.schema.clone(), instances);
+            ToolSpec { schema, ..spec.clone() }
+        });
+        let specs = extended.collect();
+        Self { injections, reaches, guards, reports, ..Self::new(specs, targets, refused) }
+    }
+
+    /// The tools of a job that runs without an agent of its own: it ends, and no more.
+    pub fn bare(task_open: bool) -> Self {
+        let offered = if task_open { vec![harness::complete_task(), harness::fail_task()] } else { Vec::new() };
+        let (specs, targets) = offered.into_iter().map(|offered| (offered.spec, offered.target)).unzip();
+        Self::new(specs, targets, Vec::new())
+    }
+
     /// The names offered.
     pub fn names(&self) -> Vec<&str> {
         self.specs.iter().map(|spec| spec.name.as_str()).collect()
@@ -333,65 +432,6 @@ pub fn tool_name(path: &str) -> String {
 
 fn is_legal(name: &str) -> bool {
     (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-}
-
-fn complete_task() -> Offered {
-    let schema = json!({
-        "type": "object",
-        "properties": {"result": {"description": "the task's output, any JSON value"}},
-        "required": ["result"]
-    });
-    let description = "Completes the task you are working on with this result.";
-    Offered::harness("complete_task", description, schema, Target::Complete)
-}
-
-fn fail_task() -> Offered {
-    let schema = json!({
-        "type": "object",
-        "properties": {"error": {"type": "string", "description": "why the task can't be done"}},
-        "required": ["error"]
-    });
-    let description = "Fails the task you are working on, with the reason for the caller.";
-    Offered::harness("fail_task", description, schema, Target::Fail)
-}
-
-fn context_load() -> Offered {
-    let schema = json!({
-        "type": "object",
-        "properties": {
-            "path": {"type": "string", "description": "lattice path, e.g. w/reports/Q1"},
-            "label": {"type": "string", "description": "heading in your context"},
-            "budget": {"type": "integer", "description": "bytes to show, 256 to 10000; 500 when absent"},
-            "level": {"enum": ["session", "agent"], "description": "for this session (default) or for all of yours"}
-        },
-        "required": ["path"]
-    });
-    let description = "Shows the value at a path in your context, read afresh in every turn from the next one on.";
-    Offered::harness("context_load", description, schema, Target::Load)
-}
-
-fn context_unload() -> Offered {
-    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
-    Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, Target::Unload)
-}
-
-fn more_tools() -> Offered {
-    let schema = json!({
-        "type": "object",
-        "properties": {"query": {"type": "string", "description": "words of what you want to do; all when absent"}}
-    });
-    let description = "Finds operations that you are not offered yet and adds them to your tools for this session.";
-    Offered::harness(MORE_TOOLS, description, schema, Target::MoreTools)
-}
-
-impl Offered {
-    fn harness(name: &str, description: &str, schema: Value, target: Target) -> Self {
-        Self {
-            spec: ToolSpec { name: name.to_owned(), description: description.to_owned(), schema },
-            target,
-            injection: Injection::default(),
-        }
-    }
 }
 
 #[cfg(test)]

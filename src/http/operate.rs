@@ -36,6 +36,7 @@ pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> R
         venue: &api.venue,
         caller: &who.caller,
         workspace: &workspace,
+        scoped: &crate::ops::NOTHING,
         site: Site::Api { key: who.key.clone() },
     };
     dispatch(&call, path, input).await

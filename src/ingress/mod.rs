@@ -8,6 +8,7 @@ use crate::domain::event::{
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex, sha256_hex};
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
+use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
@@ -172,6 +173,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         parent: submission.parent.clone(),
         session_context: submission.session_context.clone(),
         envelope: submission.envelope.clone().granted(grants),
+        handed: submission.handed.clone(),
         payload,
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
@@ -204,6 +206,7 @@ pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, receiv
         parent: None,
         session_context: Values::new(),
         envelope: Envelope::default(),
+        handed: Handed::default(),
         payload: Payload::Result { job: body.job, result: body.result },
     };
     let event = NewEvent {
@@ -297,6 +300,7 @@ pub fn unsealed(
         ("caller", submission.caller.is_some()),
         ("parent", submission.parent.is_some()),
         ("envelope", !submission.envelope.is_default()),
+        ("handed", !submission.handed.is_empty()),
     ];
     match said.into_iter().find(|(_, said)| *said) {
         Some((key, _)) => Err(SubmissionError::Forged(key)),

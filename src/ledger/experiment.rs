@@ -95,6 +95,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
             priority: read.priority,
             required: read.required,
             unresolved: known.map(|item| item.unresolved.clone()).unwrap_or_default(),
+            tags: read.tags,
             content,
         });
     }

@@ -1,6 +1,6 @@
 //! `v/ops/agent/*`: create agents, ask them, tell them, look at them.
 
-mod ask;
+pub(crate) mod ask;
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::agents;

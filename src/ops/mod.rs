@@ -28,9 +28,9 @@ use crate::store::{Lease, StoreError};
 use crate::venue::Venue;
 use crate::workspace::{Workspace, WorkspaceError};
 use async_trait::async_trait;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 /// What happens to the world when an operation runs, and so what may happen after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -167,10 +167,14 @@ pub struct TurnSite<'a> {
     pub turn: u64,
     /// Place of the call in its reply.
     pub call: u32,
+    /// The instance that it is about.
+    pub instance: Option<&'a str>,
     /// What a child job of this call has as its parent.
     pub parent: &'a Parent,
-    /// Children that the session waits for already.
+    /// Children that the session waits for already, with those that calls before this one start.
     pub children: usize,
+    /// Children that the session's run has started, with the same.
+    pub run_children: usize,
     /// The most that the agent may hand on; absent = what it may do itself.
     pub delegable: Option<&'a [Capability]>,
 }
@@ -183,9 +187,14 @@ pub struct Invocation<'a> {
     pub caller: &'a Caller,
     /// The owner's tree as the caller sees it.
     pub workspace: &'a Workspace,
+    /// What of its caller's context goes with it, by key of the section; no part of the arguments.
+    pub scoped: &'a Map<String, Value>,
     /// Where the call comes from.
     pub site: Site<'a>,
 }
+
+/// Of a call that no section of any context goes with.
+pub static NOTHING: LazyLock<Map<String, Value>> = LazyLock::new(Map::new);
 
 /// What an operation returned.
 #[derive(Debug, Clone, PartialEq)]

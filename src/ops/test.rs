@@ -13,13 +13,14 @@ enum Verb {
     Error,
     Never,
     Once,
+    Scoped,
 }
 
 struct Test(Verb);
 
 /// The operations of this group.
 pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Echo, Verb::Delay, Verb::Error, Verb::Never, Verb::Once];
+    let verbs = [Verb::Echo, Verb::Delay, Verb::Error, Verb::Never, Verb::Once, Verb::Scoped];
     verbs.into_iter().map(|verb| Arc::new(Test(verb)) as Arc<dyn Operation>).collect()
 }
 
@@ -31,11 +32,14 @@ impl Operation for Test {
             Verb::Delay => ("v/ops/test/delay", "Returns its arguments after `delay` ms."),
             Verb::Error => ("v/ops/test/error", "Fails with `message`."),
             Verb::Never => ("v/ops/test/never", "Never returns."),
+            Verb::Scoped => {
+                ("v/ops/test/scoped", "Returns its arguments, and what of its caller's context it was given.")
+            }
             Verb::Once => ("v/ops/test/once", "As delay, but must not be repeated, like a payment."),
         };
         let effect = match self.0 {
             Verb::Once => Effect::Once,
-            Verb::Echo | Verb::Delay | Verb::Error | Verb::Never => Effect::Read,
+            Verb::Echo | Verb::Delay | Verb::Error | Verb::Never | Verb::Scoped => Effect::Read,
         };
         Spec { path, description, input: json!({"type": "object"}), effect }
     }
@@ -44,13 +48,14 @@ impl Operation for Test {
         Ok(Vec::new())
     }
 
-    async fn invoke(&self, _call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         match self.0 {
             Verb::Echo => Ok(arguments.into()),
             Verb::Delay | Verb::Once => {
                 tokio::time::sleep(Duration::from_millis(arguments["delay"].as_u64().unwrap_or(0))).await;
                 Ok(arguments.into())
             }
+            Verb::Scoped => Ok(json!({"arguments": arguments, "scoped": call.scoped}).into()),
             Verb::Error => {
                 Err(OpError::Failed(arguments["message"].as_str().unwrap_or("this operation always fails").to_owned()))
             }

@@ -2,22 +2,23 @@
 
 use super::session::{Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, harness};
+use super::{Worker, hand, harness};
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::load::{Change, Level, Load};
 use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
+use crate::domain::scope::{self, starts_child};
 use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Site, TurnSite, dispatch};
+use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Output, Site, TurnSite, dispatch};
 use crate::policy;
 use crate::store::{Checkpoint, Held};
 use bytes::Bytes;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -44,6 +45,8 @@ pub(super) struct Round<'a> {
     parent: Parent,
     turn: u64,
     children: usize,
+    /// Places of calls that start children.
+    starts: Vec<u32>,
     /// Loads of the agent and of the session, as the calls before leave them.
     loads: Mutex<(Vec<Load>, Vec<Load>)>,
     /// What is known of calls that can't be repeated, should the turn be cancelled.
@@ -81,6 +84,7 @@ pub(super) async fn make(
         parent: parent(turn),
         turn: setting.turn,
         children: setting.state.pending.len(),
+        starts: planned.iter().zip(0..).filter(|(call, _)| starts_child(call)).map(|(_, index)| index).collect(),
         loads: Mutex::new((agent.state.loads.clone(), setting.state.loads.clone())),
         known: Mutex::new(noted_of(leased, planned).into_iter().collect()),
     };
@@ -150,10 +154,12 @@ fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
             settled.map_or(true, |(found, _)| on_tree(found.spec.path))
         }
         Ok(Resolved {
-            target: Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools,
+            target:
+                Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools | Target::Latent(_),
             ..
         })
         | Err(_) => true,
+        Ok(Resolved { target: Target::Delegate(_), .. }) => false,
     }
 }
 
@@ -202,17 +208,24 @@ impl Round<'_> {
     }
 
     async fn one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
+        // Sections are handed on as they were shown, by whoever may still read them.
+        let lost = call.scoped.iter().find_map(|scoped| scoped.held(&self.caller.authority).err());
         let outcome = match &call.what {
+            Ok(_) if let Some(denied) = &lost => plain(Outcome::Denied, denied),
             Err(error) => plain(Outcome::Unknown, error),
             Ok(Resolved { target: Target::Complete, .. }) => plain(Outcome::Ok, "the task is completed"),
             Ok(Resolved { target: Target::Fail, .. }) => plain(Outcome::Ok, "the task is failed"),
             Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
             Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
             Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),
+            Ok(Resolved { target: Target::Latent(focus), arguments }) => hand::latent(call, arguments, focus),
+            Ok(Resolved { target: Target::Delegate(to), arguments }) => {
+                hand::delegate(self, index, call, to, arguments).await?
+            }
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;
                 match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
-                    Ok(arguments) => self.operation(index, path, arguments, !call.injection.is_empty()).await?,
+                    Ok(arguments) => self.operation(index, call, path, arguments).await?,
                     Err(error) => plain(Outcome::Error, &format!("error: {error}")),
                 }
             }
@@ -222,20 +235,28 @@ impl Round<'_> {
     }
 
     /// A call with its final arguments, some of them injected or none.
-    async fn operation(&self, index: u32, path: &str, arguments: Value, injected: bool) -> Result<CallOutcome, Stop> {
-        match dispatch::settle(&self.worker.venue.catalog, path, arguments, injected) {
-            Err(error) => refused(error),
-            Ok((found, arguments)) => match found.spec.effect {
-                Effect::Once => self.once(index, found.spec.path, &arguments).await,
-                Effect::Read | Effect::Buffered | Effect::Idempotent => {
-                    self.invoke(index, found.spec.path, &arguments).await
-                }
-            },
+    async fn operation(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        path: &str,
+        arguments: Value,
+    ) -> Result<CallOutcome, Stop> {
+        let masked = !call.injection.is_empty();
+        let (found, arguments) = match dispatch::settle(&self.worker.venue.catalog, path, arguments, masked) {
+            Ok(settled) => settled,
+            Err(error) => return refused(error),
+        };
+        match found.spec.effect {
+            Effect::Once => self.once(index, call, found.spec.path, &arguments).await,
+            Effect::Read | Effect::Buffered | Effect::Idempotent => {
+                self.invoke(index, call, found.spec.path, &arguments).await
+            }
         }
     }
 
     /// A call that must not be repeated: intent before it, outcome after it.
-    async fn once(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+    async fn once(&self, index: u32, call: &PlannedCall, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
         if let Some(outcome) = self.lock().get(&index).cloned() {
             if outcome.outcome == Outcome::OutcomeUnknown {
                 tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
@@ -244,7 +265,7 @@ impl Round<'_> {
         }
         self.note(index, &CallNote::Intent).await?;
         self.lock().insert(index, unknown(path));
-        let outcome = self.invoke(index, path, arguments).await?;
+        let outcome = self.invoke(index, call, path, arguments).await?;
         self.lock().insert(index, outcome.clone());
         self.note(index, &CallNote::Outcome(outcome.clone())).await?;
         Ok(outcome)
@@ -268,25 +289,51 @@ impl Round<'_> {
         }
     }
 
-    async fn invoke(&self, index: u32, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
-        let call = Invocation {
+    async fn invoke(&self, index: u32, call: &PlannedCall, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+        let scoped = scope::map(&call.scoped);
+        let called = dispatch::invoke(&self.invocation(index, call, &scoped), path, arguments.clone()).await;
+        self.returned(called, || asked_agent(arguments))
+    }
+
+    /// A call as operations see it.
+    pub(super) fn invocation<'a>(
+        &'a self,
+        index: u32,
+        call: &'a PlannedCall,
+        scoped: &'a Map<String, Value>,
+    ) -> Invocation<'a> {
+        // Those that calls before this one start count, whatever the order in which they are made.
+        let before = self.starts.iter().filter(|at| **at < index).count();
+        let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
+        Invocation {
             venue: &self.worker.venue,
             caller: &self.caller,
             workspace: &self.bench.workspace,
+            scoped,
             site: Site::Turn(TurnSite {
                 lease: &self.leased.lease,
                 turn: self.turn,
                 call: index,
+                instance: call.instance.as_deref(),
                 parent: &self.parent,
-                children: self.children,
+                children: self.children + before,
+                run_children: started.saturating_add(before),
                 delegable: self.setting.config.delegable.as_deref(),
             }),
-        };
-        match dispatch::invoke(&call, path, arguments.clone()).await {
+        }
+    }
+
+    /// What the model gets for what an operation returned; `agent` is who serves a child job.
+    pub(super) fn returned(
+        &self,
+        called: Result<Output, OpError>,
+        agent: impl FnOnce() -> AgentId,
+    ) -> Result<CallOutcome, Stop> {
+        match called {
             Ok(output) => Ok(CallOutcome {
                 outcome: Outcome::Ok,
                 text: text::tool_result(&output.value, self.result_bytes),
-                started: output.started.map(|job| (job, asked_agent(arguments))),
+                started: output.started.map(|job| (job, agent())),
                 change: None,
             }),
             Err(error) => refused(error),

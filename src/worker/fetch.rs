@@ -10,7 +10,7 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::value::get as navigate;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::values::Resolver;
-use crate::ops::{Caller, Effect, Invocation, OpError, Site, dispatch, lattice};
+use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, Site, dispatch, lattice};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::workspace::Workspace;
@@ -36,7 +36,7 @@ impl Reader<'_> {
     }
 
     async fn item(&self, read: Read) -> Result<Item, StoreError> {
-        let Read { section, key, label, source, asked, priority, required } = read;
+        let Read { section, key, label, source, asked, priority, required, mut tags } = read;
         let name = source.as_ref().ok().and_then(Source::name);
         let mut unresolved = Vec::new();
         let found = match source {
@@ -49,6 +49,7 @@ impl Reader<'_> {
                 let (input, report) = fill::input(input, self.resolver);
                 unresolved = report.missed;
                 if report.cut.is_empty() {
+                    tags.needs = self.needs(&path, &input);
                     self.operation(&path, input).await?
                 } else {
                     // With half of a value it would do something else than what was meant.
@@ -63,7 +64,7 @@ impl Reader<'_> {
             }
             Err((why, reason)) => (Content::Absent(why, reason), None),
         };
-        Ok(Item { section, key, label, source: name, allowed, asked, priority, required, unresolved, content })
+        Ok(Item { section, key, label, source: name, allowed, asked, priority, required, unresolved, tags, content })
     }
 
     /// The same answer whether or not anything is there.
@@ -121,6 +122,13 @@ impl Reader<'_> {
         })
     }
 
+    /// What running an operation needs; of one that can't run, nothing.
+    fn needs(&self, path: &str, input: &Value) -> Vec<(String, String)> {
+        let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
+        let needs = settled.and_then(|(found, input)| found.operation.needs(&input));
+        needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
+    }
+
     async fn operation(&self, path: &str, input: Value) -> Result<Found, StoreError> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
@@ -146,7 +154,13 @@ impl Reader<'_> {
     }
 
     fn call(&self) -> Invocation<'_> {
-        Invocation { venue: self.venue, caller: self.caller, workspace: self.workspace, site: Site::Api { key: None } }
+        Invocation {
+            venue: self.venue,
+            caller: self.caller,
+            workspace: self.workspace,
+            scoped: &NOTHING,
+            site: Site::Api { key: None },
+        }
     }
 }
 

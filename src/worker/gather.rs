@@ -9,6 +9,7 @@ use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::context::{entry, fill};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::scope;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Target, ToolTable, resolve};
 use crate::domain::turn::{Setting, Turn};
@@ -39,9 +40,12 @@ pub(super) async fn inputs(
     };
     let resolver = values::resolver(worker, setting, agent).await?;
     let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace, resolver: &resolver };
-    let entries = config.context.iter().chain(&agent.state.context);
-    let reads = entry::plan(entries, &[&agent.state.loads, &setting.state.loads]);
-    let items = reader.items(reads).await?;
+    let bare = setting.plan.is_anonymous();
+    let loads: &[_] = if bare { &[] } else { &setting.state.loads };
+    let mut items = reader.items(entry::plan_of(&config.context, &agent.state, loads)).await?;
+    items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
+    let served = setting.plan.served(&setting.state, config, &setting.mandate);
+    let instances = scope::instances(&items, &served);
     let transcript = transcript(worker, leased).await?.clone();
     let window = config.model.context_window;
     Ok(Inputs {
@@ -54,6 +58,7 @@ pub(super) async fn inputs(
             completion: config.completion,
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
+            bare,
         },
         moment: Moment {
             turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
@@ -61,17 +66,26 @@ pub(super) async fn inputs(
             budget: Budget::of(config.context_budget, window, config.model.max_tokens, worker.ratio(&config.model)),
         },
         system: config.system_prompt.clone(),
-        tools: tools(worker, setting, agent, &resolver),
+        tools: tools(worker, setting, agent, &resolver, instances),
         values: fill::known(&config.system_prompt, &items, &resolver),
         items,
         transcript,
-        served: setting.plan.served(&setting.state, config, &setting.mandate),
+        served,
     })
 }
 
 /// The tools of an agent's configuration; built once per version of it and per values that its
 /// bindings fill in.
-fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resolver) -> Arc<ToolTable> {
+fn tools(
+    worker: &Worker,
+    setting: &Setting,
+    agent: &AgentRecord,
+    values: &Resolver,
+    instances: Vec<String>,
+) -> Arc<ToolTable> {
+    if setting.plan.is_anonymous() {
+        return Arc::new(ToolTable::bare(setting.plan.task.is_some()));
+    }
     let bound = agent.config.injects();
     let key = ToolKey {
         owner: setting.owner.clone(),
@@ -81,11 +95,13 @@ fn tools(worker: &Worker, setting: &Setting, agent: &AgentRecord, values: &Resol
         task_open: setting.plan.task.is_some(),
         found: setting.state.tools.clone(),
         values: if bound { values.hash() } else { String::new() },
+        instances,
     };
     if let Some(known) = worker.tools().get(&key) {
         return Arc::clone(known);
     }
-    let table = Arc::new(tool_table(worker, agent, &key.found, key.task_open, values));
+    let table = tool_table(worker, agent, &key.found, key.task_open, values).with_instances(&key.instances);
+    let table = Arc::new(table);
     let mut tables = worker.tools();
     if tables.len() >= TOOL_TABLES {
         tables.clear();
@@ -103,6 +119,7 @@ pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -
     let operation = |target: &Target| match target {
         Target::Operation(path) => Some(path.clone()),
         Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools => None,
+        Target::Delegate(_) | Target::Latent(_) => None,
     };
     let table = tool_table(worker, agent, &setting.state.tools, false, &Resolver::default());
     table.targets.iter().filter_map(operation).collect()

@@ -12,6 +12,7 @@ mod calls;
 mod commit;
 pub(crate) mod fetch;
 mod gather;
+mod hand;
 mod harness;
 mod intake;
 mod keeper;
@@ -78,6 +79,8 @@ pub(crate) struct ToolKey {
     found: Vec<String>,
     /// SHA-256 of the values that bindings may fill in; empty when there are no bindings.
     values: String,
+    /// The instances that its calls can be about.
+    instances: Vec<String>,
 }
 
 /// A running worker.

@@ -11,6 +11,7 @@ use crate::domain::context::{entry, fill};
 use crate::domain::event::{Event, Mandate, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::scope::{self, Handed};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::tools::resolve;
 use crate::domain::turn::run::{Pending, Run};
@@ -81,18 +82,22 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     user.extend(envelope.claims);
     let resolver = Resolver::new(session_context, user, project, config.context_mapping.clone());
     let reader = Reader { venue, caller: &caller, workspace: &workspace, resolver: &resolver };
-    let entries = config.context.iter().chain(&state.context);
-    let items = reader.items(entry::plan(entries, &[&state.loads, &run.state.loads])).await?;
+    let mut items = reader.items(entry::plan_of(&config.context, state, &run.state.loads)).await?;
+    items.extend(plan.handed().into_iter().flat_map(|handed| scope::received(handed, &caller.authority)));
+    let served = plan.served(&run.state, config, &run.mandate(&plan));
+    let tools = resolve(config, &run.state.tools, plan.task.is_some(), &resolver, &venue.catalog);
+    let tools = tools.with_instances(&scope::instances(&items, &served));
     let window = config.model.context_window;
     Ok(Inputs {
         frame: Frame {
             agent: id.clone(),
             venue: venue.name.clone(),
             model: config.model.clone(),
-            authority: caller.authority.nowhere(),
+            authority: caller.authority.clone().nowhere(),
             completion: config.completion,
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
+            bare: false,
         },
         moment: Moment {
             turn: format!("{owner}/{key}/{}", run.version + 1),
@@ -100,11 +105,11 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
             budget: Budget::of(config.context_budget, window, config.model.max_tokens, RATIO_DEFAULT),
         },
         system: config.system_prompt.clone(),
-        tools: Arc::new(resolve(config, &run.state.tools, plan.task.is_some(), &resolver, &venue.catalog)),
+        tools: Arc::new(tools),
         values: fill::known(&config.system_prompt, &items, &resolver),
         items,
         transcript,
-        served: plan.served(&run.state, config, &run.mandate(&plan)),
+        served,
     })
 }
 
@@ -137,6 +142,7 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         parent: None,
         session_context: asked.session_context,
         envelope: Envelope::default(),
+        handed: Handed::default(),
         payload: Payload::Task { job, input },
     });
     run.inbox.extend(task.map(|event| Pending { key: EVENT.into(), event, crashes: 0, status: None }));

@@ -2,14 +2,24 @@
 
 use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
+use crate::domain::scope::Delegate;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::Target;
 use crate::domain::turn::{Outcome, Recorded, Resolved};
+use crate::ops::agent::ask::request_needs;
 use crate::ops::{Catalog, dispatch};
 
 /// Calls of a reply that would be denied now, by their place in it, with the text of the denial.
 pub(super) fn denied(catalog: &Catalog, recorded: &Recorded, now: &Authority) -> Vec<(u32, String)> {
     let check = |(call, index): (&crate::domain::turn::PlannedCall, u32)| {
+        if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
+            return Some((index, denied));
+        }
+        if let Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) = &call.what {
+            let (ability, resource) = request_needs(agent);
+            let denied = now.permits(ability, &resource).err()?;
+            return Some((index, denied.text(&format!("delegate `{agent}`"))));
+        }
         let Ok(Resolved { target: Target::Operation(path), arguments }) = &call.what else { return None };
         let arguments = dispatch::inject(catalog, path, arguments.clone(), &call.injection).ok()?;
         let (found, arguments) = dispatch::settle(catalog, path, arguments, true).ok()?;

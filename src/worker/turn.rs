@@ -50,6 +50,9 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
         (None, Some(recorded)) => leased.run.plan_of(recorded),
         (None, None) => leased.run.plan(),
     };
+    let anonymous = plan.handed().and_then(|handed| handed.anonymous.as_deref());
+    let bare = anonymous.map(|prompt| AgentRecord::bare(agent, prompt));
+    let agent = bare.as_ref().unwrap_or(agent);
     let (setting, version) = setting(worker, leased, agent, plan, recorded.as_ref()).await?;
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());

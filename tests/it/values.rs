@@ -235,7 +235,13 @@ async fn write(venue: &TestVenue, path: &str, value: Value) {
     let caller = Caller::new(venue.owner.clone(), venue.owner.to_string(), Authority::unlimited());
     let caller = Caller { operator: true, ..caller };
     let site = Site::Api { key: None };
-    let call = Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, site };
+    let call = Invocation {
+        venue: &venue.venue,
+        caller: &caller,
+        workspace: &workspace,
+        scoped: &trellis::ops::NOTHING,
+        site,
+    };
     dispatch::invoke(&call, "v/ops/lattice/write", json!({"path": path, "value": value})).await.unwrap();
 }
 

@@ -193,6 +193,12 @@ impl Authority {
         &self.except
     }
 
+    /// Whether something at, above or below `resource` was revoked.
+    pub fn is_revoked(&self, resource: &str) -> bool {
+        let name = physical(resource, &self.home);
+        self.except.iter().any(|gone| covers(gone, &name) || covers(&name, gone))
+    }
+
     /// The one question: may the holder use `ability` on `resource`, a lattice path or another
     /// name by segments?
     ///
@@ -202,7 +208,7 @@ impl Authority {
         if self.always(ability, &name) {
             return Ok(());
         }
-        let revoked = self.except.iter().any(|gone| covers(gone, &name) || covers(&name, gone));
+        let revoked = self.is_revoked(resource);
         let list = if is_of_resources(&name) { self.resources.as_ref() } else { self.paths.as_ref() };
         let permitted = match list {
             None => !is_of_resources(&name),

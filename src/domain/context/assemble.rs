@@ -188,13 +188,15 @@ impl<'i> Assembly<'i> {
     fn required(&self) -> Vec<(&'static str, usize)> {
         let Tail { date, open, input } = &self.tail;
         let input = [Some(date), open.as_ref(), input.as_ref()].into_iter().flatten().map(|text| text.len() + GAP);
-        vec![
+        let scoped = self.filled.items.iter().any(|item| item.section == Section::Scope);
+        let scoped = scoped.then_some(("scope", text::SCOPED.len() + GAP));
+        let fixed = [
             ("system", self.system.len()),
             ("tools", self.inputs.tools.bytes),
             ("map", map::reserve(&self.filled.items) + text::REFERENCE.len() + GAP),
             ("transcript", self.transcript.required()),
-            ("input", input.sum()),
-        ]
+        ];
+        fixed.into_iter().chain(scoped).chain([("input", input.sum())]).collect()
     }
 
     /// Required parts first, then by priority; ties in the order of the prompt. Without a task the
@@ -226,7 +228,7 @@ impl<'i> Assembly<'i> {
             }
             Part::Item(item) => {
                 let (required, _) = self.rank(at);
-                let header = item.label.as_deref().map(text::header).unwrap_or_default();
+                let header = item.label.as_deref().map(|label| text::header(item.section, label)).unwrap_or_default();
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
                     content => self.offer(header.len(), item.asked, content, self.budget),
@@ -380,6 +382,9 @@ impl<'i> Assembly<'i> {
         self.tail.open.iter().for_each(|open| pending.text(open));
         tail.under(text::PENDING, &pending);
         self.texts(|s| s == Section::Inbox, |part| tail.part(part));
+        let mut scoped = Message::lines();
+        self.texts(|s| s == Section::Scope, |part| scoped.part(part));
+        tail.under(text::SCOPED, &scoped);
         self.tail.input.iter().for_each(|input| tail.text(input));
         messages.push(tail.done());
         let request = ModelRequest {
@@ -429,30 +434,22 @@ impl<'i> Assembly<'i> {
     }
 
     fn ledger(&self, prompt: String, map: &[u8]) -> Ledger {
-        let fixed = |key: &str, bytes: usize| Row {
-            key: key.to_owned(),
-            source: None,
-            allowed: None,
-            asked: bytes,
-            given: bytes,
-            rendered: bytes,
-            status: Status::Full,
-            reason: None,
-        };
-        let (mut before, mut after) = (Vec::new(), Vec::new());
+        let (mut before, mut after, mut scoped) = (Vec::new(), Vec::new(), Vec::new());
         for (part, placed) in self.parts.iter().zip(&self.placed) {
             match part {
+                Part::Item(item) if item.section == Section::Scope => scoped.extend(placed.row.clone()),
                 Part::Item(_) => before.extend(placed.row.clone()),
                 Part::Event(..) => after.extend(placed.row.clone()),
                 Part::Transcript => {}
             }
         }
-        let mut rows = vec![fixed("system", self.system.len()), fixed("tools", self.inputs.tools.bytes)];
+        let mut rows = vec![Row::fixed("system", self.system.len()), Row::fixed("tools", self.inputs.tools.bytes)];
         rows.append(&mut before);
-        rows.push(fixed("map", map.len()));
+        rows.push(Row::fixed("map", map.len()));
         rows.extend(self.transcript.rows());
         rows.append(&mut after);
-        rows.push(fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
+        rows.append(&mut scoped);
+        rows.push(Row::fixed("input", self.required().last().map_or(0, |(_, bytes)| *bytes)));
         let tools = &self.inputs.tools;
         let report = &self.filled.report;
         Ledger {

@@ -1,10 +1,12 @@
 //! Context entries: what a configuration, an agent's state or a load wants the model to see.
 
-use super::item::Section;
+use super::item::{Kept, Section, Tags};
 use super::load::Load;
+use crate::domain::agent::AgentState;
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES};
+use crate::domain::scope::check_instance;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -52,6 +54,9 @@ pub struct FullEntry {
     /// Whether the turn fails without it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub required: bool,
+    /// The instance that it is about, of several that the agent works on at once; absent = all.
+    #[serde(default, alias = "_instance", skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
 }
 
 /// Where an entry's content comes from.
@@ -96,6 +101,8 @@ pub struct Read {
     pub priority: i32,
     /// The turn fails without it.
     pub required: bool,
+    /// What counts when it is handed on.
+    pub tags: Tags,
 }
 
 impl TryFrom<Value> for ContextEntry {
@@ -148,6 +155,7 @@ impl ContextEntry {
         if let Some(budget) = full.budget.filter(|budget| !(1..=ENTRY_BYTES).contains(budget)) {
             return Err(format!("`budget`: expected 1 to {ENTRY_BYTES} bytes, got {budget}"));
         }
+        full.instance.as_deref().map_or(Ok(()), check_instance)?;
         full.label.as_deref().map_or(Ok(()), check_label)
     }
 
@@ -158,6 +166,13 @@ impl ContextEntry {
             Self::Full(full) => full.label.clone(),
         };
         explicit.or_else(|| self.source().ok().and_then(|source| source.name()))
+    }
+
+    fn instance(&self) -> Option<&str> {
+        match self {
+            Self::Short(_) => None,
+            Self::Full(full) => full.instance.as_deref(),
+        }
     }
 
     fn options(&self) -> (Option<usize>, i32, bool) {
@@ -197,11 +212,33 @@ pub fn plan<'a>(entries: impl IntoIterator<Item = &'a ContextEntry>, loads: &[&[
     reads
 }
 
+/// [`plan`] of an agent: its configured entries, those that it keeps, its loads and its session's.
+pub fn plan_of(config: &[ContextEntry], state: &AgentState, session: &[Load]) -> Vec<Read> {
+    let mut reads = plan(config.iter().chain(&state.context), &[&state.loads, session]);
+    let entries = config.len() + state.context.len();
+    for read in &mut reads[config.len()..entries] {
+        read.tags.kept = Some(Kept::Agent);
+    }
+    for read in &mut reads[entries..] {
+        let own = session.iter().any(|load| read.key == format!("loads/{}", load.path));
+        read.tags.kept = Some(if own { Kept::Session } else { Kept::Agent });
+    }
+    reads
+}
+
 fn read(at: usize, entry: &ContextEntry) -> Read {
-    let label = entry.label();
+    let mut label = entry.label();
     let (asked, priority, required) = entry.options();
-    let key = format!("context/{}", label.clone().unwrap_or_else(|| (at + 1).to_string()));
-    Read { section: Section::Context, key, label, source: entry.source(), asked, priority, required }
+    let mut key = format!("context/{}", label.clone().unwrap_or_else(|| (at + 1).to_string()));
+    let instance = entry.instance().map(str::to_owned);
+    if let Some(instance) = &instance {
+        key = format!("{key}@{instance}");
+        label = Some(
+            label.map_or_else(|| format!("instance {instance}"), |label| format!("{label} (instance {instance})")),
+        );
+    }
+    let tags = Tags { instance, ..Tags::default() };
+    Read { section: Section::Context, key, label, source: entry.source(), asked, priority, required, tags }
 }
 
 fn load_read(load: &Load) -> Read {
@@ -213,6 +250,7 @@ fn load_read(load: &Load) -> Read {
         asked: Some(load.budget),
         priority: Section::Loads.priority(),
         required: false,
+        tags: Tags::default(),
     }
 }
 

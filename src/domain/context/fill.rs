@@ -10,9 +10,9 @@ use serde_json::Value;
 use std::borrow::Cow;
 
 /// The configured texts with their placeholders filled in.
-pub(super) struct Filled<'i> {
+pub(in crate::domain) struct Filled<'i> {
     pub(super) system: Cow<'i, str>,
-    pub(super) items: Vec<Cow<'i, Item>>,
+    pub(in crate::domain) items: Vec<Cow<'i, Item>>,
     /// What became of the placeholders.
     pub(super) report: Report,
 }
@@ -48,7 +48,7 @@ impl Report {
 }
 
 /// Fills in everything that is configured in `inputs`.
-pub(super) fn fill(inputs: &Inputs) -> Filled<'_> {
+pub(in crate::domain) fn fill(inputs: &Inputs) -> Filled<'_> {
     let mut report = Report::default();
     let lookup = |key: &str| inputs.values.get(key).map(Cow::Borrowed);
     let system = text(&inputs.system, &lookup, &mut report);
@@ -65,13 +65,18 @@ pub fn known(system: &str, items: &[Item], resolver: &Resolver) -> Known {
 /// The label of an item in which placeholders are filled in. What a model writes, the label of a
 /// load, is data: it can't ask for values that it isn't shown.
 fn label(item: &Item) -> Option<&str> {
-    item.label.as_deref().filter(|label| item.section != Section::Loads && has_any(label))
+    item.label.as_deref().filter(|label| is_configured(item) && has_any(label))
+}
+
+/// Whether a configuration says it, and not a model or another agent.
+fn is_configured(item: &Item) -> bool {
+    !matches!(item.section, Section::Loads | Section::Scope)
 }
 
 /// The same of its content: what is configured, not what was fetched.
 fn literal(item: &Item) -> Option<&str> {
     match (&item.source, &item.content) {
-        (None, Content::Text(literal)) if has_any(literal) => Some(literal),
+        (None, Content::Text(literal)) if is_configured(item) && has_any(literal) => Some(literal),
         (None | Some(_), _) => None,
     }
 }

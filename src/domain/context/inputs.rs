@@ -54,6 +54,9 @@ pub struct Frame {
     /// Paths of the seed's catalog (`v/ops/covia/…`) are in use.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub aliases: bool,
+    /// Nobody's own agent: its configured text is the whole system prompt.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bare: bool,
 }
 
 /// What changes with every turn.

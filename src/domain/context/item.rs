@@ -1,6 +1,7 @@
 //! A fetched piece of context with where it came from.
 
 use super::text;
+use crate::domain::authority::Authority;
 use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
 use crate::domain::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,8 @@ pub enum Section {
     Pending,
     /// Messages.
     Inbox,
+    /// Sections of the caller's context that came with the task.
+    Scope,
     /// The task.
     Input,
 }
@@ -40,6 +43,7 @@ impl Section {
             Self::System | Self::Tools | Self::Map | Self::Input => i32::MAX,
             Self::Pending => 800,
             Self::Inbox => 700,
+            Self::Scope => 600,
             Self::Context => 500,
             Self::Loads => 400,
             Self::Resource => 300,
@@ -76,8 +80,46 @@ pub struct Item {
     /// Placeholders of its source's input that had no value.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unresolved: Vec<String>,
+    /// What counts when it is handed on.
+    #[serde(default, skip_serializing_if = "Tags::is_default")]
+    pub tags: Tags,
     /// What there is to show.
     pub content: Content,
+}
+
+/// What counts when a piece of context is handed on with a call.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Tags {
+    /// The instance that it is of; absent = of all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// Who keeps it from turn to turn; absent = it is configured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kept: Option<Kept>,
+    /// Ability and resource of everything that reading it needed; empty = `crud/read` of its source.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<(String, String)>,
+    /// Of a conversation: what its turns were allowed to do at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under: Option<Authority>,
+}
+
+impl Tags {
+    /// Nothing is said.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// Who keeps a piece of context from turn to turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kept {
+    /// The agent, in all of its sessions.
+    Agent,
+    /// The session.
+    Session,
 }
 
 /// What a piece of context shows.

@@ -41,7 +41,7 @@ impl Status {
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     /// `system`, `tools`, `context/<label>`, `loads/<path>`, `map`, `transcript`, `pending/<job>`,
-    /// `inbox/<event>`, `input`.
+    /// `inbox/<event>`, `scope/<key>`, `input`.
     pub key: String,
     /// Path, asset, job or operation that it came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,6 +60,22 @@ pub struct Row {
     /// Why it is not whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+}
+
+impl Row {
+    /// A part that is never cut.
+    pub fn fixed(key: &str, bytes: usize) -> Self {
+        Self {
+            key: key.to_owned(),
+            source: None,
+            allowed: None,
+            asked: bytes,
+            given: bytes,
+            rendered: bytes,
+            status: Status::Full,
+            reason: None,
+        }
+    }
 }
 
 /// What a model saw in one turn, part by part.

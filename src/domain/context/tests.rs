@@ -4,7 +4,7 @@ use super::assemble::{Assembled, ContextError, assemble};
 use super::budget::Budget;
 use super::fill;
 use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
-use super::item::{Absence, Content, Item, Section};
+use super::item::{Absence, Content, Item, Section, Tags};
 use super::ledger::{Row, Status};
 use crate::domain::agent::Completion;
 use crate::domain::authority::envelope::Envelope;
@@ -38,6 +38,7 @@ fn event(n: u8, payload: Payload) -> (String, Event) {
         parent: None,
         session_context: serde_json::Map::new(),
         envelope: Envelope::default(),
+        handed: crate::domain::scope::Handed::default(),
         payload,
     };
     (format!("k{n}"), event)
@@ -65,6 +66,7 @@ fn item(section: Section, name: &str, content: Content) -> Item {
         priority: section.priority(),
         required: false,
         unresolved: Vec::new(),
+        tags: Tags::default(),
         section,
         content,
     }
@@ -126,6 +128,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             completion: Completion::Implicit,
             strict: false,
             aliases: false,
+            bare: false,
         },
         moment: Moment {
             turn: "t/u/clerk/main/1".into(),
@@ -139,6 +142,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             specs: Vec::new().into(),
             targets: Vec::new(),
             refused: Vec::new(),
+            reaches: Vec::new(),
             injections: Vec::new(),
             guards: Guards::default(),
             reports: Vec::new(),

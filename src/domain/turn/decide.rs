@@ -10,6 +10,7 @@ use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::FOUND_TOOLS;
+use crate::domain::scope::{Delegate, Scoped, starts_child};
 use crate::domain::session::{CallRecord, Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::Target;
@@ -71,6 +72,9 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
             state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under });
         }
     }
+    let begun = recorded.calls.iter().zip(outcomes);
+    let begun = begun.filter(|(call, outcome)| starts_child(call) && outcome.outcome == Outcome::Ok).count();
+    state.children += u32::try_from(begun).unwrap_or(u32::MAX);
     // First what had to leave: the model may have asked for it again since.
     let mut agent: Vec<_> = unpin(&mut state, &recorded.unpinned).collect();
     let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
@@ -105,8 +109,9 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
                 progress.reminded = true;
             }
         }
-        Verdict::Idle => decision.state.loose_turns = 0,
+        Verdict::Idle => (decision.state.loose_turns, decision.state.children) = (0, 0),
         Verdict::Exhausted => {
+            decision.state.children = 0;
             // Results would begin further turns, which nothing would bound.
             decision.state.loose_turns = 0;
             decision.state.pending.clear();
@@ -150,6 +155,7 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     decision.state.shown.clear();
     decision.state.under = None;
     decision.state.loose_turns = 0;
+    decision.state.children = 0;
     decision.end(setting, JobResult::failed(code, error));
     decision
 }
@@ -262,7 +268,16 @@ fn harness_result(recorded: &Recorded, open: bool) -> Option<JobResult> {
             let error = arguments.get("error").and_then(Value::as_str).unwrap_or("the agent gave no reason");
             Some(JobResult::failed(ErrorCode::TaskFailed, error))
         }
-        Ok(Resolved { target: Target::Operation(_) | Target::Load | Target::Unload | Target::MoreTools, .. })
+        Ok(Resolved {
+            target:
+                Target::Operation(_)
+                | Target::Load
+                | Target::Unload
+                | Target::MoreTools
+                | Target::Delegate(_)
+                | Target::Latent(_),
+            ..
+        })
         | Err(_) => None,
     })
 }
@@ -377,8 +392,16 @@ fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
 fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
     let operation = |call: &super::PlannedCall| match &call.what {
         Ok(Resolved { target: Target::Operation(path), .. }) => path.clone(),
+        Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) => format!("g/{agent}"),
         Ok(Resolved {
-            target: Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools,
+            target:
+                Target::Complete
+                | Target::Fail
+                | Target::Load
+                | Target::Unload
+                | Target::MoreTools
+                | Target::Delegate(_)
+                | Target::Latent(_),
             ..
         })
         | Err(_) => call.tool.clone(),
@@ -387,6 +410,8 @@ fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
         tool: call.tool.clone(),
         operation: operation(call),
         outcome: outcome.outcome.as_str().to_owned(),
+        instance: call.instance.clone(),
+        scoped: call.scoped.iter().map(Scoped::note).collect(),
     };
     recorded.calls.iter().zip(outcomes).map(record).collect()
 }

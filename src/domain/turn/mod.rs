@@ -10,6 +10,7 @@
 //! A crash at any arrow leaves what the store holds: before `Record` nothing, after it the reply.
 
 pub mod decide;
+mod plan;
 pub mod run;
 #[cfg(test)]
 mod tests;
@@ -25,10 +26,10 @@ use crate::domain::context::record::{LedgerWrite, Scribe};
 use crate::domain::event::Mandate;
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::job::ErrorCode;
-use crate::domain::secret::hide;
+use crate::domain::scope::{Scoped, Sections};
 use crate::domain::session::{Heard, SessionState};
 use crate::domain::time::Millis;
-use crate::domain::tools::guard::{Passage, RUN};
+use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, ToolTable};
 use crate::domain::values::inject::Injection;
 use decide::Decision;
@@ -141,6 +142,12 @@ pub struct PlannedCall {
     /// What the runtime fills in, as it was when the reply came; the model never sees it.
     #[serde(default, skip_serializing_if = "Injection::is_empty")]
     pub injection: Injection,
+    /// The instance that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instance: Option<String>,
+    /// What of the context goes with it, as the prompt showed it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scoped: Vec<Scoped>,
 }
 
 /// A call that can be made.
@@ -270,6 +277,7 @@ struct Asking {
     shown: Vec<ShownEvent>,
     unpinned: Vec<String>,
     tools: Arc<ToolTable>,
+    sections: Sections,
 }
 
 /// A running turn.
@@ -385,10 +393,12 @@ impl Turn {
 
     fn gathered(&mut self, inputs: &Inputs, scribe: &Scribe, now: Millis) -> Action {
         match assemble(inputs) {
-            Ok(Assembled { request, ledger, shown, unpinned }) => {
+            Ok(assembled) => {
+                let sections = Sections::of(inputs, &assembled);
+                let Assembled { request, ledger, shown, unpinned } = assembled;
                 let tools = Arc::clone(&inputs.tools);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
-                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools }));
+                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools, sections }));
                 Action::Ask(Box::new(request))
             }
             Err(refused) => {
@@ -406,7 +416,7 @@ impl Turn {
     }
 
     fn answered(&mut self, asking: Asking, mut reply: Reply, now: Millis) -> Action {
-        let calls: Vec<_> = reply.calls.iter_mut().map(|call| plan_call(call, &asking.tools)).collect();
+        let calls = plan::calls(&mut reply.calls, &asking.tools, &asking.sections);
         let begun = decide::begun(&self.setting);
         let shown = asking.shown.iter();
         let recorded = Recorded {
@@ -440,38 +450,4 @@ impl Turn {
             }
         }
     }
-}
-
-/// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
-/// says there never counts, and doesn't stay in the transcript. A call that runs another operation by
-/// its path is a call of that one where anything holds for it.
-fn plan_call(call: &mut crate::domain::chat::ToolCall, tools: &ToolTable) -> PlannedCall {
-    let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
-    if let Arguments::Json(arguments) = &mut call.arguments {
-        injection.strip(arguments);
-    }
-    let target = tools.target(&call.name).cloned();
-    let what = match (target, &mut call.arguments) {
-        (None, _) => {
-            let hint = crate::domain::nearest::nearest(&call.name, &tools.names());
-            let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
-            Err(format!("unknown tool `{}`{hint}", call.name))
-        }
-        (Some(_), Arguments::Malformed(text)) => {
-            let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
-            Err(format!("the arguments of `{}` are not JSON: {shown}", call.name))
-        }
-        (Some(Target::Operation(path)), Arguments::Json(arguments)) if path == RUN && !tools.guards.is_empty() => {
-            match tools.guards.through(arguments, &injection) {
-                Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments: arguments.clone() }),
-                Passage::Refused(reason) => Err(reason),
-                Passage::Bound(path, arguments, inner) => {
-                    injection = *inner;
-                    Ok(Resolved { target: Target::Operation(path), arguments })
-                }
-            }
-        }
-        (Some(target), Arguments::Json(arguments)) => Ok(Resolved { target, arguments: arguments.clone() }),
-    };
-    PlannedCall { id: call.id.clone(), tool: call.name.clone(), what, injection }
 }

@@ -7,6 +7,7 @@ use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
+use crate::domain::scope::Handed;
 use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::values::Values;
 
@@ -208,15 +209,27 @@ impl Run {
     }
 }
 
-/// An event without its values and its authority: neither is a part of what it says.
+/// An event without its values, its authority and what it brings along: they are no part of what it
+/// says.
 fn plain(event: &Event) -> Event {
-    Event { session_context: Values::new(), envelope: Envelope::default(), ..event.clone() }
+    let (session_context, envelope, handed) = (Values::new(), Envelope::default(), Handed::default());
+    Event { session_context, envelope, handed, ..event.clone() }
 }
 
 impl Plan {
     /// The open task's job.
     pub fn job(&self) -> Option<&JobId> {
         self.task.as_ref().and_then(|task| task.event.job())
+    }
+
+    /// What its task brings along from another agent's context.
+    pub fn handed(&self) -> Option<&Handed> {
+        self.task.as_ref().map(|task| &task.event.handed).filter(|handed| !handed.is_empty())
+    }
+
+    /// Its task runs without an agent of its own.
+    pub fn is_anonymous(&self) -> bool {
+        self.handed().is_some_and(|handed| handed.anonymous.is_some())
     }
 
     /// What the prompt is built from; of awaited jobs those of the request that the turn serves.
@@ -273,6 +286,7 @@ mod tests {
             parent: None,
             session_context: serde_json::Map::new(),
             envelope: Envelope::default(),
+            handed: Handed::default(),
             payload,
         };
         Pending { key: format!("k{n}"), event, crashes: 0, status }

@@ -22,6 +22,7 @@ use crate::domain::values::known::Known;
 use serde_json::json;
 
 mod bound;
+mod loose;
 
 const NOW: Millis = Millis(9_000);
 
@@ -38,6 +39,7 @@ fn pending(n: u8, payload: Payload) -> Pending {
         parent: None,
         session_context: serde_json::Map::new(),
         envelope: Envelope::default(),
+        handed: crate::domain::scope::Handed::default(),
         payload,
     };
     Pending { key: format!("k{n}"), event, crashes: 0, status: None }
@@ -109,6 +111,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
             completion: setting.config.completion,
             strict: false,
             aliases: false,
+            bare: false,
         },
         moment: Moment { turn: "x/y/z/1".into(), date: "2026-01-01".into(), budget: Budget::default() },
         system: setting.config.system_prompt.clone(),
@@ -326,6 +329,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         priority: 500,
         required,
         unresolved: Vec::new(),
+        tags: crate::domain::context::item::Tags::default(),
         content,
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
@@ -355,7 +359,14 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
     Recorded {
         job,
         reply: calls(&[("then", json!({"x": 1}))]),
-        calls: vec![PlannedCall { id: "c0".into(), tool: "then".into(), what, injection: Injection::default() }],
+        calls: vec![PlannedCall {
+            id: "c0".into(),
+            tool: "then".into(),
+            what,
+            injection: Injection::default(),
+            instance: None,
+            scoped: Vec::new(),
+        }],
         prompt: "hash".into(),
         consume: consume.iter().map(|key| (*key).to_owned()).collect(),
         heard: Vec::new(),
@@ -416,69 +427,6 @@ fn a_recorded_reply_to_a_message_does_not_serve_a_task_that_came_later() {
     assert!(matches!(action, Action::Call(_)));
     let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
     assert_eq!((decision.state.task, decision.state.shown), (None, vec!["k4".to_owned()]));
-}
-
-/// A session that does what its commits say, for runs over several turns.
-fn after(run: &Run, decision: &Decision, arrived: Vec<Pending>) -> Run {
-    let mut next = run.after(&decision.state, &decision.consume);
-    let mut inbox = next.inbox.clone();
-    inbox.extend(arrived);
-    next.refresh(inbox, false);
-    next
-}
-
-fn loose(run: &Run) -> Setting {
-    let Next::Turn(plan) = run.next(5) else { panic!("expected a turn, got {:?}", run.next(5)) };
-    Setting { plan: *plan, state: run.state.clone(), ..setting("implicit", SessionState::default(), vec![]) }
-}
-
-#[test]
-fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
-    let run = Run::new(0, SessionState::default(), vec![message(4)], false);
-    let first = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
-    assert_eq!((first.consume.len(), first.state.shown.clone()), (0, vec!["k4".to_owned()]));
-    // Another message joins; the first is not shown again.
-    let run = after(&run, &first, vec![message(5)]);
-    let setting = loose(&run);
-    assert_eq!(setting.plan.messages.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["k5"]);
-    let last = drive(setting, text("noted"), vec![]);
-    assert_eq!(last.consume, ["k4", "k5"]);
-    let run = after(&run, &last, vec![]);
-    assert_eq!((run.next(5), run.state), (Next::Rest, SessionState::default()));
-}
-
-#[test]
-fn a_task_takes_over_from_a_loose_run() {
-    let state = SessionState { shown: vec!["k4".into()], loose_turns: 1, ..SessionState::default() };
-    let decision =
-        drive(setting("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
-    assert_eq!((decision.consume, decision.state.shown.len()), (vec!["k4".to_owned()], 0));
-}
-
-#[test]
-fn turns_without_a_task_are_bounded() {
-    let mut run = Run::new(0, SessionState::default(), vec![message(4)], false);
-    let mut turns = 0;
-    while let Next::Turn(_) = run.next(5) {
-        turns += 1;
-        assert!(turns <= 3, "the limit is 3 turns");
-        let decision = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
-        run = after(&run, &decision, vec![]);
-    }
-    assert_eq!((turns, run.inbox.len(), run.state), (3, 0, SessionState::default()));
-}
-
-#[test]
-fn children_of_turns_without_a_task_do_not_keep_them_going_for_ever() {
-    let mut run = Run::new(0, SessionState::default(), vec![message(4)], false);
-    let mut turns = 0u8;
-    while let Next::Turn(_) = run.next(5) {
-        turns += 1;
-        assert!(turns <= 3, "the limit is 3 turns");
-        let decision = drive(loose(&run), calls(&[("agent_request", json!({}))]), vec![started(10 + turns)]);
-        run = after(&run, &decision, vec![result(10 + turns)]);
-    }
-    assert!(matches!(run.next(5), Next::Settle(_)), "the last result is awaited by nobody");
 }
 
 #[test]

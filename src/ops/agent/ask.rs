@@ -12,7 +12,8 @@ use crate::domain::chat::ChatMessage;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
 use crate::domain::job::Job;
-use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, SESSION_CHILDREN, SUBMISSION_BYTES};
+use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, RUN_CHILDREN, SESSION_CHILDREN, SUBMISSION_BYTES};
+use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
@@ -68,6 +69,50 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     }
 }
 
+/// A call of a delegate: a child job, which knows of its caller's context what it is handed.
+pub(crate) async fn delegate(
+    call: &Invocation<'_>,
+    to: &Delegate,
+    arguments: Value,
+    scoped: &[Scoped],
+) -> Result<Output, OpError> {
+    let Site::Turn(site) = &call.site else {
+        return Err(OpError::Conflict("only a turn can delegate".into()));
+    };
+    let own = || site.lease.session.agent.clone();
+    let agent = to.agent.clone().unwrap_or_else(own);
+    if to.agent.is_some() {
+        let (ability, resource) = request_needs(&agent);
+        let permitted = call.caller.authority.permits(ability, &resource);
+        permitted.map_err(|denied| OpError::Denied(denied.text(&format!("delegate `{agent}`"))))?;
+    }
+    let anonymous = to.agent.is_none().then(|| to.prompt.clone());
+    let submission = Submission {
+        input: arguments,
+        caller: Some(call.caller.name.clone()),
+        envelope: handed_on(call, site, None)?,
+        handed: Handed { scoped: scoped.iter().map(Scoped::handed).collect(), anonymous },
+        ..Submission::default()
+    };
+    let job = start_child(call, site, &agent, submission).await?;
+    let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
+    let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+    if let Some(done) = done.filter(|job| job.status.is_terminal()) {
+        return Ok(answer(&agent, &done).into());
+    }
+    let notes: Vec<_> = scoped.iter().map(Scoped::note).collect();
+    let mut value = json!({"agentId": agent, "job": job, "status": "STARTED"});
+    if !notes.is_empty() {
+        value["scoped"] = json!(notes);
+    }
+    Ok(Output { value, started: Some(job) })
+}
+
+/// Ability and resource that a request to an agent needs.
+pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, String) {
+    ("agent/request", format!("g/{agent}"))
+}
+
 /// What is sent, under no more authority than the caller's.
 fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result<Submission, OpError> {
     let named = arguments["context"].as_array();
@@ -109,7 +154,10 @@ fn answer(agent: &AgentId, job: &Job) -> Value {
 
 /// The id of what the call at this place of this turn sends.
 fn call_id(site: &TurnSite<'_>) -> EventId {
-    let place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
+    let mut place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
+    if let Some(instance) = site.instance {
+        place = format!("{place}/{instance}");
+    }
     EventId::new(format!("call-{}", &sha256_hex(place.as_bytes())[..32])).expect("hex digits are a legal id")
 }
 
@@ -122,7 +170,11 @@ async fn start_child(
     if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
         return Err(no_agent(agent));
     }
-    check_limits(site, agent)?;
+    // Who is nobody's own agent can call nothing, and so closes no cycle.
+    if submission.handed.anonymous.is_none() {
+        check_cycle(site, agent)?;
+    }
+    check_limits(site)?;
     submission.parent = Some(site.parent.clone());
     let arrival = Arrival {
         owner: call.caller.owner.clone(),
@@ -142,7 +194,7 @@ async fn start_child(
     Ok(job)
 }
 
-fn check_limits(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
+fn check_cycle(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
     if site.parent.chain.contains(agent) {
         let path: Vec<_> = site.parent.chain.iter().map(AgentId::as_str).collect();
         return Err(OpError::Conflict(format!(
@@ -150,6 +202,10 @@ fn check_limits(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
             path.join(" -> ")
         )));
     }
+    Ok(())
+}
+
+fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
     if site.parent.depth > JOB_DEPTH {
         return Err(OpError::Conflict(format!(
             "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
@@ -159,6 +215,12 @@ fn check_limits(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
         return Err(OpError::Conflict(format!(
             "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
             site.children
+        )));
+    }
+    if site.run_children >= RUN_CHILDREN {
+        return Err(OpError::Conflict(format!(
+            "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
+            site.run_children
         )));
     }
     Ok(())

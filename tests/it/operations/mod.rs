@@ -36,7 +36,13 @@ async fn call(server: &Server, caller: &Caller, operation: &str, input: Value) -
 
 async fn call_at(venue: &Venue, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation { venue, caller, workspace: &workspace, site: Site::Api { key: None } };
+    let call = Invocation {
+        venue,
+        caller,
+        workspace: &workspace,
+        scoped: &trellis::ops::NOTHING,
+        site: Site::Api { key: None },
+    };
     let output = dispatch::invoke(&call, operation, input).await;
     output.map(|output| output.value).map_err(|error| error.to_string())
 }

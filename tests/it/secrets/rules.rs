@@ -39,7 +39,13 @@ fn caller(caps: &[(&str, &str)]) -> Caller {
 
 async fn call(venue: &Venue, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation { venue, caller, workspace: &workspace, site: Site::Api { key: None } };
+    let call = Invocation {
+        venue,
+        caller,
+        workspace: &workspace,
+        scoped: &trellis::ops::NOTHING,
+        site: Site::Api { key: None },
+    };
     let output = dispatch::invoke(&call, operation, input).await;
     output.map(|output| output.value).map_err(|error| error.to_string())
 }

@@ -35,8 +35,13 @@ async fn operate(venue: &TestVenue, operation: &str, input: Value) -> Value {
     let name = venue.owner.to_string();
     let caller = Caller { operator: true, ..Caller::new(venue.owner.clone(), name, Authority::default()) };
     let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    let call =
-        Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, site: Site::Api { key: None } };
+    let call = Invocation {
+        venue: &venue.venue,
+        caller: &caller,
+        workspace: &workspace,
+        scoped: &trellis::ops::NOTHING,
+        site: Site::Api { key: None },
+    };
     dispatch::invoke(&call, operation, input).await.unwrap().value
 }
 

@@ -76,7 +76,7 @@ pub struct Restored {
 /// A tool table as it is recorded.
 pub fn pack_tools(namer: &Namer, tools: &ToolTable) -> Packed {
     // Bytes and hash follow from the specs; what is filled in changes with the values of a turn.
-    let ToolTable { specs, targets, refused, reports, injections: _, guards: _, bytes: _, hash: _ } = tools;
+    let ToolTable { specs, targets, refused, reports, injections: _, reaches: _, guards: _, bytes: _, hash: _ } = tools;
     let json = serde_json::to_string(&(specs.as_ref(), targets, refused, reports)).expect("tool tables serialise");
     namer.bundle(&json)
 }

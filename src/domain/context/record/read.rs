@@ -228,7 +228,8 @@ impl Component<'_> {
 
     fn item(&self, gone: &mut Vec<String>) -> Result<Option<Item>, Damaged> {
         let line: ItemLine = parse(self.about)?;
-        let ItemLine { section, key, label, source, allowed, asked, priority, required, unresolved, content } = line;
+        let ItemLine { section, key, label, source, allowed, asked, priority, required, unresolved, tags, content } =
+            line;
         let content = match content {
             Kind::Absent(why, reason) => Some(Content::Absent(why, reason)),
             Kind::Text => self.text(&key, gone).map(Content::Text),
@@ -245,6 +246,7 @@ impl Component<'_> {
             priority,
             required,
             unresolved,
+            tags,
             content,
         }))
     }

@@ -50,6 +50,7 @@ fn event(n: usize, payload: Payload) -> Event {
         parent: None,
         session_context: Map::new(),
         envelope: Envelope::default(),
+        handed: crate::domain::scope::Handed::default(),
         payload,
     }
 }
@@ -107,6 +108,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
             completion: Completion::Implicit,
             strict: false,
             aliases: false,
+            bare: false,
         },
         moment: Moment { turn: NAME.into(), date: "2026-01-02".into(), budget: Budget::default() },
         system: "You are {{session.name}}, a clerk.".into(),
@@ -129,6 +131,7 @@ fn item(name: &str, content: Content) -> Item {
         priority: 500,
         required: false,
         unresolved: Vec::new(),
+        tags: crate::domain::context::item::Tags::default(),
         content,
     }
 }

@@ -4,7 +4,7 @@ use super::Scribe;
 use super::manifest::Manifest;
 use super::part::{Packed, PartName};
 use crate::domain::context::inputs::{Inputs, Moment, Served};
-use crate::domain::context::item::{Absence, Content, Item, Section};
+use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
 use crate::domain::context::ledger::{Ledger, Row, Status};
 use crate::domain::event::Event;
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,8 @@ pub(super) struct ItemLine {
     pub(super) required: bool,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) unresolved: Vec<String>,
+    #[serde(default, skip_serializing_if = "Tags::is_default")]
+    pub(super) tags: Tags,
     pub(super) content: Kind,
 }
 
@@ -93,7 +95,7 @@ impl Writer<'_> {
     }
 
     fn item(&mut self, item: &Item) {
-        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, content } = item;
+        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, content } = item;
         let (kind, text) = match content {
             Content::Text(text) => (Kind::Text, Some(text.clone())),
             Content::Value(value) => (Kind::Value, Some(value.to_string())),
@@ -110,6 +112,7 @@ impl Writer<'_> {
             priority: *priority,
             required: *required,
             unresolved: unresolved.clone(),
+            tags: tags.clone(),
             content: kind,
         };
         self.lines.push(format!("item {}", json(&line)));

@@ -1,0 +1,237 @@
+//! The sections of a prompt that its calls may hand on, taken from what the model was shown.
+
+use super::choose::bare;
+use super::{Handed, INSTANCE, Scoped, is_secret};
+use crate::domain::authority::Authority;
+use crate::domain::context::assemble::Assembled;
+use crate::domain::context::fill::fill;
+use crate::domain::context::inputs::{Inputs, Served};
+use crate::domain::context::item::{Absence, Content, Item, Kept, Section, Tags};
+use crate::domain::event::{Event, Payload};
+use crate::domain::limits::HAND_OFF_BYTES;
+use serde_json::{Value, json};
+
+/// What the calls of one reply can hand on.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Sections {
+    pub(super) parts: Vec<Part>,
+    /// The instances of the turn, in the order of the prompt.
+    pub(super) instances: Vec<String>,
+}
+
+/// One section, or the part of it that is one instance's.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Part {
+    /// Its key.
+    pub(super) key: String,
+    /// Every name by which it can be asked for.
+    pub(super) names: Vec<String>,
+    pub(super) instance: Option<String>,
+    pub(super) source: Option<String>,
+    pub(super) needs: Vec<(String, String)>,
+    pub(super) received: bool,
+    pub(super) under: Option<Authority>,
+    pub(super) content: Content,
+}
+
+/// The instances of a turn: of its entries, its task and its messages, each once.
+pub fn instances(items: &[Item], served: &Served) -> Vec<String> {
+    let of_items = items.iter().filter_map(|item| item.tags.instance.clone());
+    let task = served.task.iter().flat_map(|task| inputs_of(&task.payload)).filter_map(|(instance, _)| instance);
+    let messages = served.messages.iter().filter_map(|(_, event)| tag(said(event)));
+    let mut known: Vec<String> = Vec::new();
+    for name in of_items.chain(task).chain(messages) {
+        if !known.contains(&name) {
+            known.push(name);
+        }
+    }
+    known
+}
+
+impl Sections {
+    /// What the tools of a prompt can hand on.
+    pub fn of(inputs: &Inputs, assembled: &Assembled) -> Self {
+        let scopes = inputs.tools.reaches.iter().filter_map(|reach| reach.scopes.as_ref());
+        let wanted: Vec<&String> = scopes.flat_map(|scopes| scopes.names()).collect();
+        let instances = instances(&inputs.items, &inputs.served);
+        if wanted.is_empty() {
+            return Self { parts: Vec::new(), instances };
+        }
+        let filled = fill(inputs);
+        let (mut own, mut received) = (Vec::new(), Vec::new());
+        for item in &filled.items {
+            let part = part_of(item);
+            if let Some(part) = part.filter(|part| part.names.iter().any(|name| wanted.contains(&name))) {
+                if part.received { received.push(part) } else { own.push(part) }
+            }
+        }
+        let others = [transcript(inputs, assembled)]
+            .into_iter()
+            .chain(pending(inputs, assembled))
+            .chain(inbox(inputs, assembled));
+        own.extend(others.filter(|part| wanted.contains(&&part.key)));
+        own.append(&mut received);
+        let task = inputs.served.task.iter().flat_map(|task| inputs_of(&task.payload));
+        let input = task.map(|(instance, value)| Part::plain("input", instance, value));
+        own.extend(input.filter(|part| wanted.contains(&&part.key)));
+        own.retain(|part| !matches!(&part.content, Content::Value(Value::Array(list)) if list.is_empty()));
+        Self { parts: own, instances }
+    }
+}
+
+impl Part {
+    /// A part that came from nowhere but the turn itself.
+    fn plain(key: &str, instance: Option<String>, value: Value) -> Self {
+        let content = match value {
+            Value::String(text) => Content::Text(text),
+            value => Content::Value(value),
+        };
+        let (names, needs) = (vec![key.to_owned()], Vec::new());
+        Self { key: key.to_owned(), names, instance, source: None, needs, received: false, under: None, content }
+    }
+}
+
+fn part_of(item: &Item) -> Option<Part> {
+    let Tags { instance, kept, needs, under } = &item.tags;
+    let (key, received) = match item.section {
+        Section::Context | Section::Loads | Section::Resource => {
+            let suffix = instance.as_ref().map(|instance| format!("@{instance}")).unwrap_or_default();
+            (item.key.strip_suffix(&suffix).unwrap_or(&item.key), false)
+        }
+        Section::Scope => (item.key.strip_prefix("scope/")?, true),
+        Section::System | Section::Tools | Section::Map | Section::Transcript => return None,
+        Section::Pending | Section::Inbox | Section::Input => return None,
+    };
+    let mut names = vec![key.to_owned()];
+    let named =
+        (item.section == Section::Context).then(|| bare(key)).filter(|name| ["state", "session"].contains(name));
+    let group = match kept {
+        Some(Kept::Agent) => Some("state"),
+        Some(Kept::Session) => Some("session"),
+        None => None,
+    };
+    names.extend(named.into_iter().chain(group).map(str::to_owned));
+    let mut content = item.content.clone();
+    if item.source.as_deref().is_some_and(is_secret) {
+        content = Content::Absent(Absence::Denied, "secrets can't be handed on".into());
+    }
+    let needs = match (&item.source, needs.is_empty()) {
+        (Some(source), true) if !received => vec![("crud/read".to_owned(), source.clone())],
+        (Some(_) | None, _) => needs.clone(),
+    };
+    Some(Part {
+        key: named.unwrap_or(key).to_owned(),
+        names,
+        instance: instance.clone(),
+        source: item.source.clone(),
+        needs,
+        received,
+        under: under.clone(),
+        content,
+    })
+}
+
+/// What the prompt shows of the conversation before.
+fn transcript(inputs: &Inputs, assembled: &Assembled) -> Part {
+    let messages = &assembled.request.messages;
+    let between = messages.get(1..messages.len().saturating_sub(1)).unwrap_or_default();
+    let under = Some(inputs.frame.authority.clone());
+    Part { under, ..Part::plain("transcript", None, json!(between)) }
+}
+
+fn is_shown(assembled: &Assembled, key: &str) -> bool {
+    assembled.shown.iter().any(|shown| shown.key == key)
+}
+
+fn pending(inputs: &Inputs, assembled: &Assembled) -> Option<Part> {
+    let shown = inputs.served.results.iter().filter(|(key, _)| is_shown(assembled, key));
+    let results = shown.filter_map(|(_, event)| match &event.payload {
+        Payload::Result { job, result } => {
+            Some(json!({"job": job, "status": result.status, "output": result.output, "error": result.error}))
+        }
+        Payload::Task { .. } | Payload::Message { .. } => None,
+    });
+    let running = inputs.served.pending.iter();
+    let running = running.map(|(job, child)| json!({"job": job, "status": "STARTED", "agent": child.agent}));
+    Some(Part::plain("pending", None, results.chain(running).collect()))
+}
+
+/// Messages, those of one instance together.
+fn inbox(inputs: &Inputs, assembled: &Assembled) -> Vec<Part> {
+    let mut parts: Vec<(Option<String>, Vec<Value>)> = Vec::new();
+    for (_, event) in inputs.served.messages.iter().filter(|(key, _)| is_shown(assembled, key)) {
+        let instance = tag(said(event));
+        let message = json!({"from": event.caller, "message": untagged(said(event))});
+        match parts.iter_mut().find(|(of, _)| *of == instance) {
+            Some((_, messages)) => messages.push(message),
+            None => parts.push((instance, vec![message])),
+        }
+    }
+    parts.into_iter().map(|(instance, messages)| Part::plain("inbox", instance, messages.into())).collect()
+}
+
+const fn said(event: &Event) -> &Value {
+    match &event.payload {
+        Payload::Task { input, .. } | Payload::Message { input } => input,
+        Payload::Result { .. } => &Value::Null,
+    }
+}
+
+/// The instance that an object says it is of.
+fn tag(value: &Value) -> Option<String> {
+    value.get(INSTANCE).and_then(Value::as_str).map(str::to_owned)
+}
+
+fn untagged(value: &Value) -> Value {
+    let mut value = value.clone();
+    if tag(&value).is_some()
+        && let Value::Object(map) = &mut value
+    {
+        map.shift_remove(INSTANCE);
+    }
+    value
+}
+
+/// The inputs that a task has: one, or in a list of which any names an instance, one of each, and
+/// those that name none are everybody's.
+fn inputs_of(payload: &Payload) -> Vec<(Option<String>, Value)> {
+    let Payload::Task { input, .. } = payload else { return Vec::new() };
+    match input {
+        Value::Array(list) if list.iter().any(|value| tag(value).is_some()) => {
+            let (own, mut shared): (Vec<_>, Vec<_>) = list.iter().cloned().partition(|value| tag(value).is_some());
+            let shared = if shared.len() == 1 { shared.pop() } else { Some(shared.into()) };
+            let shared = shared.filter(|shared| shared.as_array().is_none_or(|list| !list.is_empty()));
+            let own = own.into_iter().map(|value| (tag(&value), untagged(&value)));
+            shared.map(|shared| (None, shared)).into_iter().chain(own).collect()
+        }
+        value => vec![(tag(value), untagged(value))],
+    }
+}
+
+/// What a job brought along, as pieces of its context; what has been revoked since is not there.
+pub fn received(handed: &Handed, authority: &Authority) -> Vec<Item> {
+    handed.scoped.iter().map(|scoped| item(scoped, authority)).collect()
+}
+
+fn item(scoped: &Scoped, authority: &Authority) -> Item {
+    let Scoped { key, source, needs, received: _, under, content, bytes: _, of: _, missing } = scoped;
+    let content = match (scoped.held(authority), missing, content) {
+        (Err(reason), _, _) => Content::Absent(Absence::Denied, reason),
+        (Ok(()), Some(reason), _) => Content::Absent(Absence::Missing, reason.clone()),
+        (Ok(()), None, Value::String(text)) => Content::Text(text.clone()),
+        (Ok(()), None, value) => Content::Value(value.clone()),
+    };
+    Item {
+        section: Section::Scope,
+        key: format!("scope/{key}"),
+        label: Some(key.clone()),
+        source: source.clone(),
+        allowed: None,
+        asked: Some(HAND_OFF_BYTES),
+        priority: Section::Scope.priority(),
+        required: false,
+        unresolved: Vec::new(),
+        tags: Tags { needs: needs.clone(), under: under.clone(), ..Tags::default() },
+        content,
+    }
+}

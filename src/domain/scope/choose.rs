@@ -1,0 +1,123 @@
+//! What a call says of scopes and instances, and what it gets for that.
+
+use super::capture::{Part, Sections};
+use super::{GROUPS, INSTANCE, Reach, SCOPES, Scoped, Scopes, cut, quoted};
+use crate::domain::limits::{HAND_OFF_BYTES, JOB_DEPTH};
+use crate::domain::tools::guard::{RUN, catalog_path};
+use serde_json::{Map, Value};
+
+/// What a call says beside its arguments.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Said {
+    taken: Map<String, Value>,
+}
+
+/// What a call gets.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chosen {
+    /// The sections that the model asked for, each once, in the order of its tool's list.
+    pub asked: Vec<String>,
+    /// The instance that it is about.
+    pub instance: Option<String>,
+    /// What goes with it.
+    pub scoped: Vec<Scoped>,
+}
+
+/// Takes what is not an argument, every key that begins with `_`, out of a call of `operation` (when
+/// it is one), and out of what that runs by its path.
+pub fn take(operation: Option<&str>, arguments: &mut Value) -> Said {
+    let said = Said { taken: underscored(arguments) };
+    let (mut path, mut inner) = (operation.unwrap_or_default().to_owned(), arguments);
+    for _ in 0..=JOB_DEPTH {
+        if path != RUN && path != "v/ops/grid/run" {
+            break;
+        }
+        path = catalog_path(inner["operation"].as_str().unwrap_or_default());
+        let Some(input) = inner.get_mut("input") else { break };
+        underscored(input);
+        inner = input;
+    }
+    said
+}
+
+fn underscored(arguments: &mut Value) -> Map<String, Value> {
+    let Value::Object(map) = arguments else { return Map::new() };
+    let names: Vec<String> = map.keys().filter(|key| key.starts_with('_')).cloned().collect();
+    names.into_iter().filter_map(|name| map.shift_remove_entry(&name)).collect()
+}
+
+impl Said {
+    /// Puts it back, for the transcript: the model sees what it has said.
+    pub fn give_back(self, arguments: &mut Value) {
+        if let Value::Object(map) = arguments {
+            map.extend(self.taken);
+        }
+    }
+
+    fn instance(&self) -> Option<&Value> {
+        self.taken.get(INSTANCE).filter(|instance| !instance.is_null())
+    }
+
+    fn scopes(&self, tool: &str) -> Result<Vec<String>, String> {
+        let wrong = |given: &Value| format!("`{SCOPES}` of `{tool}`: expected a list of sections, got {given}");
+        let list = match self.taken.get(SCOPES) {
+            None | Some(Value::Null) => return Ok(Vec::new()),
+            Some(Value::Array(list)) => list,
+            Some(other) => return Err(wrong(other)),
+        };
+        let name = |name: &Value| name.as_str().map(str::to_owned).ok_or_else(|| wrong(name));
+        list.iter().map(name).collect()
+    }
+}
+
+impl Sections {
+    /// What a call of `tool` gets for what it says, or why it is refused.
+    pub fn choose(&self, tool: &str, reach: &Reach, said: &Said) -> Result<Chosen, String> {
+        let instance = self.instance(tool, said)?;
+        let allowed = reach.scopes.as_ref().map(Scopes::names).unwrap_or_default();
+        let said = said.scopes(tool)?;
+        if let Some(name) = said.iter().find(|name| !allowed.contains(name)) {
+            let none = allowed.is_empty() || matches!(reach.scopes, Some(Scopes::Const { .. }));
+            let hint = if none { "leave it out".to_owned() } else { format!("expected some of {}", quoted(allowed)) };
+            return Err(format!("`{SCOPES}` of `{tool}`: `{name}` can't be handed on by this call, {hint}"));
+        }
+        let is_asked = |name: &&String| said.contains(name);
+        let (asked, names): (Vec<String>, Vec<String>) = match &reach.scopes {
+            None => Default::default(),
+            Some(Scopes::Const { names }) => (Vec::new(), names.clone()),
+            Some(Scopes::Enum { names, .. }) => {
+                let asked: Vec<_> = names.iter().filter(is_asked).cloned().collect();
+                (asked.clone(), asked)
+            }
+        };
+        let scoped = cut::within(&self.visible(&names, instance.as_deref()), HAND_OFF_BYTES);
+        Ok(Chosen { asked, instance, scoped })
+    }
+
+    fn instance(&self, tool: &str, said: &Said) -> Result<Option<String>, String> {
+        let Some(given) = said.instance() else { return Ok(None) };
+        if self.instances.is_empty() {
+            return Err(format!("`{INSTANCE}` of `{tool}`: this turn has no instances, leave it out"));
+        }
+        let known = given.as_str().filter(|name| self.instances.iter().any(|known| known == name));
+        let unknown =
+            || format!("`{INSTANCE}` of `{tool}`: no instance {given}, expected one of {}", quoted(&self.instances));
+        known.map(|name| Some(name.to_owned())).ok_or_else(unknown)
+    }
+
+    /// The parts of these sections that a call for an instance, or for none, may see; an instance's
+    /// own input stands in the place of that of all.
+    fn visible(&self, names: &[String], instance: Option<&str>) -> Vec<&Part> {
+        let shown = |part: &&Part| part.instance.is_none() || part.instance.as_deref() == instance;
+        let own_input = |part: &Part| part.key == "input" && part.instance.is_some() && !part.received;
+        let overridden = self.parts.iter().filter(shown).any(own_input);
+        let replaced = |part: &Part| overridden && part.key == "input" && part.instance.is_none() && !part.received;
+        let wanted = |part: &&Part| part.names.iter().any(|name| names.contains(name));
+        self.parts.iter().filter(shown).filter(wanted).filter(|part| !replaced(part)).collect()
+    }
+}
+
+/// A section's name in the group of its kind, without the group.
+pub(super) fn bare(key: &str) -> &str {
+    GROUPS.iter().find_map(|group| key.strip_prefix(group)).unwrap_or(key)
+}

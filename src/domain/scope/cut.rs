@@ -1,0 +1,90 @@
+//! A hand-off is capped: what doesn't fit is left out by the renderer, which says so.
+
+use super::Scoped;
+use super::capture::Part;
+use crate::domain::context::item::Content;
+use crate::domain::render::size_about;
+use serde_json::Value;
+
+/// Bytes by which a cut value may pass its budget: a comment or a number that can't be shorter.
+const SLACK: usize = 40;
+
+/// These parts in at most `limit` bytes together: small ones in full, large ones as far as there is
+/// room for all.
+pub(super) fn within(parts: &[&Part], limit: usize) -> Vec<Scoped> {
+    let sizes: Vec<usize> = parts.iter().map(|part| size(&part.content)).collect();
+    let shares = shares(&sizes, limit);
+    parts.iter().zip(sizes).zip(shares).map(|((part, of), share)| scoped(part, of, share)).collect()
+}
+
+fn size(content: &Content) -> usize {
+    match content {
+        Content::Text(text) => text.len(),
+        Content::Excerpt { text, of } => text.len().max(*of),
+        Content::Value(value) => size_about(value),
+        Content::Absent(..) => 0,
+    }
+}
+
+/// What each gets of `limit`: no more than it has, and what it doesn't need goes to the others.
+fn shares(sizes: &[usize], limit: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..sizes.len()).collect();
+    order.sort_by_key(|at| sizes[*at]);
+    let mut shares = vec![0; sizes.len()];
+    let mut left = limit;
+    for (done, at) in order.into_iter().enumerate() {
+        let share = left / (sizes.len() - done);
+        shares[at] = sizes[at].min(share);
+        left -= shares[at];
+    }
+    shares
+}
+
+fn scoped(part: &Part, of: usize, share: usize) -> Scoped {
+    let none = |missing| (Value::Null, 0, 0, missing);
+    // Sizes are estimates: a value that has its estimate must not be cut for a byte.
+    let budget = if share < of { share.saturating_sub(SLACK) } else { share + SLACK };
+    let (content, bytes, of, missing) = match part.content.show(budget) {
+        Err((_, reason)) => none(Some(reason.to_owned())),
+        Ok(shown) => {
+            let (bytes, whole) = (shown.text.len(), shown.whole);
+            let content = match &part.content {
+                Content::Value(value) if whole => value.clone(),
+                Content::Text(_) | Content::Excerpt { .. } | Content::Value(_) | Content::Absent(..) => {
+                    shown.text.into_owned().into()
+                }
+            };
+            (content, bytes, if whole { bytes } else { of.max(bytes + 1) }, None)
+        }
+    };
+    Scoped {
+        key: part.key.clone(),
+        source: part.source.clone(),
+        needs: part.needs.clone(),
+        received: part.received,
+        under: part.under.clone(),
+        content,
+        bytes,
+        of,
+        missing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_sections_stay_whole_and_large_ones_share_the_rest() {
+        for (sizes, limit, expected) in [
+            (vec![], 100, vec![]),
+            (vec![10, 20], 100, vec![10, 20]),
+            (vec![500], 100, vec![100]),
+            (vec![10, 500, 500], 100, vec![10, 45, 45]),
+            (vec![500, 30, 60], 100, vec![35, 30, 35]),
+            (vec![0, 0], 100, vec![0, 0]),
+        ] {
+            assert_eq!(shares(&sizes, limit), expected, "{sizes:?}");
+        }
+    }
+}

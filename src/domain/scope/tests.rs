@@ -1,0 +1,259 @@
+//! Scopes and instances, one table per rule.
+
+use super::capture::Part;
+use super::*;
+use crate::domain::context::item::Content;
+use crate::domain::limits::HAND_OFF_BYTES;
+
+fn scopes(value: Value) -> Result<Scopes, String> {
+    serde_json::from_value::<Scopes>(value).map_err(|error| error.to_string())
+}
+
+#[test]
+fn both_spellings_are_read_and_one_is_kept() {
+    for (given, kept) in [
+        (json!({"const": ["input"]}), json!({"const": ["input"]})),
+        (json!({"const": []}), json!({"const": []})),
+        (json!({"enum": ["state", "input", "state"]}), json!({"enum": ["state", "input"]})),
+        (json!({"enum": ["state"], "approval": "ask"}), json!({"enum": ["state"], "approval": "ask"})),
+        (json!({"enum": ["state"], "approval": "none"}), json!({"enum": ["state"]})),
+        (
+            json!({"type": "array", "items": {"enum": ["context/a b", "loads/w/x"]}}),
+            json!({"enum": ["context/a b", "loads/w/x"]}),
+        ),
+    ] {
+        let read = scopes(given.clone()).unwrap();
+        assert_eq!(json!(read), kept, "{given}");
+        assert_eq!(scopes(kept).unwrap(), read);
+    }
+}
+
+#[test]
+fn what_can_t_be_handed_on_is_refused_by_name() {
+    for (given, expected) in [
+        (json!(["input"]), "expected `{const: [names]}` or `{enum: [names]}`"),
+        (json!({}), "expected one of `const` and `enum`"),
+        (json!({"const": [], "enum": ["input"]}), "expected one of `const` and `enum`"),
+        (json!({"enum": []}), "`scopes.enum`: expected at least one section"),
+        (json!({"enum": "input"}), "`scopes.enum`: expected a list of sections"),
+        (json!({"enum": [1]}), "`scopes.enum`: expected names of sections, got 1"),
+        (json!({"const": ["system"]}), "`scopes.const`: section `system` can't be handed on"),
+        (json!({"enum": ["tools"]}), "section `tools` can't be handed on"),
+        (json!({"enum": ["s/KEY"]}), "section `s/KEY` can't be handed on"),
+        (json!({"enum": ["loads/s/KEY"]}), "section `loads/s/KEY` can't be handed on"),
+        (json!({"enum": ["inptu"]}), "no section `inptu`, expected one of `input`"),
+        (json!({"enum": ["context/"]}), "no section `context/`"),
+        (json!({"enum": ["input"], "approval": "yes"}), "`scopes.approval`: expected \"none\" or \"ask\""),
+        (json!({"const": ["input"], "approval": "ask"}), "the model asks for nothing here"),
+        (json!({"enum": ["input"], "enmu": 1}), "unknown key `enmu`"),
+    ] {
+        let error = scopes(given.clone()).unwrap_err();
+        assert!(error.contains(expected), "{given}: {error}");
+    }
+}
+
+fn part(key: &str, instance: Option<&str>, text: &str) -> Part {
+    Part {
+        key: key.to_owned(),
+        names: vec![key.to_owned()],
+        instance: instance.map(str::to_owned),
+        source: None,
+        needs: Vec::new(),
+        received: false,
+        under: None,
+        content: Content::Text(text.to_owned()),
+    }
+}
+
+/// A context of two instances, in the order of the prompt.
+fn sections() -> Sections {
+    let parts = vec![
+        part("context/rules", None, "rules"),
+        part("state", Some("1"), "first"),
+        part("state", Some("2"), "second"),
+        part("inbox", None, "mail"),
+        Part { received: true, ..part("input", None, "from above") },
+        part("input", None, "for all"),
+        part("input", Some("2"), "for two"),
+    ];
+    Sections { parts, instances: vec!["1".into(), "2".into()] }
+}
+
+fn check(reach: Value, said: Value, expected: Result<&[&str], &str>) {
+    let reach = Reach { scopes: (!reach.is_null()).then(|| scopes(reach).unwrap()), ..Reach::default() };
+    let mut arguments = said.clone();
+    let taken = take(None, &mut arguments);
+    let chosen = sections().choose("ask", &reach, &taken);
+    let chosen =
+        chosen.map(|chosen| chosen.scoped.iter().map(|s| s.content.as_str().unwrap().to_owned()).collect::<Vec<_>>());
+    match (chosen, expected) {
+        (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{said}"),
+        (Err(got), Err(part)) => assert!(got.contains(part), "{said}: {got}"),
+        (got, expected) => panic!("{said}: expected {expected:?}, got {got:?}"),
+    }
+}
+
+#[test]
+fn a_call_gets_what_its_tool_allows_and_its_model_asks_for() {
+    let all = || json!({"enum": ["input", "inbox", "context/rules", "state"]});
+    for (reach, said, expected) in [
+        (all(), json!({}), Ok(&[][..])),
+        (all(), json!({"_scopes": null}), Ok(&[])),
+        (all(), json!({"_scopes": []}), Ok(&[])),
+        (all(), json!({"_scopes": ["inbox", "context/rules", "inbox"]}), Ok(&["rules", "mail"])),
+        (
+            all(),
+            json!({"_scopes": ["transcript"]}),
+            Err(
+                "`_scopes` of `ask`: `transcript` can't be handed on by this call, expected some of `input`, `inbox`, `context/rules`, `state`",
+            ),
+        ),
+        (all(), json!({"_scopes": "inbox"}), Err("expected a list of sections, got \"inbox\"")),
+        (all(), json!({"_scopes": [1]}), Err("expected a list of sections, got 1")),
+        (json!({"const": ["inbox"]}), json!({}), Ok(&["mail"])),
+        (json!({"const": ["inbox"]}), json!({"_scopes": []}), Ok(&["mail"])),
+        (
+            json!({"const": ["inbox"]}),
+            json!({"_scopes": ["input"]}),
+            Err("`input` can't be handed on by this call, leave it out"),
+        ),
+        (json!({"const": []}), json!({}), Ok(&[])),
+        (Value::Null, json!({}), Ok(&[])),
+        (Value::Null, json!({"_scopes": ["input"]}), Err("leave it out")),
+        (json!({"const": ["pending", "goal"]}), json!({}), Ok(&[])),
+    ] {
+        check(reach, said, expected);
+    }
+}
+
+#[test]
+fn a_call_for_an_instance_sees_what_is_of_that_one_and_of_all() {
+    let all = || json!({"enum": ["input", "context/rules", "state"]});
+    let asked = || json!(["input", "context/rules", "state"]);
+    for (instance, expected) in [
+        (Value::Null, Ok(&["rules", "from above", "for all"][..])),
+        (json!("1"), Ok(&["rules", "first", "from above", "for all"])),
+        (json!("2"), Ok(&["rules", "second", "from above", "for two"])),
+        (json!("3"), Err("`_instance` of `ask`: no instance \"3\", expected one of `1`, `2`")),
+        (json!(1), Err("no instance 1, expected one of `1`, `2`")),
+    ] {
+        check(all(), json!({"_instance": instance, "_scopes": asked()}), expected);
+    }
+    let none = Sections::default();
+    let said = take(None, &mut json!({"_instance": "1"}));
+    let error = none.choose("ask", &Reach::default(), &said).unwrap_err();
+    assert_eq!(error, "`_instance` of `ask`: this turn has no instances, leave it out");
+}
+
+#[test]
+fn keys_with_an_underscore_are_no_arguments_at_any_depth_of_a_run() {
+    for (operation, given, expected) in [
+        (None, json!({"a": 1, "_scopes": ["input"], "_x": 2}), json!({"a": 1})),
+        (None, json!({"a": {"_b": 1}}), json!({"a": {"_b": 1}})),
+        (None, json!([1]), json!([1])),
+        (Some("v/ops/test/echo"), json!({"input": {"_b": 1}}), json!({"input": {"_b": 1}})),
+        (
+            Some(RUN),
+            json!({"operation": "test/echo", "input": {"_scopes": ["input"], "x": 1}}),
+            json!({"operation": "test/echo", "input": {"x": 1}}),
+        ),
+        (
+            Some(RUN),
+            json!({"operation": "job:run", "input": {"operation": "test/echo", "input": {"_instance": "1", "x": {"_y": 1}}}}),
+            json!({"operation": "job:run", "input": {"operation": "test/echo", "input": {"x": {"_y": 1}}}}),
+        ),
+    ] {
+        let mut arguments = given.clone();
+        let said = take(operation, &mut arguments);
+        assert_eq!(arguments, expected, "{given}");
+        said.give_back(&mut arguments);
+        assert_eq!(arguments.get("_scopes"), given.get("_scopes"), "the model sees what it has said");
+    }
+}
+
+#[test]
+fn a_hand_off_has_a_limit_and_says_what_was_left_out() {
+    let long = "x".repeat(200_000);
+    let sections = Sections {
+        parts: vec![part("context/long", None, &long), part("input", None, "short"), part("inbox", None, &long)],
+        instances: Vec::new(),
+    };
+    let reach = Reach { scopes: scopes(json!({"const": ["input", "inbox", "context/long"]})).ok(), ..Reach::default() };
+    let scoped = sections.choose("ask", &reach, &Said::default()).unwrap().scoped;
+    let bytes: Vec<usize> = scoped.iter().map(|s| s.bytes).collect();
+    assert!(bytes.iter().sum::<usize>() <= HAND_OFF_BYTES && bytes[0] > 32_000 && bytes[2] > 32_000, "{bytes:?}");
+    assert_eq!((scoped[1].content.as_str(), scoped[1].note().of), (Some("short"), None));
+    assert_eq!(scoped[0].note().of, Some(200_000));
+    assert!(scoped[0].content.as_str().unwrap().contains("bytes omitted]"));
+}
+
+#[test]
+fn sections_of_one_key_are_a_list() {
+    let scoped = |key: &str, text: &str| Scoped {
+        key: key.into(),
+        source: None,
+        needs: Vec::new(),
+        received: false,
+        under: None,
+        content: text.into(),
+        bytes: text.len(),
+        of: text.len(),
+        missing: None,
+    };
+    let gone = Scoped { missing: Some("nothing is there".into()), ..scoped("pending", "") };
+    let all = [scoped("state", "a"), scoped("input", "b"), scoped("state", "c"), gone];
+    assert_eq!(Value::Object(map(&all)), json!({"state": ["a", "c"], "input": "b"}));
+}
+
+#[test]
+fn a_section_is_handed_on_by_who_may_still_read_it() {
+    let cap = |with: &str| crate::domain::authority::Capability { with: with.into(), can: "crud/read".into() };
+    let held = Authority::new(Some(vec![cap("w/a")]));
+    let own = Scoped {
+        key: "context/a".into(),
+        source: Some("w/a/x".into()),
+        needs: vec![("crud/read".into(), "w/a/x".into())],
+        received: false,
+        under: None,
+        content: Value::Null,
+        bytes: 0,
+        of: 0,
+        missing: None,
+    };
+    let got = own.handed();
+    for (scoped, authority, expected) in [
+        (&own, held.clone(), None),
+        (
+            &own,
+            held.clone().without("w/a/x"),
+            Some("section `context/a` requires crud/read on w/a/x, which was revoked"),
+        ),
+        (&own, Authority::new(Some(vec![cap("w/b")])), Some("section `context/a` requires crud/read on w/a/x.")),
+        (&got, Authority::new(Some(vec![cap("w/b")])), None),
+        (&got, Authority::new(Some(vec![cap("w/b")])).without("w/a"), Some("requires crud/read on w/a/x")),
+    ] {
+        match (scoped.held(&authority), expected) {
+            (Ok(()), None) => {}
+            (Err(text), Some(part)) => assert!(text.contains(part), "{text}"),
+            (found, expected) => panic!("expected {expected:?}, got {found:?}"),
+        }
+    }
+    let under =
+        |under: &Authority, received| Scoped { under: Some(under.clone()), received, needs: Vec::new(), ..own.clone() };
+    assert!(under(&held, false).held(&held).is_ok());
+    assert!(under(&Authority::unlimited(), false).held(&held).is_err(), "it shows turns that could do more");
+    assert!(under(&Authority::unlimited(), true).held(&held).is_ok(), "its giver was asked");
+    assert!(under(&held, true).held(&held.clone().without("w/z")).is_err(), "revoked since");
+}
+
+#[test]
+fn a_schema_shows_what_can_be_asked_for_and_nothing_else() {
+    let enumerated = Reach { scopes: scopes(json!({"enum": ["input"]})).ok(), input: None, instanced: true };
+    let schema = enumerated.extend(json!({"type": "object", "properties": {"a": {}}, "additionalProperties": false}));
+    assert_eq!(schema["properties"]["_scopes"]["items"], json!({"enum": ["input"]}));
+    let schema = enumerated.extend_instances(schema, &["1".into(), "2".into()]);
+    assert_eq!(schema["properties"]["_instance"]["enum"], json!(["1", "2"]));
+    let constant = Reach { scopes: scopes(json!({"const": ["input"]})).ok(), ..Reach::default() };
+    let schema = json!({"type": "object"});
+    assert_eq!(constant.extend_instances(constant.extend(schema.clone()), &[]), schema);
+}

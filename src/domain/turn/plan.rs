@@ -1,0 +1,125 @@
+//! What the calls of a reply are, with everything that goes with them.
+
+use super::{PlannedCall, Resolved};
+use crate::domain::chat::{Arguments, ToolCall};
+use crate::domain::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
+use crate::domain::nearest::nearest;
+use crate::domain::schema::misfits;
+use crate::domain::scope::{Chosen, Reach, Sections, take};
+use crate::domain::secret::hide;
+use crate::domain::tools::guard::{Passage, RUN};
+use crate::domain::tools::{Target, ToolTable};
+use crate::domain::values::inject::Injection;
+use serde_json::Value;
+
+/// The calls of a reply; what they hand on stands in its record, and has its limit too.
+pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Sections) -> Vec<PlannedCall> {
+    let mut left = HAND_OFFS_BYTES;
+    let bounded = |mut call: PlannedCall| {
+        let bytes: usize = call.scoped.iter().map(|scoped| scoped.bytes).sum();
+        match left.checked_sub(bytes) {
+            Some(rest) => left = rest,
+            None => {
+                let reason = format!(
+                    "the calls of one reply hand on at most {HAND_OFFS_BYTES} bytes of sections, this one would be over \
+                     it; make it in your next turn"
+                );
+                call = PlannedCall { what: Err(reason), scoped: Vec::new(), ..call };
+            }
+        }
+        call
+    };
+    said.iter_mut().map(|call| plan(call, tools, sections)).map(bounded).collect()
+}
+
+/// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
+/// says there never counts, and doesn't stay in the transcript. Keys that begin with `_` are no
+/// arguments. A call that runs another operation by its path is a call of that one where anything
+/// holds for it.
+fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
+    let (id, tool) = (call.id.clone(), call.name.clone());
+    let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
+    let target = tools.target(&call.name).cloned();
+    let reach = tools.reach(&call.name).cloned().unwrap_or_default();
+    let (what, chosen) = match (target, &mut call.arguments) {
+        (None, _) => {
+            let hint = nearest(&call.name, &tools.names());
+            let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+            (Err(format!("unknown tool `{}`{hint}", call.name)), Chosen::default())
+        }
+        (Some(_), Arguments::Malformed(text)) => {
+            let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
+            (Err(format!("the arguments of `{}` are not JSON: {shown}", call.name)), Chosen::default())
+        }
+        (Some(target), Arguments::Json(arguments)) => {
+            injection.strip(arguments);
+            let path = if let Target::Operation(path) = &target { Some(path.as_str()) } else { None };
+            let said = take(path, arguments);
+            let chosen = sections.choose(&call.name, &reach, &said);
+            let planned = chosen.and_then(|chosen| {
+                let what = resolve(target, arguments, tools, &mut injection, &chosen)?;
+                fits(&call.name, &reach, &what, &injection)?;
+                Ok((what, chosen))
+            });
+            said.give_back(arguments);
+            match planned {
+                Ok((what, chosen)) => (Ok(what), chosen),
+                Err(reason) => (Err(reason), Chosen::default()),
+            }
+        }
+    };
+    let Chosen { asked: _, instance, mut scoped } = chosen;
+    if matches!(what, Ok(Resolved { target: Target::Latent(_), .. })) {
+        scoped.clear();
+    }
+    PlannedCall { id, tool, what, injection, instance, scoped }
+}
+
+fn resolve(
+    target: Target,
+    arguments: &mut Value,
+    tools: &ToolTable,
+    injection: &mut Injection,
+    chosen: &Chosen,
+) -> Result<Resolved, String> {
+    match target {
+        Target::Operation(path) if path == RUN && !tools.guards.is_empty() => {
+            match tools.guards.through(arguments, injection) {
+                Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments: arguments.clone() }),
+                Passage::Refused(reason) => Err(reason),
+                Passage::Bound(path, arguments, inner) => {
+                    *injection = *inner;
+                    Ok(Resolved { target: Target::Operation(path), arguments })
+                }
+            }
+        }
+        Target::Latent(_) => {
+            Ok(Resolved { target: Target::Latent(chosen.asked.clone()), arguments: arguments.clone() })
+        }
+        target => Ok(Resolved { target, arguments: arguments.clone() }),
+    }
+}
+
+/// Whether the arguments of a tool without an operation are as its entry says.
+fn fits(tool: &str, reach: &Reach, what: &Resolved, injection: &Injection) -> Result<(), String> {
+    let Some(schema) = &reach.input else { return Ok(()) };
+    let reduced = if injection.hides() { injection.reduce(schema) } else { schema.clone() };
+    let (found, _) = misfits(&reduced, &what.arguments, SCHEMA_ERRORS)
+        .map_err(|error| format!("the schema of `{tool}`: {error}"))?;
+    let problems: Vec<String> =
+        found
+            .into_iter()
+            .take(5)
+            .map(|misfit| {
+                if misfit.path.is_empty() {
+                    misfit.message
+                } else {
+                    format!("at `{}`: {}", misfit.path, misfit.message)
+                }
+            })
+            .collect();
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(format!("arguments of `{tool}` are not valid: {}", problems.join("; ")))
+}

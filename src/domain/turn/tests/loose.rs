@@ -1,0 +1,66 @@
+//! Turns without a task.
+
+use super::*;
+
+/// A session that does what its commits say, for runs over several turns.
+fn after(run: &Run, decision: &Decision, arrived: Vec<Pending>) -> Run {
+    let mut next = run.after(&decision.state, &decision.consume);
+    let mut inbox = next.inbox.clone();
+    inbox.extend(arrived);
+    next.refresh(inbox, false);
+    next
+}
+
+fn loose(run: &Run) -> Setting {
+    let Next::Turn(plan) = run.next(5) else { panic!("expected a turn, got {:?}", run.next(5)) };
+    Setting { plan: *plan, state: run.state.clone(), ..setting("implicit", SessionState::default(), vec![]) }
+}
+
+#[test]
+fn a_message_stays_in_the_mailbox_until_its_run_is_through() {
+    let run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let first = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
+    assert_eq!((first.consume.len(), first.state.shown.clone()), (0, vec!["k4".to_owned()]));
+    // Another message joins; the first is not shown again.
+    let run = after(&run, &first, vec![message(5)]);
+    let setting = loose(&run);
+    assert_eq!(setting.plan.messages.iter().map(|p| p.key.as_str()).collect::<Vec<_>>(), ["k5"]);
+    let last = drive(setting, text("noted"), vec![]);
+    assert_eq!(last.consume, ["k4", "k5"]);
+    let run = after(&run, &last, vec![]);
+    assert_eq!((run.next(5), run.state), (Next::Rest, SessionState::default()));
+}
+
+#[test]
+fn a_task_takes_over_from_a_loose_run() {
+    let state = SessionState { shown: vec!["k4".into()], loose_turns: 1, ..SessionState::default() };
+    let decision =
+        drive(setting("implicit", state, vec![message(4), task(1)]), calls(&[(READ, json!({}))]), vec![ok()]);
+    assert_eq!((decision.consume, decision.state.shown.len()), (vec!["k4".to_owned()], 0));
+}
+
+#[test]
+fn turns_without_a_task_are_bounded() {
+    let mut run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let mut turns = 0;
+    while let Next::Turn(_) = run.next(5) {
+        turns += 1;
+        assert!(turns <= 3, "the limit is 3 turns");
+        let decision = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
+        run = after(&run, &decision, vec![]);
+    }
+    assert_eq!((turns, run.inbox.len(), run.state), (3, 0, SessionState::default()));
+}
+
+#[test]
+fn children_of_turns_without_a_task_do_not_keep_them_going_for_ever() {
+    let mut run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let mut turns = 0u8;
+    while let Next::Turn(_) = run.next(5) {
+        turns += 1;
+        assert!(turns <= 3, "the limit is 3 turns");
+        let decision = drive(loose(&run), calls(&[("agent_request", json!({}))]), vec![started(10 + turns)]);
+        run = after(&run, &decision, vec![result(10 + turns)]);
+    }
+    assert!(matches!(run.next(5), Next::Settle(_)), "the last result is awaited by nobody");
+}

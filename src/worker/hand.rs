@@ -1,0 +1,34 @@
+//! Tools without an operation: other agents, and calls that are only answers.
+
+use super::calls::{Round, plain};
+use super::session::Stop;
+use crate::domain::scope::{Delegate, Scopes};
+use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
+use crate::ops::NOTHING;
+use crate::ops::agent::ask;
+use serde_json::Value;
+
+/// A call of a delegate.
+pub(super) async fn delegate(
+    round: &Round<'_>,
+    index: u32,
+    call: &PlannedCall,
+    to: &Delegate,
+    arguments: &Value,
+) -> Result<CallOutcome, Stop> {
+    let arguments = match call.injection.apply(arguments.clone()) {
+        Ok(arguments) => arguments,
+        Err(unresolved) => return Ok(plain(Outcome::Error, &format!("error: {unresolved}"))),
+    };
+    let started = ask::delegate(&round.invocation(index, call, &NOTHING), to, arguments, &call.scoped).await;
+    round.returned(started, || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone()))
+}
+
+/// A call whose arguments are its result.
+pub(super) fn latent(call: &PlannedCall, arguments: &Value, focus: &[String]) -> CallOutcome {
+    match call.injection.apply(arguments.clone()) {
+        Err(unresolved) => plain(Outcome::Error, &format!("error: {unresolved}")),
+        Ok(arguments) if focus.is_empty() => plain(Outcome::Ok, &arguments.to_string()),
+        Ok(arguments) => plain(Outcome::Ok, &format!("{arguments}\n{}", Scopes::focus(focus))),
+    }
+}
