@@ -27,6 +27,7 @@ pub mod workspace;
 
 pub mod agents;
 pub mod app;
+pub mod approvals;
 pub mod assets;
 pub mod audit;
 pub mod auth;

@@ -60,6 +60,19 @@ pub async fn set_roots(
     .await
 }
 
+/// Sets what people want to be asked about.
+pub async fn set_approvals(
+    venue: &Venue,
+    owner: &Owner,
+    approvals: Vec<Capability>,
+) -> Result<Option<Policy>, StoreError> {
+    change(venue, owner, |policy| {
+        policy.approvals.clone_from(&approvals);
+        true
+    })
+    .await
+}
+
 async fn change(
     venue: &Venue,
     owner: &Owner,

@@ -31,6 +31,8 @@ pub enum InKind {
     Result,
     /// Body: `{"job": …}`.
     Cancel,
+    /// Body: an answer to an approval, see [`crate::domain::approval::AnswerBody`].
+    Decide,
     /// Body: `{"session": …}`: look at that session now. No event of its own.
     Wake,
 }

@@ -94,12 +94,13 @@ const fn kind_token(kind: InKind) -> &'static str {
         InKind::Message => "message",
         InKind::Result => "result",
         InKind::Cancel => "cancel",
+        InKind::Decide => "decide",
         InKind::Wake => "wake",
     }
 }
 
 fn parse_kind(token: &str) -> Option<InKind> {
-    [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Wake]
+    [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Decide, InKind::Wake]
         .into_iter()
         .find(|kind| kind_token(*kind) == token)
 }
@@ -140,7 +141,7 @@ mod tests {
     #[test]
     fn inbound_subjects_round_trip() {
         for (o, a) in [("acme/jo", "helper"), ("a.b/c>d", "ünï*"), ("100%/x", "%41")] {
-            for kind in [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Wake] {
+            for kind in [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Decide, InKind::Wake] {
                 let (owner, agent) = (owner(o), AgentId::new(a).unwrap());
                 let text = subject("p", &Address::In { owner: owner.clone(), agent: agent.clone(), kind });
                 assert_eq!(parse_inbound("p", &text).unwrap(), (owner, agent, kind), "{text}");

@@ -3,6 +3,7 @@
 //! Data goes to stdout, everything else to stderr; [`exit::Exit`] lists the exit codes.
 
 pub mod agent;
+mod approval;
 pub mod audit;
 pub mod bench;
 pub mod client;
@@ -119,6 +120,14 @@ pub enum Command {
     /// Store, list and delete secrets, and make and change the keys that seal them
     #[command(subcommand)]
     Secret(secret::Secret),
+    /// List what agents wait for: calls to approve, questions to answer
+    Approvals(approval::Approvals),
+    /// Approve a call that waits
+    Approve(approval::Approve),
+    /// Reject a call that waits
+    Reject(approval::Reject),
+    /// Answer an agent's questions
+    Answer(approval::Answer),
     /// What agents may do at most, and taking back what was granted
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -203,6 +212,10 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Why(command) => command.run(context).await,
         Command::Lattice(command) => command.run(context).await,
         Command::Secret(command) => command.run(context).await,
+        Command::Approvals(command) => command.run(context).await,
+        Command::Approve(command) => command.run(context).await,
+        Command::Reject(command) => command.run(context).await,
+        Command::Answer(command) => command.run(context).await,
         Command::Policy(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,

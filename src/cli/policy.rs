@@ -1,4 +1,4 @@
-//! `trellis policy show|revoke|restore|roots`.
+//! `trellis policy show|revoke|restore|roots|approvals`.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
@@ -58,6 +58,15 @@ pub enum Policy {
         #[command(flatten)]
         server: Server,
     },
+    /// Set what calls wait for a person: all that need any of it
+    #[command(after_help = "Example:\n  trellis policy approvals '[{\"with\": \"w/prod\", \"can\": \"crud/write\"}]'")]
+    Approvals {
+        /// A JSON list of `{with, can}`; `[]` = none
+        caps: String,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
 }
 
 impl Policy {
@@ -71,6 +80,7 @@ impl Policy {
                 (server, "revoke", Value::Object(named.collect()))
             }
             Self::Restore { id, server } => (server, "restore", json!({"id": id})),
+            Self::Approvals { caps, server } => (server, "approvals", json!({"caps": input::value(&caps, false)?})),
             Self::Roots { caps, server } => (server, "roots", json!({"caps": input::value(&caps, false)?})),
         };
         let policy = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
@@ -90,6 +100,9 @@ fn shown(policy: &Value) -> String {
         Some(caps) => {
             lines.extend(caps.iter().map(|cap| format!("root: {} on {}", field(cap, "can"), field(cap, "with"))));
         }
+    }
+    for cap in policy["approvals"].as_array().into_iter().flatten() {
+        lines.push(format!("asks before: {} on {}", field(cap, "can"), field(cap, "with")));
     }
     for revocation in policy["revocations"].as_array().into_iter().flatten() {
         let part = |key: &str, word: &str| match revocation[key].as_str() {

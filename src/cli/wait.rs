@@ -21,12 +21,16 @@ pub const AWAY: Policy =
 pub async fn until_ended(client: &Client, job: &JobId, limit: Option<Duration>) -> Result<Value, Failure> {
     let deadline = limit.map(|limit| Instant::now() + limit);
     let mut away = AWAY.waits();
+    let mut told = false;
     loop {
         let left = deadline.map_or(LONG_POLL, |at| at.saturating_duration_since(Instant::now()).min(LONG_POLL));
         let millis = u64::try_from(left.as_millis()).unwrap_or_default();
         match client.run("v/ops/job/result", &json!({"id": job, "wait": millis}), None).await {
             Ok(record) => {
                 away = AWAY.waits();
+                if record["status"] == JobStatus::InputRequired.as_str() && !std::mem::replace(&mut told, true) {
+                    note("the job waits for a person: `trellis approvals` shows what is asked");
+                }
                 if ended(&record) || deadline.is_some_and(|at| Instant::now() >= at) {
                     return Ok(record);
                 }

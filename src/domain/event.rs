@@ -98,6 +98,11 @@ pub enum Payload {
         /// How it ended.
         result: JobResult,
     },
+    /// A person has answered. The answer itself stands with the approval: this wakes the session.
+    Decision {
+        /// What was answered.
+        approval: JobId,
+    },
 }
 
 /// The turn of an agent that started a child job; its result returns there.
@@ -216,7 +221,7 @@ impl Event {
     pub const fn job(&self) -> Option<&JobId> {
         match &self.payload {
             Payload::Task { job, .. } | Payload::Result { job, .. } => Some(job),
-            Payload::Message { .. } => None,
+            Payload::Message { .. } | Payload::Decision { .. } => None,
         }
     }
 }

@@ -19,6 +19,15 @@ pub const GRANT_EVENTS: u32 = 64;
 /// Bytes of a submission's body: NATS' default `max_payload` less room for headers.
 pub const SUBMISSION_BYTES: usize = 900_000;
 
+/// How long a person has for an approval when nothing else is said.
+pub const APPROVAL_TIME: Duration = Duration::from_secs(60 * 60);
+
+/// Longest time that an agent may give a person to answer its questions: 30 days.
+pub const APPROVAL_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Questions that an agent may ask a person at once: what fits on one screen.
+pub const QUESTIONS: usize = 20;
+
 /// Document conflicts after which a commit backs off.
 pub const COMMIT_CONFLICTS: u32 = 8;
 

@@ -15,6 +15,7 @@ pub mod job;
 pub mod token;
 
 pub mod agent;
+pub mod approval;
 pub mod asset;
 pub mod gate;
 pub mod session;

@@ -1,5 +1,6 @@
 //! Session state between turns, and the record that every turn leaves.
 
+use crate::domain::approval::Awaiting;
 use crate::domain::authority::Authority;
 use crate::domain::chat::{ChatMessage, Usage};
 use crate::domain::context::load::Load;
@@ -38,6 +39,9 @@ pub struct SessionState {
     /// The request whose loose run goes on while `shown` is not empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Mandate>,
+    /// Calls that wait for a person. No model is asked as long as there are any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub awaiting: Option<Awaiting>,
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
@@ -124,6 +128,10 @@ pub struct TurnRecord {
     /// What it was allowed to do: a turn that may not do as much doesn't see it.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// The earlier turn whose calls it made, once a person had decided on them: it has no part of the
+    /// transcript of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settles: Option<u64>,
     /// SHA-256 of the prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,

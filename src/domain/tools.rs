@@ -1,5 +1,6 @@
 //! Tool resolution: which operations a model is offered, under which names.
 
+pub mod consent;
 pub mod entry;
 pub mod guard;
 mod harness;

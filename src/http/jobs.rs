@@ -3,8 +3,9 @@
 use super::Api;
 use super::extract::{Asked, Json, Who};
 use super::problem::Problem;
+use crate::approvals;
 use crate::domain::ids::{JobId, Owner};
-use crate::domain::job::Job;
+use crate::domain::job::{Job, JobStatus};
 use crate::jobs::{self, Cancelled};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
 use axum::extract::{Path, State};
@@ -73,7 +74,8 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
     let job = wait_for(&api, who.owner(), &id, asked.wait()?.unwrap_or_default()).await?;
-    Ok(axum::Json(job.ok_or_else(|| unknown(&id))?.to_json()).into_response())
+    let job = job.ok_or_else(|| unknown(&id))?;
+    Ok(axum::Json(approvals::shown(&api.venue, who.owner(), &job).await?).into_response())
 }
 
 /// `PUT jobs/{id}/cancel`, with `{"reason": …}` or nothing.
@@ -94,9 +96,7 @@ pub(super) async fn cancel(
     match jobs::cancel(&api.venue, who.owner(), &id, reason).await? {
         Cancelled::Unknown => Err(unknown(&id)),
         Cancelled::Done(job) => Ok(axum::Json(job.to_json()).into_response()),
-        Cancelled::Already(job) if job.status == crate::domain::job::JobStatus::Cancelled => {
-            Ok(axum::Json(job.to_json()).into_response())
-        }
+        Cancelled::Already(job) if job.status == JobStatus::Cancelled => Ok(axum::Json(job.to_json()).into_response()),
         Cancelled::Already(job) => {
             Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
         }
@@ -140,6 +140,12 @@ pub(super) async fn message(
     Json(_): Json,
 ) -> Result<Response, Problem> {
     let job = known(&api, &who, &job_id(&id)?).await?;
+    if job.status == JobStatus::InputRequired {
+        return Err(Problem::conflict(format!(
+            "job `{}` waits for the answer to an approval: `GET /api/v1/approvals`, `POST /api/v1/approvals/{{id}}`",
+            job.head.id
+        )));
+    }
     Err(Problem::conflict(format!(
         "job `{}` is {} and waits for no input; send a message to its agent `{}` instead",
         job.head.id,

@@ -1,6 +1,7 @@
 //! The HTTP API: Covia's routes and shapes (`interfaces.md`), submissions, live jobs, health.
 
 mod agents;
+mod approvals;
 mod assets;
 pub(crate) mod catalog;
 mod extract;

@@ -1,7 +1,7 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, assets, catalog, guard, health, jobs, operate, secrets, sse, turns};
+use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, operate, secrets, sse, turns};
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -78,6 +78,8 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
         route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
         route("get", "/api/v1/why", Access::Holder("crud/read", "g"), turns::why),
+        route("get", "/api/v1/approvals", Access::Caller, approvals::list),
+        route("post", "/api/v1/approvals/{id}", Access::Caller, approvals::answer),
         route("get", "/api/v1/operations", Access::Caller, catalog::operations),
         route("get", "/api/v1/operations/{*name}", Access::Caller, catalog::operation),
         route("get", "/api/v1/adapters/{name}/operations", Access::Caller, catalog::adapter),

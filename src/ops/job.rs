@@ -1,6 +1,7 @@
 //! `v/ops/job/*`: run an operation by its path, look at a job.
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
+use crate::approvals;
 use crate::domain::ids::JobId;
 use crate::domain::tools::guard::RUN;
 use crate::jobs;
@@ -102,6 +103,6 @@ impl Operation for JobResult {
             .min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &id, wait).await?;
         let job = job.ok_or_else(|| OpError::NotFound(format!("no job `{id}`")))?;
-        Ok(job.to_json().into())
+        Ok(approvals::shown(call.venue, &call.caller.owner, &job).await?.into())
     }
 }

@@ -4,9 +4,11 @@
 //! checks all of that in one place before any operation runs.
 
 pub mod agent;
+pub mod approval;
 pub mod asset;
 pub mod dispatch;
 pub mod http;
+pub mod human;
 pub mod job;
 pub mod json;
 pub mod lattice;
@@ -273,6 +275,8 @@ impl Catalog {
             job::operations(),
             secret::operations(),
             policy::operations(),
+            approval::operations(),
+            human::operations(),
             http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {

@@ -16,13 +16,14 @@ enum Verb {
     Revoke,
     Restore,
     Roots,
+    Approvals,
 }
 
 struct PolicyOperation(Verb);
 
 /// The operations of this group.
 pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let verbs = [Verb::Show, Verb::Revoke, Verb::Restore, Verb::Roots];
+    let verbs = [Verb::Show, Verb::Revoke, Verb::Restore, Verb::Roots, Verb::Approvals];
     verbs.into_iter().map(|verb| Arc::new(PolicyOperation(verb)) as Arc<dyn Operation>).collect()
 }
 
@@ -64,6 +65,13 @@ impl Verb {
                 vec!["caps"],
                 Effect::Idempotent,
             ),
+            Self::Approvals => (
+                "v/ops/policy/approvals",
+                "Set what calls wait for a person: all that need any of it.",
+                json!({"caps": {"type": "array", "items": {"type": "object"}}}),
+                vec!["caps"],
+                Effect::Idempotent,
+            ),
         };
         let input = json!({
             "type": "object", "properties": properties, "required": required, "additionalProperties": false
@@ -77,6 +85,7 @@ impl Verb {
             Self::Revoke => "policy/revoke",
             Self::Restore => "policy/restore",
             Self::Roots => "policy/roots",
+            Self::Approvals => "policy/approvals",
         }
     }
 }
@@ -99,7 +108,7 @@ impl Operation for PolicyOperation {
             )));
         }
         // To take something back only narrows; the rest may widen.
-        if matches!(self.0, Verb::Restore | Verb::Roots) && !call.caller.operator {
+        if matches!(self.0, Verb::Restore | Verb::Roots | Verb::Approvals) && !call.caller.operator {
             return Err(OpError::Denied(format!("`{}` is for operators alone", self.0.spec().path)));
         }
         let owner = &call.caller.owner;
@@ -123,13 +132,17 @@ impl Operation for PolicyOperation {
                 let roots = policy::set_roots(call.venue, owner, roots(&arguments["caps"])?).await?;
                 roots.unwrap_or_default()
             }
+            Verb::Approvals => {
+                let caps = roots(&arguments["caps"])?.unwrap_or_default();
+                policy::set_approvals(call.venue, owner, caps).await?.unwrap_or_default()
+            }
         };
         Ok(shown(&policy).into())
     }
 }
 
 fn shown(policy: &Policy) -> Value {
-    json!({"roots": policy.roots, "revocations": policy.revocations})
+    json!({"roots": policy.roots, "approvals": policy.approvals, "revocations": policy.revocations})
 }
 
 fn revocation(call: &Invocation<'_>, arguments: &Value) -> Result<Revocation, OpError> {

@@ -15,6 +15,7 @@
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
+//! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | retention |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
@@ -142,6 +143,14 @@ pub fn job_result(job: &JobId) -> String {
     format!("j/{job}/r")
 }
 
+/// Prefix of approvals.
+pub const APPROVALS: &str = "h/";
+
+/// Document of an approval.
+pub fn approval(id: &JobId) -> String {
+    format!("{APPROVALS}{id}")
+}
+
 /// Prefix of the job list.
 pub const JOB_LIST: &str = "l/";
 
@@ -214,6 +223,7 @@ mod tests {
         assert_eq!(asset(&asset_id), "a/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(asset_chunk(&asset_id, 7), format!("a.c/{asset_id}/0007"));
         assert_eq!(job_status(&job), format!("j/{job}/s"));
+        assert_eq!(approval(&job), format!("h/{job}"));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));
     }

@@ -2,8 +2,21 @@
 
 use super::Worker;
 use crate::bus::{Delivery, InKind};
+use crate::domain::authority::Authority;
 use crate::domain::event::Submission;
 use crate::domain::job::ErrorCode;
+use crate::ops::Caller;
+
+/// Who sends what is for people to say: with a token who it says, else the owner.
+pub(super) fn person(worker: &Worker, delivery: &Delivery) -> Result<Caller, (ErrorCode, String)> {
+    let header = delivery.authorization.as_deref();
+    let Some(verified) = worker.options.auth.header(header, delivery.published) else {
+        return Ok(Caller::new(delivery.owner.clone(), delivery.owner.to_string(), Authority::unlimited()));
+    };
+    let verified = verified.map_err(|refused| (ErrorCode::Unauthenticated, format!("UNAUTHENTICATED: {refused}")))?;
+    let known = verified.caller(Some(delivery.owner.clone()));
+    known.map(|known| known.caller).map_err(|error| (ErrorCode::CapDenied, format!("CAP_DENIED: {error}")))
+}
 
 /// What is known of a submission's sender, put into it, and whether he may set what his token
 /// claims. Time is judged as of the publication: a backlog doesn't expire what was accepted.

@@ -1,9 +1,11 @@
 //! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
 
+use super::answers::Made;
 use super::session::{Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, hand, harness};
+use super::{Worker, answers, hand, harness};
 use crate::domain::agent::AgentRecord;
+use crate::domain::authority::Capability;
 use crate::domain::context::load::{Change, Level, Load};
 use crate::domain::context::text;
 use crate::domain::event::Parent;
@@ -51,6 +53,8 @@ pub(super) struct Round<'a> {
     loads: Mutex<(Vec<Load>, Vec<Load>)>,
     /// What is known of calls that can't be repeated, should the turn be cancelled.
     known: Mutex<BTreeMap<u32, CallOutcome>>,
+    /// What the owner wants to be asked about; `None` when these calls are approved.
+    consents: Option<&'a [Capability]>,
 }
 
 /// Makes the calls of a reply. Calls on the tree run one after the other in the order of the
@@ -61,7 +65,8 @@ pub(super) async fn make(
     bench: &Bench,
     agent: &AgentRecord,
     turn: &Turn,
-    planned: &[PlannedCall],
+    planned: &[(u32, PlannedCall)],
+    approved: bool,
 ) -> Result<Observed, Stop> {
     let setting = turn.setting();
     // The model took its time: what was revoked meanwhile is denied now.
@@ -84,9 +89,10 @@ pub(super) async fn make(
         parent: parent(turn),
         turn: setting.turn,
         children: setting.state.pending.len(),
-        starts: planned.iter().zip(0..).filter(|(call, _)| starts_child(call)).map(|(_, index)| index).collect(),
+        starts: planned.iter().filter(|(_, call)| starts_child(call)).map(|(index, _)| *index).collect(),
         loads: Mutex::new((agent.state.loads.clone(), setting.state.loads.clone())),
-        known: Mutex::new(noted_of(leased, planned).into_iter().collect()),
+        known: Mutex::new(noted_of(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect()),
+        consents: (!approved).then_some(&policy.approvals),
     };
     let outcomes = tokio::select! {
         () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
@@ -98,11 +104,11 @@ pub(super) async fn make(
 
 /// What is recorded of the calls of a reply: outcomes, and that one is unknown.
 pub(super) fn noted(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
-    noted_of(leased, &recorded.calls)
+    noted_of(leased, (0..).zip(&recorded.calls))
 }
 
-fn noted_of(leased: &Leased, planned: &[PlannedCall]) -> Vec<(u32, CallOutcome)> {
-    let known = |(call, index): (&PlannedCall, u32)| {
+fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c PlannedCall)>) -> Vec<(u32, CallOutcome)> {
+    let known = |(index, call): (u32, &PlannedCall)| {
         let Ok(Resolved { target: Target::Operation(path), .. }) = &call.what else { return None };
         let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
         Some((
@@ -113,7 +119,7 @@ fn noted_of(leased: &Leased, planned: &[PlannedCall]) -> Vec<(u32, CallOutcome)>
             },
         ))
     };
-    planned.iter().zip(0..).filter_map(known).collect()
+    planned.filter_map(known).collect()
 }
 
 /// Of a call that was begun.
@@ -173,6 +179,16 @@ impl Round<'_> {
         self.setting.config.entities(&self.setting.mandate.session_context)
     }
 
+    /// The number of the turn.
+    pub(super) const fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// What the owner wants to be asked about; `None` when these calls are approved.
+    pub(super) const fn consents(&self) -> Option<&[Capability]> {
+        self.consents
+    }
+
     /// The loads of the agent and of the session as the calls before leave them.
     pub(super) fn loads(&self) -> MutexGuard<'_, (Vec<Load>, Vec<Load>)> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner)
@@ -185,19 +201,18 @@ impl Round<'_> {
         change.apply(Level::Session, session);
     }
 
-    async fn all(&self, planned: &[PlannedCall]) -> Result<Vec<CallOutcome>, Stop> {
+    async fn all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, Stop> {
         let catalog = &self.worker.venue.catalog;
-        let numbered = || planned.iter().zip(0u32..);
         let ordered = async {
             let mut outcomes = Vec::new();
-            for (call, index) in numbered().filter(|(call, _)| on_the_tree(catalog, call)) {
-                outcomes.push((index, self.one(index, call).await?));
+            for (index, call) in planned.iter().filter(|(_, call)| on_the_tree(catalog, call)) {
+                outcomes.push((*index, self.one(*index, call).await?));
             }
             Ok::<_, Stop>(outcomes)
         };
-        let beside = numbered().filter(|(call, _)| !on_the_tree(catalog, call));
+        let beside = planned.iter().filter(|(_, call)| !on_the_tree(catalog, call));
         let beside =
-            join_all(beside.map(|(call, index)| async move { Ok::<_, Stop>((index, self.one(index, call).await?)) }));
+            join_all(beside.map(|(index, call)| async move { Ok::<_, Stop>((*index, self.one(*index, call).await?)) }));
         let (ordered, beside) = tokio::join!(ordered, beside);
         let mut outcomes = ordered?;
         for outcome in beside {
@@ -218,7 +233,9 @@ impl Round<'_> {
             Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
             Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
             Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),
-            Ok(Resolved { target: Target::Latent(focus), arguments }) => hand::latent(call, arguments, focus),
+            Ok(Resolved { target: Target::Latent(focus), arguments }) => {
+                hand::latent(self, index, call, arguments, focus)
+            }
             Ok(Resolved { target: Target::Delegate(to), arguments }) => {
                 hand::delegate(self, index, call, to, arguments).await?
             }
@@ -242,11 +259,19 @@ impl Round<'_> {
         path: &str,
         arguments: Value,
     ) -> Result<CallOutcome, Stop> {
-        let masked = !call.injection.is_empty();
+        let masked = !call.injection.is_empty() || self.consents.is_none();
         let (found, arguments) = match dispatch::settle(&self.worker.venue.catalog, path, arguments, masked) {
             Ok(settled) => settled,
             Err(error) => return refused(error),
         };
+        // What it needs is said again where it is made.
+        if let Ok(needs) = found.operation.needs(&arguments) {
+            let (runs, target) = (found.spec.path, Target::Operation(found.spec.path.to_owned()));
+            let made = Made { index, call, runs, needs, target, arguments: &arguments };
+            if let Some(asked) = answers::asked(self, &made) {
+                return Ok(asked);
+            }
+        }
         match found.spec.effect {
             Effect::Once => self.once(index, call, found.spec.path, &arguments).await,
             Effect::Read | Effect::Buffered | Effect::Idempotent => {
@@ -335,6 +360,7 @@ impl Round<'_> {
                 text: text::tool_result(&output.value, self.result_bytes),
                 started: output.started.map(|job| (job, agent())),
                 change: None,
+                asked: None,
             }),
             Err(error) => refused(error),
         }
@@ -361,5 +387,5 @@ fn asked_agent(arguments: &Value) -> AgentId {
 }
 
 pub(super) fn plain(outcome: Outcome, text: &str) -> CallOutcome {
-    CallOutcome { outcome, text: text.to_owned(), started: None, change: None }
+    CallOutcome::plain(outcome, text)
 }

@@ -87,7 +87,7 @@ pub(super) async fn commit(
                     policy = again(worker, bench, agent, turn, &mut decision).await?;
                 }
                 let results = bench.workspace.rebase().await?;
-                show_again(&mut decision.record, &results, &turn.setting().config);
+                show_again(decision.shown(), &results, &turn.setting().config);
             }
         }
     }
@@ -106,10 +106,9 @@ async fn again(
     let setting = turn.setting();
     let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
     let now = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope()).within(&setting.authority);
-    let denied = turn.recorded().map(|recorded| recheck::denied(&worker.venue.catalog, recorded, &now));
-    let denied = denied.unwrap_or_default();
+    let denied = recheck::denied(&worker.venue.catalog, turn.calls(), &now);
     bench.workspace.take_back(&denied.iter().map(|(call, _)| *call).collect::<Vec<_>>()).await;
-    recheck::show(&mut decision.record, &denied);
+    recheck::show(decision.shown(), &denied);
     Ok(version)
 }
 
@@ -146,6 +145,14 @@ async fn build(
     let mut writes = if decision.cancelled { Vec::new() } else { bench.workspace.writes().await };
     writes.push(put(keys::turn(session, record.turn), bytes(record)));
     writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
+    if let Some(amended) = &decision.amended {
+        writes.push(put(keys::turn(session, amended.turn), bytes(amended)));
+    }
+    writes.extend(decision.asked.iter().map(|approval| put(keys::approval(&approval.id), bytes(approval))));
+    if let Some((job, status)) = &decision.status {
+        let line = keys::encode_status(*status, record.end);
+        writes.push(put(keys::job_status(job), line.into()));
+    }
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
         writes.extend(books::writes(session, record.turn, ledger));
@@ -157,9 +164,13 @@ async fn build(
         outbox.extend(completion(leased, job, result));
     }
     let after = leased.run.after(&decision.state, &decision.consume);
-    let rests = matches!(after.next(worker.options.crash_limit), Next::Rest) && !leased.more;
-    let then =
-        if rests { After::Release { arrivals: leased.arrivals, due: None, backoff: false } } else { After::Keep };
+    let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
+    let then = match after.next(worker.options.crash_limit) {
+        _ if leased.more => After::Keep,
+        Next::Rest => rest(None),
+        Next::Await { news: false, until } => rest(Some(until)),
+        Next::Await { .. } | Next::Turn(_) | Next::Settle(_) | Next::GiveUp(_) => After::Keep,
+    };
     let serving = record.job.clone().filter(|_| !decision.cancelled);
     let commit = Commit {
         turn: record.turn,
@@ -194,6 +205,11 @@ fn apply(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, St
     leased.run = leased.run.after(&decision.state, &decision.consume);
     leased.calls.clear();
     if let Some(transcript) = &mut leased.transcript {
+        if let Some(amended) = decision.amended
+            && let Some(place) = transcript.iter_mut().find(|record| record.turn == amended.turn)
+        {
+            *place = amended;
+        }
         transcript.push(decision.record);
     }
     Ok(leased.held(next)?)

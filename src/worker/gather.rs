@@ -126,7 +126,7 @@ pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -
 }
 
 /// The session's turn records, oldest first.
-async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Vec<TurnRecord>, StoreError> {
+pub(super) async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> Result<&'l Vec<TurnRecord>, StoreError> {
     if leased.run.version == 0 {
         leased.transcript.get_or_insert_default();
     }

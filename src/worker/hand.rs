@@ -1,11 +1,13 @@
 //! Tools without an operation: other agents, and calls that are only answers.
 
+use super::answers::{self, Made};
 use super::calls::{Round, plain};
 use super::session::Stop;
 use crate::domain::scope::{Delegate, Scopes};
+use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
-use crate::ops::NOTHING;
 use crate::ops::agent::ask;
+use crate::ops::{NOTHING, Need};
 use serde_json::Value;
 
 /// A call of a delegate.
@@ -20,14 +22,35 @@ pub(super) async fn delegate(
         Ok(arguments) => arguments,
         Err(unresolved) => return Ok(plain(Outcome::Error, &format!("error: {unresolved}"))),
     };
+    let (runs, needs) = match &to.agent {
+        Some(agent) => {
+            let (ability, resource) = ask::request_needs(agent);
+            (resource.clone(), vec![Need { ability, resource }])
+        }
+        None => (call.tool.clone(), Vec::new()),
+    };
+    let target = Target::Delegate(to.clone());
+    let made = Made { index, call, runs: &runs, needs, target, arguments: &arguments };
+    if let Some(asked) = answers::asked(round, &made) {
+        return Ok(asked);
+    }
     let started = ask::delegate(&round.invocation(index, call, &NOTHING), to, arguments, &call.scoped).await;
     round.returned(started, || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone()))
 }
 
 /// A call whose arguments are its result.
-pub(super) fn latent(call: &PlannedCall, arguments: &Value, focus: &[String]) -> CallOutcome {
+pub(super) fn latent(
+    round: &Round<'_>,
+    index: u32,
+    call: &PlannedCall,
+    arguments: &Value,
+    focus: &[String],
+) -> CallOutcome {
+    let target = Target::Latent(focus.to_vec());
+    let made = |arguments| Made { index, call, runs: &call.tool, needs: Vec::new(), target, arguments };
     match call.injection.apply(arguments.clone()) {
         Err(unresolved) => plain(Outcome::Error, &format!("error: {unresolved}")),
+        Ok(arguments) if let Some(asked) = answers::asked(round, &made(&arguments)) => asked,
         Ok(arguments) if focus.is_empty() => plain(Outcome::Ok, &arguments.to_string()),
         Ok(arguments) => plain(Outcome::Ok, &format!("{arguments}\n{}", Scopes::focus(focus))),
     }

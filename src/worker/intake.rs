@@ -2,12 +2,15 @@
 
 use super::stage::{self, Stage};
 use super::{Worker, callers, session};
+use crate::approvals;
 use crate::bus::{Delivery, InKind, Settle};
+use crate::domain::approval::AnswerBody;
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::ingress::{self, Arrival, SubmissionError};
 use crate::jobs;
+use crate::ops::OpError;
 use crate::outbox;
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use bytes::Bytes;
@@ -68,6 +71,7 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
             }
         },
         InKind::Cancel => cancel(worker, &delivery).await,
+        InKind::Decide => decide(worker, &delivery).await,
     }
 }
 
@@ -83,6 +87,31 @@ async fn cancel(worker: &Worker, delivery: &Delivery) {
                 delivery.settle.nak(RETRY).await;
             }
         },
+    }
+}
+
+/// A person's answer to what an agent waits for.
+async fn decide(worker: &Worker, delivery: &Delivery) {
+    let body = serde_json::from_slice::<AnswerBody>(&delivery.body);
+    let body = body.map_err(|error| refusal(ErrorCode::Refused, format!("malformed answer: {error}")));
+    let known = body.and_then(|body| {
+        let caller = callers::person(worker, delivery).map_err(|(code, text)| refusal(code, text))?;
+        Ok((body, caller))
+    });
+    let (AnswerBody { approval, digest, answer }, caller) = match known {
+        Ok(known) => known,
+        Err(refused) => return refuse(worker, delivery, refused).await,
+    };
+    match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
+        Ok(_) => delivery.settle.ack().await,
+        Err(OpError::Store(error)) => {
+            tracing::warn!(%error, "answer not taken yet");
+            delivery.settle.nak(RETRY).await;
+        }
+        Err(error) => {
+            let code = if matches!(error, OpError::Denied(_)) { ErrorCode::CapDenied } else { ErrorCode::Refused };
+            refuse(worker, delivery, refusal(code, error.to_string())).await;
+        }
     }
 }
 

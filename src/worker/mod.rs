@@ -5,6 +5,7 @@
 //! sweep  ─▶ wakes what is due, relays what was left
 //! ```
 
+mod answers;
 mod ask;
 mod books;
 mod callers;

@@ -5,29 +5,29 @@ use crate::domain::chat::ChatMessage;
 use crate::domain::scope::Delegate;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::Target;
-use crate::domain::turn::{Outcome, Recorded, Resolved};
+use crate::domain::turn::{Outcome, PlannedCall, Resolved};
 use crate::ops::agent::ask::request_needs;
 use crate::ops::{Catalog, dispatch};
 
-/// Calls of a reply that would be denied now, by their place in it, with the text of the denial.
-pub(super) fn denied(catalog: &Catalog, recorded: &Recorded, now: &Authority) -> Vec<(u32, String)> {
-    let check = |(call, index): (&crate::domain::turn::PlannedCall, u32)| {
+/// Calls that would be denied now, by their place in the reply, with the text of the denial.
+pub(super) fn denied(catalog: &Catalog, calls: &[(u32, PlannedCall)], now: &Authority) -> Vec<(u32, String)> {
+    let check = |(index, call): &(u32, PlannedCall)| {
         if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
-            return Some((index, denied));
+            return Some((*index, denied));
         }
         if let Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) = &call.what {
             let (ability, resource) = request_needs(agent);
             let denied = now.permits(ability, &resource).err()?;
-            return Some((index, denied.text(&format!("delegate `{agent}`"))));
+            return Some((*index, denied.text(&format!("delegate `{agent}`"))));
         }
         let Ok(Resolved { target: Target::Operation(path), arguments }) = &call.what else { return None };
         let arguments = dispatch::inject(catalog, path, arguments.clone(), &call.injection).ok()?;
         let (found, arguments) = dispatch::settle(catalog, path, arguments, true).ok()?;
         let needs = found.operation.needs(&arguments).ok()?;
         let denied = needs.iter().find_map(|need| now.permits(need.ability, &need.resource).err())?;
-        Some((index, denied.text(found.spec.path)))
+        Some((*index, denied.text(found.spec.path)))
     };
-    recorded.calls.iter().zip(0..).filter_map(check).collect()
+    calls.iter().filter_map(check).collect()
 }
 
 /// Shows denials in the place of what calls returned.

@@ -3,7 +3,8 @@
 use super::commit::{self, Outcome};
 use super::keeper::{self, Stops};
 use super::stage::Stage;
-use super::{Worker, known, turn};
+use super::turn::Start;
+use super::{Worker, answers, known, turn};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::context::record::manifest::Base;
@@ -191,28 +192,39 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return rest(worker, leased, None).await;
     };
+    let mut start = Start::Mailbox;
     if leased.checkpoint.is_none() {
         match leased.run.next(worker.options.crash_limit) {
             Next::Rest => return rest(worker, leased, None).await,
             Next::Settle(settled) => return commit::settle(worker, leased, &settled).await,
             // Due at once: it takes its place among those that wait for the agent's resumption.
-            Next::Turn(_) | Next::GiveUp(_) if record.status != AgentStatus::Active => {
+            Next::Turn(_) | Next::GiveUp(_) | Next::Await { news: true, .. }
+                if record.status != AgentStatus::Active =>
+            {
                 return rest(worker, leased, Some(worker.venue.now())).await;
             }
             Next::Turn(_) | Next::GiveUp(_) => {}
+            Next::Await { news, until } => {
+                let due = news || worker.venue.now() >= until;
+                let decided = if due { answers::decided(worker, leased).await? } else { Vec::new() };
+                if decided.is_empty() {
+                    return rest(worker, leased, Some(until)).await;
+                }
+                start = Start::Answers(decided);
+            }
         }
     }
-    let outcome = attempt(worker, leased, &record).await?;
+    let outcome = attempt(worker, leased, &record, start).await?;
     match outcome {
         Outcome::Committed { held } => Ok(held),
         Outcome::Waiting => Ok(false),
     }
 }
 
-async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> Result<Outcome, Stop> {
+async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<Outcome, Stop> {
     let clock = &worker.venue.clock;
     let started = clock.steady();
-    let outcome = turn::run(worker, leased, agent).await;
+    let outcome = turn::run(worker, leased, agent, start).await;
     worker.venue.metrics.turn_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
     outcome
 }

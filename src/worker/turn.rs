@@ -3,12 +3,14 @@
 use super::commit::{self, Outcome};
 use super::session::{self, Leased, Stop};
 use super::stage::Stage;
-use super::{Worker, ask, books, calls, gather, keeper, values};
+use super::{Worker, answers, ask, books, calls, gather, keeper, values};
 use crate::domain::agent::AgentRecord;
+use crate::domain::approval::{Answer, AwaitingCall};
+use crate::domain::authority::Authority;
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
-use crate::domain::turn::run::Plan;
+use crate::domain::turn::run::{Plan, Run};
 use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
 use crate::jobs;
 use crate::ops::dispatch;
@@ -38,38 +40,81 @@ pub(super) struct Bench {
     pub(super) policy: u64,
 }
 
+/// What a turn begins with.
+pub(super) enum Start {
+    /// What lies in the mailbox.
+    Mailbox,
+    /// What people have decided on.
+    Answers(Vec<(AwaitingCall, Answer)>),
+    /// The reply that a predecessor recorded.
+    Recorded(Box<Recorded>),
+    /// Events that killed too many workers.
+    Dead(Box<Plan>),
+}
+
+impl Start {
+    /// What goes before what the mailbox says.
+    fn or(self, worker: &Worker, leased: &mut Leased) -> Self {
+        let recorded = leased.checkpoint.take();
+        // A task's reply is gone on from; the grant dead-letters tasks.
+        let may_die = recorded.as_ref().is_none_or(|recorded| recorded.job.is_none());
+        match (leased.run.poisoned(worker.options.crash_limit).filter(|_| may_die), recorded) {
+            (Some(dead), _) => Self::Dead(Box::new(dead)),
+            (None, Some(recorded)) => Self::Recorded(Box::new(recorded)),
+            (None, None) => self,
+        }
+    }
+
+    /// What the turn serves, and what it may do at most.
+    fn plan<'s>(&'s self, run: &'s Run) -> (Plan, Option<&'s Authority>) {
+        match self {
+            Self::Mailbox => (run.plan(), None),
+            Self::Answers(_) => {
+                (run.plan_of_answers(), run.state.awaiting.as_ref().map(|awaiting| &awaiting.authority))
+            }
+            Self::Recorded(recorded) => (run.plan_of(recorded), Some(&recorded.authority)),
+            Self::Dead(plan) => ((**plan).clone(), None),
+        }
+    }
+
+    async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Setting) -> Result<(Turn, Action), Stop> {
+        let now = worker.venue.now();
+        Ok(match self {
+            Self::Dead(_) => Turn::give_up(setting, now),
+            Self::Recorded(recorded) => {
+                let noted = calls::noted(leased, &recorded);
+                Turn::resume(setting, *recorded, &noted, now)
+            }
+            Self::Answers(decided) => Turn::settle(setting, answers::exchange(worker, leased).await?, decided),
+            Self::Mailbox => match values::mandate(&setting) {
+                Ok(()) => Turn::begin(setting),
+                Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
+            },
+        })
+    }
+}
+
 /// Runs one turn of a leased session.
-pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecord) -> Result<Outcome, Stop> {
+pub(super) async fn run(
+    worker: &Worker,
+    leased: &mut Leased,
+    agent: &AgentRecord,
+    start: Start,
+) -> Result<Outcome, Stop> {
     let owner: Owner = leased.lease.owner.clone();
-    let recorded = leased.checkpoint.take();
-    let dead = leased.run.poisoned(worker.options.crash_limit);
-    // A task's reply is gone on from; the grant dead-letters tasks.
-    let dead = dead.filter(|_| recorded.as_ref().is_none_or(|recorded| recorded.job.is_none()));
-    let plan = match (&dead, &recorded) {
-        (Some(dead), _) => dead.clone(),
-        (None, Some(recorded)) => leased.run.plan_of(recorded),
-        (None, None) => leased.run.plan(),
-    };
+    let start = start.or(worker, leased);
+    let (plan, before) = start.plan(&leased.run);
     let anonymous = plan.handed().and_then(|handed| handed.anonymous.as_deref());
     let bare = anonymous.map(|prompt| AgentRecord::bare(agent, prompt));
     let agent = bare.as_ref().unwrap_or(agent);
-    let (setting, version) = setting(worker, leased, agent, plan, recorded.as_ref()).await?;
+    let (setting, version) = setting(worker, leased, agent, plan, before).await?;
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.serve(job, &leased.cancelled));
     let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, setting.authority.home().clone());
     let bench = Bench { workspace, policy: version };
-    let (mut turn, mut action) = match (dead, recorded) {
-        (Some(_), _) => Turn::give_up(setting, worker.venue.now()),
-        (None, Some(recorded)) => {
-            let noted = calls::noted(leased, &recorded);
-            Turn::resume(setting, recorded, &noted, worker.venue.now())
-        }
-        (None, None) => match values::mandate(&setting) {
-            Ok(()) => Turn::begin(setting),
-            Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), worker.venue.now()),
-        },
-    };
+    let approved = matches!(start, Start::Answers(_));
+    let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {
         if matches!(action, Action::Ask(_)) {
             keeper::assure(worker, leased).await?;
@@ -93,7 +138,7 @@ pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecor
                 turn.hide(hide);
                 record(worker, leased, recorded.kept(hide)).await?
             }
-            Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned).await?,
+            Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned, approved).await?,
             Action::Wait { reason } => return wait(worker, leased, &reason).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, agent, &turn, *decision).await,
         };
@@ -108,15 +153,15 @@ async fn setting(
     leased: &Leased,
     agent: &AgentRecord,
     plan: Plan,
-    recorded: Option<&Recorded>,
+    before: Option<&Authority>,
 ) -> Result<(Setting, u64), Stop> {
     let owner = leased.lease.owner.clone();
     let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
     let mandate = leased.run.mandate(&plan);
     let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
     let mut authority = agent.authority(&policy, &mandate.envelope, &home);
-    if let Some(recorded) = recorded {
-        authority = authority.within(&recorded.authority);
+    if let Some(before) = before {
+        authority = authority.within(before);
     }
     let setting = Setting {
         owner,

@@ -4,6 +4,7 @@
 
 mod support;
 
+mod approvals;
 mod auth;
 mod authority;
 mod bus_conformance;

@@ -48,7 +48,12 @@ impl Capability {
 
     /// Everything that `other` permits.
     pub fn covers(&self, other: &Self) -> bool {
-        covers(&self.with, &other.with) && ability_covers(&self.can, &other.can)
+        self.permits(&other.can, &other.with)
+    }
+
+    /// It is enough for an ability on a name.
+    pub fn permits(&self, ability: &str, name: &str) -> bool {
+        covers(&self.with, name) && ability_covers(&self.can, ability)
     }
 
     /// What both permit: the deeper of two paths where one covers the other, abilities likewise.
@@ -102,6 +107,11 @@ pub fn covers(general: &str, special: &str) -> bool {
     let general = general.trim_end_matches('/');
     let special = special.trim_end_matches('/');
     general.is_empty() || special.strip_prefix(general).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// One of two names lies at or under the other.
+pub fn overlaps(a: &str, b: &str) -> bool {
+    covers(a, b) || covers(b, a)
 }
 
 /// Whether holding ability `held` is enough for `needed`.

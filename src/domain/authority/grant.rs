@@ -1,7 +1,7 @@
 //! Grants of a request: validated at intake, before a job exists and before any model call.
 
 use super::Authority;
-use super::capability::{Capability, RESOURCES, covers, is_of_resources, readable};
+use super::capability::{Capability, RESOURCES, covers, is_of_resources, overlaps, readable};
 use serde_json::Value;
 use unicode_normalization::is_nfc;
 
@@ -149,15 +149,14 @@ pub fn parse(grants: &[Value], boundaries: &[Boundary]) -> Result<Vec<Capability
 /// What a child gets of `parent`, when the call names grants: each must be within the parent's.
 pub fn narrow(parent: &Authority, named: &[Capability]) -> Result<Authority, NotWithinParent> {
     for cap in named {
-        let alone = Authority::new(Some(vec![cap.clone()]));
         let list = if cap.is_of_resources() { &parent.resources } else { &parent.paths };
         let within = match list {
             // Nothing limits the lattice; of resources nothing is held.
             None => !cap.is_of_resources(),
             Some(held) => held.iter().any(|held| held.covers(cap)),
         };
-        let revoked = parent.except.iter().any(|gone| covers(gone, &cap.with) || covers(&cap.with, gone));
-        if !within || (revoked && !parent.covers(&alone)) {
+        let revoked = parent.except.iter().any(|gone| overlaps(gone, &cap.with));
+        if !within || revoked {
             return Err(NotWithinParent { grant: readable(&cap.to_string()) });
         }
     }

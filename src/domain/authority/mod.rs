@@ -12,7 +12,7 @@ use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::Scope;
 pub use capability::Capability;
-use capability::{ability_covers, covers, is_of_resources, readable, segment};
+use capability::{covers, is_of_resources, overlaps, readable, segment};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -93,10 +93,6 @@ fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
 
 fn scratch(session: &SessionKey) -> String {
     format!("g/{}/sessions/{}/c", session.agent, session.session)
-}
-
-fn held(caps: &[Capability], ability: &str, name: &str) -> bool {
-    caps.iter().any(|cap| covers(&cap.with, name) && ability_covers(&cap.can, ability))
 }
 
 /// Both lists where there are two: absent = no limit.
@@ -210,10 +206,13 @@ impl Authority {
         }
         let revoked = self.is_revoked(resource);
         let list = if is_of_resources(&name) { self.resources.as_ref() } else { self.paths.as_ref() };
-        let permitted = match list {
-            None => !is_of_resources(&name),
-            Some(caps) => held(caps, ability, &name),
-        };
+        // What a turn asks is for a person to decide, and for no turn.
+        let by_person = self.home.session.is_some() && covers("job/approve", ability);
+        let permitted = !by_person
+            && match list {
+                None => !is_of_resources(&name),
+                Some(caps) => caps.iter().any(|cap| cap.permits(ability, &name)),
+            };
         if permitted && !revoked {
             return Ok(());
         }
@@ -240,15 +239,20 @@ impl Authority {
         let name = physical(resource, &self.home);
         let Some(caps) = &self.paths else { return true };
         let own = ["c", "t", "v"].iter().any(|always| covers(always, resource));
-        own || caps.iter().any(|cap| covers(&cap.with, &name) || covers(&name, &cap.with))
+        own || caps.iter().any(|cap| overlaps(&cap.with, &name))
     }
 
     /// The capability by which [`Authority::permits`] says yes; `None` when nothing limits.
     pub fn grounds(&self, ability: &str, resource: &str) -> Option<String> {
         let caps = self.paths.as_ref()?;
         let name = physical(resource, &self.home);
-        let held = caps.iter().find(|cap| covers(&cap.with, &name) && ability_covers(&cap.can, ability));
+        let held = caps.iter().find(|cap| cap.permits(ability, &name));
         Some(held.map_or_else(|| format!("{ability} on {} (always held)", readable(resource)), ToString::to_string))
+    }
+
+    /// The physical name of a resource: what `n/…`, `c/…` and `t/…` stand for here.
+    pub fn name(&self, resource: &str) -> String {
+        physical(resource, &self.home).into_owned()
     }
 
     /// [`Authority::permits`] for a path.
@@ -286,8 +290,7 @@ impl Authority {
         };
         let gone = |name: &String| {
             let nothing = |list: &Option<Vec<Capability>>| {
-                list.as_ref()
-                    .is_some_and(|caps| !caps.iter().any(|cap| covers(&cap.with, name) || covers(name, &cap.with)))
+                list.as_ref().is_some_and(|caps| !caps.iter().any(|cap| overlaps(&cap.with, name)))
             };
             other.except.iter().any(|theirs| covers(theirs, name))
                 || nothing(if is_of_resources(name) { &other.resources } else { &other.paths })

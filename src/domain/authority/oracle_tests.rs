@@ -108,7 +108,7 @@ fn home(agent: &str) -> Scope {
 fn chain(random: &mut Random) -> Vec<usize> {
     let roots = maybe_caps(random);
     let grants = maybe_caps(random);
-    let mut policy = Policy { roots: roots.clone(), revocations: Vec::new() };
+    let mut policy = Policy { roots: roots.clone(), ..Policy::default() };
     let mut envelope = Envelope::default().granted(grants.clone());
     // What may be permitted at most, as sets. Resources need a grant that names them.
     let granted = grants.iter().flatten().any(|cap| is_resource(&cap.with));

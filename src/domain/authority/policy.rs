@@ -16,6 +16,9 @@ pub struct Policy {
     /// What anything of this owner may do at most; absent = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub roots: Option<Vec<Capability>>,
+    /// What people want to be asked about: calls that need any of it wait for an approval.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub approvals: Vec<Capability>,
     /// What was taken back, the oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub revocations: Vec<Revocation>,
@@ -112,7 +115,7 @@ mod tests {
 
     #[test]
     fn what_is_effective_is_in_all_of_roots_bound_and_caps() {
-        let policy = Policy { roots: Some(vec![cap("w", "crud"), cap("g", "agent")]), revocations: Vec::new() };
+        let policy = Policy { roots: Some(vec![cap("w", "crud"), cap("g", "agent")]), ..Policy::default() };
         let bound = Authority::new(Some(vec![cap("w/a", "crud"), cap("s", "*")]));
         let envelope = Envelope { bound, ..Envelope::default() };
         let caps = [cap("w", "crud/read")];
@@ -141,7 +144,7 @@ mod tests {
                 by: "t/u".into(),
                 at: Millis(0),
             };
-            Policy { roots: None, revocations: vec![revocation] }
+            Policy { revocations: vec![revocation], ..Policy::default() }
         };
         let envelope = Envelope {
             holders: vec!["t/u".into(), "agent:top".into()],

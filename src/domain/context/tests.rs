@@ -106,6 +106,7 @@ fn spoken(turn: u64, bytes: usize) -> TurnRecord {
         calls: Vec::new(),
         ended: Vec::new(),
         authority: Authority::default(),
+        settles: None,
         prompt: String::new(),
     }
 }

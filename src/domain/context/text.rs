@@ -181,6 +181,8 @@ pub fn event(event: &Event) -> (String, Content) {
             Some(caller) => (format!("[Message from: {}]\n", one_line(caller)), content(input)),
             None => ("[Message]\n".to_owned(), content(input)),
         },
+        // No prompt shows it: it settles a call, whose result is shown.
+        Payload::Decision { approval } => (format!("- Approval {approval} is answered"), Content::Value(Value::Null)),
     }
 }
 
@@ -191,7 +193,7 @@ pub fn whole_event(event: &Event) -> String {
     let text = format!("{header}{}", escape(&body));
     match event.payload {
         Payload::Result { .. } => format!("{PENDING}\n{text}"),
-        Payload::Message { .. } | Payload::Task { .. } => text,
+        Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => text,
     }
 }
 

@@ -149,7 +149,7 @@ fn pending(inputs: &Inputs, assembled: &Assembled) -> Option<Part> {
         Payload::Result { job, result } => {
             Some(json!({"job": job, "status": result.status, "output": result.output, "error": result.error}))
         }
-        Payload::Task { .. } | Payload::Message { .. } => None,
+        Payload::Task { .. } | Payload::Message { .. } | Payload::Decision { .. } => None,
     });
     let running = inputs.served.pending.iter();
     let running = running.map(|(job, child)| json!({"job": job, "status": "STARTED", "agent": child.agent}));
@@ -173,7 +173,7 @@ fn inbox(inputs: &Inputs, assembled: &Assembled) -> Vec<Part> {
 const fn said(event: &Event) -> &Value {
     match &event.payload {
         Payload::Task { input, .. } | Payload::Message { input } => input,
-        Payload::Result { .. } => &Value::Null,
+        Payload::Result { .. } | Payload::Decision { .. } => &Value::Null,
     }
 }
 

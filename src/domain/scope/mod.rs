@@ -24,6 +24,7 @@ mod cut;
 #[cfg(test)]
 mod tests;
 
+use crate::domain::approval::Consent;
 use crate::domain::authority::Authority;
 use crate::domain::ids::{AgentId, sha256_hex};
 use crate::domain::limits::JOB_DEPTH;
@@ -49,25 +50,6 @@ const GROUPS: [&str; 3] = ["context/", "loads/", "resource/"];
 const NAMES_MAX: usize = 100;
 /// Bytes of an instance's name.
 const INSTANCE_BYTES: usize = 64;
-
-/// Whether a tool's calls wait for a person.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Consent {
-    /// They are made at once.
-    #[default]
-    None,
-    /// They wait until a person has approved them.
-    Ask,
-}
-
-impl Consent {
-    /// Nobody is asked.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-    pub const fn is_none(&self) -> bool {
-        matches!(self, Self::None)
-    }
-}
 
 /// What of its caller's context a tool's calls get.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,5 +1,6 @@
 //! Entries of `tools`: operations by their path, other agents, and calls that are only answers.
 
+use crate::domain::approval::Consent;
 use crate::domain::ids::AgentId;
 use crate::domain::schema::misfits;
 use crate::domain::scope::{Delegate, Scopes};
@@ -42,6 +43,9 @@ pub struct NamedTool {
     /// What of the caller's context goes with a call.
     #[serde(default, alias = "_scopes", skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Scopes>,
+    /// Whether its calls wait for a person.
+    #[serde(default, skip_serializing_if = "Consent::is_none")]
+    pub approval: Consent,
     /// Milliseconds in which a fast delegate answers inside the turn; 5,000 when absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait: Option<u64>,

@@ -1,20 +1,24 @@
 //! What a turn's commit says: the reply and the outcomes of its calls become one decision.
 
-use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
+use super::{Asked, CallOutcome, Outcome, Recorded, Resolved, Setting};
 use crate::domain::agent::Completion;
+use crate::domain::approval::{Approval, Awaiting, AwaitingCall};
 use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
 use crate::domain::context::load::{Change, Level};
 use crate::domain::context::record::LedgerWrite;
 use crate::domain::context::text;
 use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
-use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::FOUND_TOOLS;
 use crate::domain::scope::{Delegate, Scoped, starts_child};
 use crate::domain::session::{CallRecord, Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::Target;
 use serde_json::Value;
+
+/// The result of a call whose task was cancelled.
+pub(super) const CANCELLED: &str = "cancelled: the task was cancelled";
 
 /// Everything that a commit writes apart from the tree's documents.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,6 +37,12 @@ pub struct Decision {
     pub cancelled: bool,
     /// The record of what the model saw; of a turn without a prompt there is none.
     pub ledger: Option<LedgerWrite>,
+    /// An earlier turn of this session with the results of calls that a person has decided on.
+    pub amended: Option<TurnRecord>,
+    /// What a person is asked.
+    pub asked: Vec<Approval>,
+    /// Status of the served task's job from now on, when it changes without ending it.
+    pub status: Option<(JobId, JobStatus)>,
 }
 
 /// What the transcript keeps of an event.
@@ -46,7 +56,9 @@ pub fn heard(event: &Event) -> Heard {
                 text::value(input, crate::domain::limits::TOOL_RESULT_BYTES)
             ),
         },
-        Payload::Message { .. } | Payload::Result { .. } => Heard { job: None, text: text::whole_event(event) },
+        Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => {
+            Heard { job: None, text: text::whole_event(event) }
+        }
     }
 }
 
@@ -64,15 +76,10 @@ fn answered<'s>(setting: &'s Setting, consume: &[String]) -> Vec<&'s Event> {
 }
 
 /// A turn with a reply.
-pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], now: Millis) -> Decision {
+pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
     let mut state = carry(setting, recorded);
-    for outcome in outcomes {
-        if let Some((job, agent)) = &outcome.started {
-            let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
-            state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under });
-        }
-    }
-    let begun = recorded.calls.iter().zip(outcomes);
+    started(setting, &mut state, &outcomes, now);
+    let begun = recorded.calls.iter().zip(&outcomes);
     let begun = begun.filter(|(call, outcome)| starts_child(call) && outcome.outcome == Outcome::Ok).count();
     state.children += u32::try_from(begun).unwrap_or(u32::MAX);
     // First what had to leave: the model may have asked for it again since.
@@ -88,19 +95,19 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
         }
     }
     agent.extend(changes.into_iter().filter(Change::is_of_agent));
-    let verdict = verdict(setting, &state, recorded, outcomes);
-    let record = record(setting, Some(recorded), outcomes, now);
+    let verdict = verdict(setting, &state, recorded, &outcomes);
+    if !matches!(verdict, Verdict::Await) {
+        unasked(&mut outcomes);
+    }
     let mut decision = Decision {
-        record,
-        state,
         consume: consumed(setting, &recorded.consume),
-        ended: None,
         agent,
-        cancelled: false,
         ledger: recorded.ledger.clone(),
+        ..Decision::new(record(setting, Some(recorded), &outcomes, now), state)
     };
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
+        Verdict::Await => decision.wait_for_people(setting, outcomes),
         Verdict::GoOn => {}
         Verdict::Loose => decision.keep(setting),
         Verdict::Park => decision.state.parked = true,
@@ -118,6 +125,21 @@ pub fn replied(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome],
         }
     }
     decision
+}
+
+/// What calls have started is awaited.
+pub(super) fn started(setting: &Setting, state: &mut SessionState, outcomes: &[CallOutcome], now: Millis) {
+    for (job, agent) in outcomes.iter().filter_map(|outcome| outcome.started.as_ref()) {
+        let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
+        state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under });
+    }
+}
+
+/// Nobody is asked any more: what the calls are for ends with this turn.
+fn unasked(outcomes: &mut [CallOutcome]) {
+    for outcome in outcomes.iter_mut().filter(|outcome| outcome.asked.is_some()) {
+        *outcome = CallOutcome::plain(Outcome::Cancelled, "not made: it needs an approval, and the task ended here");
+    }
 }
 
 /// Loads that left the context for want of room stay out: those of the session now, those of the
@@ -138,15 +160,7 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     record.heard = shown.iter().map(|event| heard(event)).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });
-    let mut decision = Decision {
-        record,
-        state: setting.state.clone(),
-        consume: consumed(setting, consume),
-        ended: None,
-        agent: Vec::new(),
-        cancelled: false,
-        ledger: None,
-    };
+    let mut decision = Decision { consume: consumed(setting, consume), ..Decision::new(record, setting.state.clone()) };
     for result in setting.plan.results.iter().filter(|result| consume.contains(&result.key)) {
         if let Some(job) = result.event.job() {
             decision.state.pending.remove(job);
@@ -172,25 +186,14 @@ pub fn cancelled(
     let outcomes: Vec<_> = recorded
         .into_iter()
         .flat_map(|recorded| recorded.calls.iter().zip(0..))
-        .map(|(_, index)| {
-            known(index).unwrap_or_else(|| CallOutcome {
-                outcome: Outcome::Cancelled,
-                text: "cancelled: the task was cancelled".into(),
-                started: None,
-                change: None,
-            })
-        })
+        .map(|(_, index)| known(index).unwrap_or_else(|| CallOutcome::plain(Outcome::Cancelled, CANCELLED)))
         .collect();
     let consume = consumed(setting, recorded.map_or(&[], |recorded| &recorded.consume));
     let state = SessionState { shown: Vec::new(), under: None, ..setting.state.clone() };
     let decision = Decision {
-        record: record(setting, recorded, &outcomes, now),
-        state,
         consume,
-        ended: None,
-        agent: Vec::new(),
-        cancelled: true,
         ledger: recorded.and_then(|recorded| recorded.ledger.clone()),
+        ..Decision::new(record(setting, recorded, &outcomes, now), state)
     };
     decision.cancel(setting)
 }
@@ -209,6 +212,8 @@ enum Verdict {
     /// The same without a task.
     Loose,
     Park,
+    /// A person is asked first.
+    Await,
     Remind,
     Idle,
     /// Too many turns without a task.
@@ -242,6 +247,9 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
     }
     if used >= limit {
         return if open { Verdict::Ended(limit_reached(limit, recorded)) } else { Verdict::Exhausted };
+    }
+    if outcomes.iter().any(|outcome| outcome.asked.is_some()) {
+        return Verdict::Await;
     }
     match (outcomes.iter().all(|outcome| outcome.started.is_some()), open) {
         (true, _) => Verdict::Park,
@@ -310,6 +318,46 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
 }
 
 impl Decision {
+    /// A turn that leaves this and nothing else.
+    pub(super) const fn new(record: TurnRecord, state: SessionState) -> Self {
+        Self {
+            record,
+            state,
+            consume: Vec::new(),
+            ended: None,
+            agent: Vec::new(),
+            cancelled: false,
+            ledger: None,
+            amended: None,
+            asked: Vec::new(),
+            status: None,
+        }
+    }
+
+    /// The record that shows the results of the calls that this turn makes.
+    pub fn shown(&mut self) -> &mut TurnRecord {
+        self.amended.as_mut().unwrap_or(&mut self.record)
+    }
+
+    /// No model is asked until a person has decided; what a loose run has shown stays.
+    fn wait_for_people(&mut self, setting: &Setting, outcomes: Vec<CallOutcome>) {
+        if setting.plan.task.is_none() {
+            self.keep(setting);
+        }
+        let all_started = outcomes.iter().all(|outcome| outcome.asked.is_some() || outcome.started.is_some());
+        let asked = (0..).zip(outcomes).filter_map(|(call, outcome)| Some((call, *outcome.asked?)));
+        let (mut asked_now, mut calls) = (Vec::new(), Vec::new());
+        for (call, Asked { approval, planned }) in asked {
+            calls.push(AwaitingCall { approval: approval.id.clone(), call, expires: approval.expires, planned });
+            asked_now.push(approval);
+        }
+        self.asked = asked_now;
+        let job = setting.plan.job().cloned();
+        self.status = job.clone().map(|job| (job, JobStatus::InputRequired));
+        let authority = setting.authority.clone().nowhere();
+        self.state.awaiting = Some(Awaiting { turn: setting.turn, job, authority, all_started, calls });
+    }
+
     /// The same with the record of its prompt.
     #[must_use]
     pub fn with(self, ledger: LedgerWrite) -> Self {
@@ -338,6 +386,8 @@ impl Decision {
     #[must_use]
     pub fn cancel(mut self, setting: &Setting) -> Self {
         self.ended = None;
+        self.status = None;
+        self.asked.clear();
         self.agent.clear();
         self.record.ended.clear();
         self.cancelled = true;
@@ -351,7 +401,12 @@ impl Decision {
     }
 }
 
-fn record(setting: &Setting, recorded: Option<&Recorded>, outcomes: &[CallOutcome], now: Millis) -> TurnRecord {
+pub(super) fn record(
+    setting: &Setting,
+    recorded: Option<&Recorded>,
+    outcomes: &[CallOutcome],
+    now: Millis,
+) -> TurnRecord {
     let model = &setting.config.model;
     TurnRecord {
         turn: setting.turn,
@@ -367,6 +422,7 @@ fn record(setting: &Setting, recorded: Option<&Recorded>, outcomes: &[CallOutcom
         calls: recorded.map(|r| calls(r, outcomes)).unwrap_or_default(),
         ended: Vec::new(),
         authority: setting.authority.clone().nowhere(),
+        settles: None,
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
     }
 }
@@ -390,7 +446,12 @@ fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
 }
 
 fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
-    let operation = |call: &super::PlannedCall| match &call.what {
+    recorded.calls.iter().zip(outcomes).map(|(call, outcome)| call_record(call, outcome)).collect()
+}
+
+/// The line of the timeline about a call.
+pub(super) fn call_record(call: &super::PlannedCall, outcome: &CallOutcome) -> CallRecord {
+    let operation = match &call.what {
         Ok(Resolved { target: Target::Operation(path), .. }) => path.clone(),
         Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) => format!("g/{agent}"),
         Ok(Resolved {
@@ -406,12 +467,11 @@ fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
         })
         | Err(_) => call.tool.clone(),
     };
-    let record = |(call, outcome): (&super::PlannedCall, &CallOutcome)| CallRecord {
+    CallRecord {
         tool: call.tool.clone(),
-        operation: operation(call),
+        operation,
         outcome: outcome.outcome.as_str().to_owned(),
         instance: call.instance.clone(),
         scoped: call.scoped.iter().map(Scoped::note).collect(),
-    };
-    recorded.calls.iter().zip(outcomes).map(record).collect()
+    }
 }

@@ -3,36 +3,40 @@
 //! ```text
 //! Gather ─▶ Ask ─▶ (reply asks for tools: Record ─▶ Call) ─▶ Commit
 //!   │        │                                    ▲
-//!   │        └─ provider unavailable ─▶ Wait      └─ resumed from a recorded reply
+//!   │        └─ provider unavailable ─▶ Wait      ├─ resumed from a recorded reply
+//!   │                                             └─ calls that a person has decided on
 //!   └─ required context missing or too large ─▶ Commit (the task fails)
 //! ```
 //!
 //! A crash at any arrow leaves what the store holds: before `Record` nothing, after it the reply.
 
 pub mod decide;
+mod outcome;
 mod plan;
 pub mod run;
+mod settle;
 #[cfg(test)]
 mod tests;
 
 use crate::domain::agent::AgentConfig;
+use crate::domain::approval::{Answer, AwaitingCall, Ruling};
 use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
 use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
 use crate::domain::context::ledger::Ledger;
-use crate::domain::context::load::Change;
 use crate::domain::context::record::{LedgerWrite, Scribe};
 use crate::domain::event::Mandate;
-use crate::domain::ids::{AgentId, SessionKey};
+use crate::domain::ids::SessionKey;
 use crate::domain::job::ErrorCode;
 use crate::domain::scope::{Scoped, Sections};
-use crate::domain::session::{Heard, SessionState};
+use crate::domain::session::{Heard, SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, ToolTable};
 use crate::domain::values::inject::Injection;
 use decide::Decision;
+pub use outcome::{Asked, CallOutcome, Outcome};
 use run::Plan;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -176,54 +180,6 @@ pub enum ModelFailure {
     },
 }
 
-/// What a call came to.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct CallOutcome {
-    /// `ok`, `error`, `denied`, …
-    pub outcome: Outcome,
-    /// What the model sees.
-    pub text: String,
-    /// A child job that is still running.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started: Option<(crate::domain::ids::JobId, AgentId)>,
-    /// What it changes for the turns to come.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub change: Option<Change>,
-}
-
-/// Kind of a call's outcome.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum Outcome {
-    /// It returned.
-    Ok,
-    /// It failed.
-    Error,
-    /// A capability was missing.
-    Denied,
-    /// There is no such tool, or its arguments were malformed.
-    Unknown,
-    /// The task was cancelled before or while it ran.
-    Cancelled,
-    /// It began before a crash, and what it did is not known.
-    OutcomeUnknown,
-}
-
-impl Outcome {
-    /// As it stands in the timeline.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ok => "ok",
-            Self::Error => "error",
-            Self::Denied => "denied",
-            Self::Unknown => "unknown tool",
-            Self::Cancelled => "cancelled",
-            Self::OutcomeUnknown => "outcome unknown",
-        }
-    }
-}
-
 /// What the shell must do next.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
@@ -233,8 +189,8 @@ pub enum Action {
     Ask(Box<ModelRequest>),
     /// Record the reply.
     Record(Box<Recorded>),
-    /// Make the calls: those of the recorded reply that have no outcome yet.
-    Call(Vec<PlannedCall>),
+    /// Make these calls, each at its place in the reply.
+    Call(Vec<(u32, PlannedCall)>),
     /// Give the lease back and try later; nothing is committed.
     Wait {
         /// Why, for the log.
@@ -253,7 +209,7 @@ pub enum Observed {
     Answered(Result<Reply, ModelFailure>),
     /// The reply is recorded.
     Recorded,
-    /// Outcomes by call, in the order of the reply.
+    /// Outcomes of the calls, in the order of [`Action::Call`].
     Called(Vec<CallOutcome>),
     /// The served task was cancelled: end the turn consistently. With what is known of calls that
     /// can't be undone, by their place in the reply.
@@ -266,7 +222,18 @@ enum Phase {
     Asking(Box<Asking>),
     Recording(Box<Recorded>),
     Calling(Box<Recorded>),
+    /// Calls of an earlier reply.
+    Settling(Box<Settling>),
     Decided,
+}
+
+/// Calls of an earlier reply that a person has decided on.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Settling {
+    /// The turn whose reply they are of.
+    exchange: TurnRecord,
+    /// What becomes of each.
+    ruled: Vec<(AwaitingCall, Ruling)>,
 }
 
 /// What is kept of a prompt until its reply is there.
@@ -285,14 +252,18 @@ struct Asking {
 pub struct Turn {
     setting: Setting,
     phase: Phase,
-    /// The reply whose calls are made.
-    done: Option<Box<Recorded>>,
+    /// The calls that it makes, each at its place in the reply.
+    calls: Vec<(u32, PlannedCall)>,
 }
 
 impl Turn {
+    const fn at(setting: Setting, phase: Phase) -> Self {
+        Self { setting, phase, calls: Vec::new() }
+    }
+
     /// A turn from the beginning.
     pub fn begin(setting: Setting) -> (Self, Action) {
-        (Self { setting, phase: Phase::Gathering, done: None }, Action::Gather)
+        (Self::at(setting, Phase::Gathering), Action::Gather)
     }
 
     /// A turn whose reply was recorded by a predecessor: no model is asked. When its task has
@@ -301,11 +272,36 @@ impl Turn {
     pub fn resume(setting: Setting, recorded: Recorded, noted: &[(u32, CallOutcome)], now: Millis) -> (Self, Action) {
         if recorded.job.as_ref() != setting.plan.job() {
             let decision = decide::cancelled(&setting, Some(&recorded), noted, now);
-            return (Self { setting, phase: Phase::Decided, done: None }, Action::Commit(Box::new(decision)));
+            return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
         }
-        let calls = recorded.calls.clone();
-        let turn = Self { setting, phase: Phase::Calling(Box::new(recorded)), done: None };
+        let mut turn = Self::at(setting, Phase::Gathering);
+        let action = turn.call(recorded);
+        (turn, action)
+    }
+
+    /// A turn that makes the calls of an earlier reply, `exchange`, on which a person has decided. No
+    /// model is asked.
+    pub fn settle(setting: Setting, exchange: TurnRecord, decided: Vec<(AwaitingCall, Answer)>) -> (Self, Action) {
+        let rule = |(call, answer): (AwaitingCall, Answer)| {
+            let ruling = answer.ruling(&call.planned);
+            (call, ruling)
+        };
+        let ruled: Vec<_> = decided.into_iter().map(rule).collect();
+        let approved = |(call, ruling): &(AwaitingCall, Ruling)| match ruling {
+            Ruling::Make { planned, .. } => Some((call.call, PlannedCall::clone(planned))),
+            Ruling::Say(..) => None,
+        };
+        let calls: Vec<_> = ruled.iter().filter_map(approved).collect();
+        let mut turn = Self::at(setting, Phase::Settling(Box::new(Settling { exchange, ruled })));
+        turn.calls.clone_from(&calls);
         (turn, Action::Call(calls))
+    }
+
+    /// The calls of a recorded reply are made.
+    fn call(&mut self, recorded: Recorded) -> Action {
+        self.calls = (0..).zip(recorded.calls.clone()).collect();
+        self.phase = Phase::Calling(Box::new(recorded));
+        Action::Call(self.calls.clone())
     }
 
     /// Events that killed their workers too often: they end here, with a note in the transcript.
@@ -316,7 +312,7 @@ impl Turn {
     /// Events that get no prompt: they end here, with a note in the transcript.
     pub fn refuse(setting: Setting, code: ErrorCode, error: &str, now: Millis) -> (Self, Action) {
         let decision = decide::failed(&setting, &setting.plan.consumed(), code, error, now);
-        (Self { setting, phase: Phase::Decided, done: None }, Action::Commit(Box::new(decision)))
+        (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)))
     }
 
     /// What it serves and runs with.
@@ -328,17 +324,13 @@ impl Turn {
     pub fn prompt_bytes(&self) -> usize {
         match &self.phase {
             Phase::Asking(asking) => asking.ledger.used,
-            Phase::Gathering | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided => 0,
+            Phase::Gathering | Phase::Recording(_) | Phase::Calling(_) | Phase::Settling(_) | Phase::Decided => 0,
         }
     }
 
-    /// The reply of this turn, when there is one.
-    pub fn recorded(&self) -> Option<&Recorded> {
-        match &self.phase {
-            Phase::Recording(recorded) | Phase::Calling(recorded) => Some(recorded),
-            Phase::Decided => self.done.as_deref(),
-            Phase::Gathering | Phase::Asking(_) => None,
-        }
+    /// The calls that it makes, each at its place in the reply.
+    pub fn calls(&self) -> &[(u32, PlannedCall)] {
+        &self.calls
     }
 
     /// Takes out of the transcript what may not stay in it; the calls themselves are made with it.
@@ -356,15 +348,15 @@ impl Turn {
             (Phase::Gathering, Observed::Gathered(inputs, scribe)) => self.gathered(&inputs, &scribe, now),
             (Phase::Asking(asking), Observed::Answered(Ok(reply))) => self.answered(*asking, reply, now),
             (Phase::Asking(asking), Observed::Answered(Err(failure))) => self.unanswered(*asking, failure, now),
-            (Phase::Recording(recorded), Observed::Recorded) => {
-                let calls = recorded.calls.clone();
-                self.phase = Phase::Calling(recorded);
-                Action::Call(calls)
-            }
+            (Phase::Recording(recorded), Observed::Recorded) => self.call(*recorded),
             (Phase::Calling(recorded), Observed::Called(outcomes)) => {
-                let decision = decide::replied(&self.setting, &recorded, &outcomes, now);
-                self.done = Some(recorded);
-                Action::Commit(Box::new(decision))
+                Action::Commit(Box::new(decide::replied(&self.setting, &recorded, outcomes, now)))
+            }
+            (Phase::Settling(settling), Observed::Called(outcomes)) => {
+                Action::Commit(Box::new(settle::settled(&self.setting, *settling, outcomes, now)))
+            }
+            (Phase::Settling(settling), Observed::Cancelled(noted)) => {
+                Action::Commit(Box::new(settle::cancelled(&self.setting, *settling, &noted, now)))
             }
             (Phase::Recording(recorded) | Phase::Calling(recorded), Observed::Cancelled(noted)) => {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, Some(&recorded), &noted, now)))
@@ -376,7 +368,12 @@ impl Turn {
                 Action::Commit(Box::new(decide::cancelled(&self.setting, None, &[], now)))
             }
             (
-                Phase::Gathering | Phase::Asking(_) | Phase::Recording(_) | Phase::Calling(_) | Phase::Decided,
+                Phase::Gathering
+                | Phase::Asking(_)
+                | Phase::Recording(_)
+                | Phase::Calling(_)
+                | Phase::Settling(_)
+                | Phase::Decided,
                 Observed::Gathered(..) | Observed::Answered(_) | Observed::Recorded | Observed::Called(_),
             ) => {
                 let text = "the turn was driven out of order; this is a bug of the venue";
@@ -434,7 +431,7 @@ impl Turn {
             reply,
         };
         if recorded.calls.is_empty() {
-            return Action::Commit(Box::new(decide::replied(&self.setting, &recorded, &[], now)));
+            return Action::Commit(Box::new(decide::replied(&self.setting, &recorded, Vec::new(), now)));
         }
         self.phase = Phase::Recording(Box::new(recorded.clone()));
         Action::Record(Box::new(recorded))

@@ -23,6 +23,7 @@ use serde_json::json;
 
 mod bound;
 mod loose;
+mod settle;
 
 const NOW: Millis = Millis(9_000);
 
@@ -145,7 +146,7 @@ fn calls(tools: &[(&str, Value)]) -> Reply {
 }
 
 fn ok() -> CallOutcome {
-    CallOutcome { outcome: Outcome::Ok, text: "fine".into(), started: None, change: None }
+    CallOutcome::plain(Outcome::Ok, "fine")
 }
 
 fn started(n: u8) -> CallOutcome {
@@ -395,7 +396,7 @@ fn a_resumed_turn_goes_on_from_its_reply_with_its_own_tools_and_events() {
     let inbox = vec![message(4), message(5), task(1), task(2)];
     let (mut turn, action) = resume(begun(1, 1, false), inbox, recorded(Some(job(1)), &["k4"]));
     let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
-    assert_eq!(planned, recorded(None, &[]).calls);
+    assert_eq!(planned, (0..).zip(recorded(None, &[]).calls).collect::<Vec<_>>());
     let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
     assert_eq!(decision.consume, ["k4"]);
     assert_eq!((decision.record.config_version, decision.record.start), (1, Millis(7_000)));

@@ -15,13 +15,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use trellis::agents;
+use trellis::approvals;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::{Address, Bus, InKind, Message};
 use trellis::clock::Clock;
 use trellis::domain::agent::AgentConfig;
+use trellis::domain::approval::Verdict;
+use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::ids::{EventId, JobId, Owner};
-use trellis::domain::job::Job;
+use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::jobs;
@@ -29,7 +32,7 @@ use trellis::ledger;
 use trellis::model::Model;
 use trellis::model::rules::Rules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
-use trellis::ops::Catalog;
+use trellis::ops::{Caller, Catalog};
 use trellis::outbox;
 use trellis::retry::Policy;
 use trellis::secrets::Vault;
@@ -211,6 +214,7 @@ impl Run {
             if let (Some(event), false) = (self.scenario.cancel, cancelled) {
                 cancelled = self.cancel(&healthy, event, replaced).await;
             }
+            self.answer(&healthy).await;
             self.clock.advance(Duration::from_millis(40));
             self.sweep(&healthy).await;
             let state = self.state(&healthy).await;
@@ -256,12 +260,27 @@ impl Run {
         true
     }
 
+    /// Approves what is appended, and rejects the rest.
+    async fn answer(&self, venue: &Venue) {
+        let caller = Caller::new(self.owner.clone(), "a person".into(), Authority::unlimited());
+        for approval in approvals::list(venue, &self.owner, false).await.unwrap() {
+            let verdict = match approval.tool.as_str() {
+                "lattice_append" => Verdict::Approved { arguments: None, scopes: None },
+                _ => Verdict::Rejected { reason: None },
+            };
+            approvals::decide(venue, &caller, &approval.id, verdict, Some(&approval.digest)).await.unwrap();
+        }
+    }
+
     async fn sessions(&self) -> Vec<trellis::store::SessionFacts> {
         self.store.sessions(&self.owner, None, None, 100).await.unwrap()
     }
 
     fn is_done(&self, state: &Value) -> bool {
-        let ended = |job: &Value| !matches!(job["status"].as_str(), Some("PENDING" | "STARTED"));
+        let ended = |job: &Value| {
+            let status = job["status"].as_str().and_then(JobStatus::parse);
+            status.is_some_and(JobStatus::is_terminal)
+        };
         let jobs = state["jobs"].as_object().unwrap();
         let turns: usize = state["turns"].as_object().unwrap().values().map(|t| t.as_array().unwrap().len()).sum();
         jobs.len() == self.scenario.jobs
@@ -430,7 +449,9 @@ scenarios! {
     two_tasks_in_one_session = 5;
     a_cancelled_task_before_another = 6;
     a_task_with_explicit_completion = 7;
-    a_provider_that_is_overloaded = 8;
+    a_task_with_injected_arguments = 8;
+    a_task_with_calls_that_a_person_decides_on = 9;
+    a_provider_that_is_overloaded = 10;
 }
 
 #[test]

@@ -47,7 +47,7 @@ pub const THREE_TURNS: Scenario = Scenario {
     turns: 3,
 };
 
-pub const ALL: [Scenario; 10] = [
+pub const ALL: [Scenario; 11] = [
     THREE_TURNS,
     Scenario {
         name: "a task with a child job that answers within the turn",
@@ -140,6 +140,22 @@ pub const ALL: [Scenario; 10] = [
         turns: 2,
     },
     Scenario {
+        name: "a task with a call that a person approves and one that is rejected",
+        agents: &[(
+            "asking",
+            r#"{"tools": [
+                {"operation": "v/ops/lattice/append", "approval": "ask"},
+                {"operation": "v/ops/lattice/write", "approval": "ask"}
+            ]}"#,
+        )],
+        events: &[task("asking", "t1", r#"{"input": "go"}"#)],
+        direct: false,
+        cancel: None,
+        racing: false,
+        jobs: 1,
+        turns: 2,
+    },
+    Scenario {
         name: "a provider that is overloaded twice",
         agents: &[("flaky", "{}")],
         events: &[task("flaky", "t1", "{}")],
@@ -152,6 +168,14 @@ pub const ALL: [Scenario; 10] = [
 ];
 
 pub const RULES: &str = r#"
+[[rule]]
+when = { agent = "asking", turn = 1 }
+then = { calls = [{ tool = "lattice_append", arguments = { path = "w/asked", value = "yes" } }, { tool = "lattice_write", arguments = { path = "w/asked2/x", value = "no" } }, { tool = "lattice_read", arguments = { path = "w/asked" } }] }
+
+[[rule]]
+when = { agent = "asking" }
+then = { text = "it was decided" }
+
 [[rule]]
 when = { agent = "writer", turn = 1 }
 then = { calls = [{ tool = "lattice_write", arguments = { path = "w/notes/{{input.name}}", value = "{{input.text}}" } }, { tool = "lattice_append", arguments = { path = "w/log", value = "{{input.name}}" } }] }

@@ -70,6 +70,7 @@ fn turn(n: usize, text: String) -> TurnRecord {
         calls: Vec::new(),
         ended: Vec::new(),
         authority: Authority::default(),
+        settles: None,
         prompt: String::new(),
     }
 }

@@ -26,6 +26,6 @@ fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_succe
     let (_, action) = resume(begun(1, 1, false), vec![task(1)], recorded);
     let Action::Call(planned) = action else { panic!("expected the recorded calls, got {action:?}") };
     let target = Target::Operation("v/ops/lattice/write".into());
-    assert_eq!(planned[0].what, Ok(Resolved { target, arguments: json!({"value": 1}) }));
-    assert_eq!(planned[0].injection, fills);
+    assert_eq!(planned[0].1.what, Ok(Resolved { target, arguments: json!({"value": 1}) }));
+    assert_eq!(planned[0].1.injection, fills);
 }

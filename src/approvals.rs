@@ -1,0 +1,227 @@
+//! What people are asked, as it is stored: read, list, answer.
+//!
+//! An answer is written before its session hears of it; the first one counts, whoever writes it: a
+//! person, or the session itself when time has run out.
+
+use crate::domain::approval::{Answer, Approval, Subject, Verdict};
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::event::{Event, Payload, order};
+use crate::domain::ids::{EventId, JobId, Owner, sha256_hex};
+use crate::domain::job::{Job, JobStatus};
+use crate::domain::scope::Handed;
+use crate::domain::values::Values;
+use crate::jobs;
+use crate::ops::{Caller, OpError, dispatch};
+use crate::store::{
+    Admit, Change, DocWrite, EventKind, Expect, Intake, NewEvent, Store, StoreError, Written, decode, keys,
+};
+use crate::venue::Venue;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Name under which the venue itself answers.
+const VENUE: &str = "venue";
+
+/// Approvals of one page.
+const PAGE: usize = 500;
+
+/// An approval, and the version of its document.
+pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
+    let key = keys::approval(id);
+    let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
+}
+
+/// Approvals of an owner, the newest first: those that wait for an answer, or all that are kept.
+pub async fn list(venue: &Venue, owner: &Owner, all: bool) -> Result<Vec<Approval>, StoreError> {
+    let mut found: Vec<Approval> = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, keys::APPROVALS, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        for (key, doc) in page {
+            let Some(bytes) = doc.value else { continue };
+            let approval: Approval = decode(&key, &bytes)?;
+            if all || is_open(venue, owner, &approval).await? {
+                found.push(approval);
+            }
+        }
+    }
+    found.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
+    Ok(found)
+}
+
+/// A job's record; of one that waits for a person with what is asked.
+pub async fn shown(venue: &Venue, owner: &Owner, job: &Job) -> Result<Value, StoreError> {
+    let mut record = job.to_json();
+    if job.status == JobStatus::InputRequired {
+        let waiting = list(venue, owner, false).await?.into_iter().filter(|a| a.job.as_ref() == Some(&job.head.id));
+        record["approvals"] = waiting.map(|approval| json!(approval)).collect();
+    }
+    Ok(record)
+}
+
+/// It waits for an answer that would count.
+async fn is_open(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
+    if approval.answer.is_some() || venue.now() >= approval.expires {
+        return Ok(false);
+    }
+    Ok(!has_ended(venue, owner, approval).await?)
+}
+
+async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
+    let Some(job) = &approval.job else { return Ok(false) };
+    Ok(jobs::get(venue, owner, job).await?.is_none_or(|job| job.status.is_terminal()))
+}
+
+/// The answer to an approval, for the session that waits for it. Without one it is closed with
+/// `close`, when that is given. One whose document is gone is withdrawn.
+pub async fn answer(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    close: Option<Verdict>,
+) -> Result<Option<Answer>, StoreError> {
+    loop {
+        let by_venue = |verdict| Answer { by: VENUE.to_owned(), at: venue.now(), verdict };
+        let Some((approval, version)) = get(&*venue.store, owner, id).await? else {
+            return Ok(Some(by_venue(Verdict::Withdrawn)));
+        };
+        let (None, Some(verdict)) = (&approval.answer, &close) else { return Ok(approval.answer) };
+        let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
+        if put(venue, owner, &closed, version).await? == Written::Done {
+            return Ok(closed.answer);
+        }
+    }
+}
+
+async fn put(venue: &Venue, owner: &Owner, approval: &Approval, version: u64) -> Result<Written, StoreError> {
+    let bytes = Bytes::from(serde_json::to_vec(approval).expect("approvals serialise"));
+    let write =
+        DocWrite { key: keys::approval(&approval.id), expect: Expect::Version(version), change: Change::Put(bytes) };
+    venue.store.write(venue.now(), owner, &[write]).await
+}
+
+/// Answers an approval for a caller, and wakes the session that waits. The same answer again changes
+/// nothing; another one is a conflict. `digest` is what the answer is about, where it says so.
+pub async fn decide(
+    venue: &Venue,
+    caller: &Caller,
+    id: &JobId,
+    verdict: Verdict,
+    digest: Option<&str>,
+) -> Result<Approval, OpError> {
+    let owner = &caller.owner;
+    loop {
+        let found = get(&*venue.store, owner, id).await?;
+        let Some((approval, version)) = found else { return Err(OpError::NotFound(format!("no approval `{id}`"))) };
+        check(venue, caller, &approval, &verdict, digest)?;
+        let decided = match &approval.answer {
+            Some(answer) if answer.verdict == verdict => approval,
+            Some(answer) => return Err(answered(id, answer)),
+            None if venue.now() >= approval.expires => {
+                return Err(OpError::Conflict(format!("approval `{id}` has expired: the call was not made")));
+            }
+            None if has_ended(venue, owner, &approval).await? => {
+                return Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")));
+            }
+            None => {
+                let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
+                let decided = Approval { answer: Some(answer), ..approval };
+                if put(venue, owner, &decided, version).await? != Written::Done {
+                    continue;
+                }
+                decided
+            }
+        };
+        tell(venue, owner, &decided).await?;
+        return Ok(decided);
+    }
+}
+
+fn answered(id: &JobId, answer: &Answer) -> OpError {
+    let how = match answer.verdict {
+        Verdict::Approved { .. } => "approved",
+        Verdict::Rejected { .. } => "rejected",
+        Verdict::Answered { .. } => "answered",
+        Verdict::Expired => "closed as expired",
+        Verdict::Withdrawn => "withdrawn",
+    };
+    OpError::Conflict(format!("approval `{id}` was {how} before, by {}; an answer counts once", answer.by))
+}
+
+/// Whether the caller may answer, and the answer fits what is asked.
+fn check(
+    venue: &Venue,
+    caller: &Caller,
+    approval: &Approval,
+    verdict: &Verdict,
+    digest: Option<&str>,
+) -> Result<(), OpError> {
+    let about = match &approval.job {
+        Some(job) => format!("j/{job}"),
+        None => format!("g/{}", approval.session.agent),
+    };
+    caller
+        .authority
+        .permits("job/approve", &about)
+        .map_err(|denied| OpError::Denied(denied.text("answering an approval")))?;
+    approval.accepts(verdict, digest).map_err(|error| match error {
+        crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
+        _ => OpError::Invalid(error.to_string()),
+    })?;
+    if let (Subject::Call { operation, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
+        (&approval.subject, verdict)
+    {
+        // A delegate's task and a tool's own arguments are what the tool takes: any map.
+        if venue.catalog.resolve(operation).is_some() {
+            dispatch::settle(&venue.catalog, operation, edited.clone(), true)?;
+        }
+        let mut kept: Value = edited.clone();
+        dispatch::hide(&venue.catalog, operation, &mut kept);
+        if kept != *edited {
+            return Err(OpError::Invalid(
+                "the arguments hold a value that may not be recorded; name a secret instead".into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the answer into the mailbox of the session that waits, and wakes it.
+async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), OpError> {
+    let now = venue.now();
+    let id = EventId::new(format!("answer-{}", approval.id)).expect("hex digits are a legal id");
+    let event = Event {
+        id: id.clone(),
+        caller: approval.answer.as_ref().map(|answer| answer.by.clone()),
+        received: now,
+        reply_to: None,
+        parent: None,
+        session_context: Values::new(),
+        envelope: Envelope::default(),
+        handed: Handed::default(),
+        payload: Payload::Decision { approval: approval.id.clone() },
+    };
+    let event = NewEvent {
+        body_hash: sha256_hex(approval.id.as_str().as_bytes()),
+        id,
+        kind: EventKind::Result,
+        job: None,
+        order: order(EventKind::Result, now, 0),
+        body: Bytes::from(serde_json::to_vec(&event).expect("events serialise")),
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+    };
+    let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
+    match venue.store.admit(now, &admit).await?.intake {
+        Intake::Refused(refusal) => {
+            return Err(OpError::Conflict(format!("agent `{}`: {refusal}", approval.session.agent)));
+        }
+        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Nothing => {}
+    }
+    venue.wake(owner, &approval.session).await;
+    Ok(())
+}

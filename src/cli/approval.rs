@@ -1,0 +1,187 @@
+//! `trellis approvals`, `approve`, `reject` and `answer`: what agents wait for, and what people say.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::job::time;
+use super::output::{field, note, plain};
+use super::{Context, input};
+use crate::domain::ids::JobId;
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+/// What agents wait for.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  trellis approvals\n  trellis approvals --all --output ndjson")]
+pub struct Approvals {
+    /// Those that are answered, too
+    #[arg(long)]
+    all: bool,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Approve a call.
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  trellis approve 0123456789abcdef0123456789abcdef\n  trellis approve 0123456789abcdef0123456789abcdef --arguments '{\"amount\": 5}'"
+)]
+pub struct Approve {
+    /// Its id, as `trellis approvals` prints it
+    id: JobId,
+    /// Other arguments in the place of those that are shown: JSON, `@file` or `-`
+    #[arg(long, value_name = "JSON")]
+    arguments: Option<String>,
+    /// Only this section of the caller's context goes with it; may be repeated, `--no-scopes`: none
+    #[arg(long = "scope", value_name = "KEY", conflicts_with = "no_scopes")]
+    scopes: Vec<String>,
+    /// No section of the caller's context goes with it
+    #[arg(long)]
+    no_scopes: bool,
+    /// What was shown; refused when it is something else by now
+    #[arg(long, value_name = "SHA256")]
+    digest: Option<String>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Reject a call, or decline to answer.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis reject 0123456789abcdef0123456789abcdef --reason 'too expensive'")]
+pub struct Reject {
+    /// Its id, as `trellis approvals` prints it
+    id: JobId,
+    /// Why, for the agent
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+/// Answer an agent's questions.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis answer 0123456789abcdef0123456789abcdef size=L sure=true 'why=it fits'")]
+pub struct Answer {
+    /// Its id, as `trellis approvals` prints it
+    id: JobId,
+    /// An answer per question
+    #[arg(required = true, value_name = "QUESTION=ANSWER")]
+    answers: Vec<String>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Approvals {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let asked = json!({"all": self.all});
+        let page = Client::new(&self.server)?.run("v/ops/approval/list", &asked, None).await?;
+        context.out.page(&page, "items", |items| items.iter().map(shown).collect::<Vec<_>>().join("\n\n"))?;
+        if page["total"] == 0 {
+            note("nothing waits for a person");
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Approve {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut asked = json!({"id": self.id});
+        if let Some(arguments) = &self.arguments {
+            asked["arguments"] = input::value(arguments, false)?;
+        }
+        if self.no_scopes || !self.scopes.is_empty() {
+            asked["scopes"] = json!(self.scopes);
+        }
+        if let Some(digest) = self.digest {
+            asked["digest"] = digest.into();
+        }
+        send(context, &self.server, "approve", &asked).await
+    }
+}
+
+impl Reject {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut asked = json!({"id": self.id});
+        if let Some(reason) = self.reason {
+            asked["reason"] = reason.into();
+        }
+        send(context, &self.server, "reject", &asked).await
+    }
+}
+
+impl Answer {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = Client::new(&self.server)?;
+        let known = client.run("v/ops/approval/list", &json!({"all": true}), None).await?;
+        let known = known["items"].as_array().into_iter().flatten().find(|item| item["id"] == self.id.as_str());
+        let mut answers = Map::new();
+        for answer in &self.answers {
+            let (id, text) = answer
+                .split_once('=')
+                .ok_or_else(|| Failure::usage(format!("`{answer}`: expected `question=answer`, e.g. `size=L`")))?;
+            answers.insert(id.to_owned(), typed(known, id, text));
+        }
+        send(context, &self.server, "answer", &json!({"id": self.id, "answers": answers})).await
+    }
+}
+
+/// An answer as its question takes it: yes and no for approvals, else text.
+fn typed(approval: Option<&Value>, id: &str, text: &str) -> Value {
+    let asks = approval.and_then(|approval| approval["questions"]["asks"].as_array());
+    let ask = asks.into_iter().flatten().find(|ask| ask["id"] == id);
+    match (ask.map(|ask| ask["type"] == "approval"), text) {
+        (Some(true), "yes" | "true") => true.into(),
+        (Some(true), "no" | "false") => false.into(),
+        _ => text.into(),
+    }
+}
+
+async fn send(context: &Context, server: &Server, verb: &str, asked: &Value) -> Result<Exit, Failure> {
+    let answered = Client::new(server)?.run(&format!("v/ops/approval/{verb}"), asked, None).await?;
+    context.out.value(&answered, || shown(&answered))?;
+    Ok(Exit::Ok)
+}
+
+/// One approval, with everything that its answer is about.
+fn shown(approval: &Value) -> String {
+    let (call, questions) = (&approval["call"], &approval["questions"]);
+    let mut lines = vec![match call.is_null() {
+        false => format!("{}  {} calls {}", field(approval, "id"), field(approval, "agent"), field(call, "operation")),
+        true => format!("{}  {} asks: {}", field(approval, "id"), field(approval, "agent"), field(questions, "title")),
+    }];
+    let mut line =
+        |name: &str, text: String| lines.push(format!("  {name:<10} {}", text.replace('\n', "\n             ")));
+    if !call["arguments"].is_null() {
+        line("arguments", plain(&call["arguments"]));
+    }
+    for scope in call["scopes"].as_array().into_iter().flatten() {
+        line("scope", format!("{} ({} bytes, {})", field(scope, "key"), field(scope, "bytes"), field(scope, "digest")));
+    }
+    for ask in questions["asks"].as_array().into_iter().flatten() {
+        let choices: Vec<_> = ask["choices"].as_array().into_iter().flatten().map(plain).collect();
+        let choices = if choices.is_empty() { String::new() } else { format!(": {}", choices.join(", ")) };
+        line(&field(ask, "id"), format!("{} ({}{choices})", field(ask, "prompt"), field(ask, "type")));
+    }
+    if !approval["job"].is_null() {
+        line("job", field(approval, "job"));
+    }
+    line("digest", field(approval, "digest"));
+    match approval["answer"].as_object() {
+        None => line("expires", time(&approval["expires"])),
+        Some(_) => {
+            let answer = &approval["answer"];
+            line(
+                "answer",
+                format!("{} by {} at {}", field(answer, "verdict"), field(answer, "by"), time(&answer["at"])),
+            );
+        }
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,229 @@
+//! Answers of people: their forms, whether one fits, and what becomes of a call.
+
+use super::{Question, QuestionKind};
+use crate::domain::ids::JobId;
+use crate::domain::time::Millis;
+use crate::domain::turn::{Outcome, PlannedCall};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What was answered, by whom.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answer {
+    /// Who; the venue, when time ran out.
+    pub by: String,
+    /// When.
+    pub at: Millis,
+    /// What.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// Body of an answer in the queue.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AnswerBody {
+    /// The approval.
+    pub approval: JobId,
+    /// What the answer is about, as it was shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub digest: Option<String>,
+    /// The answer, of a person.
+    pub answer: Given,
+}
+
+/// What a person can answer.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub enum Given {
+    /// The call is made.
+    Approve {
+        /// With these arguments instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Value>,
+        /// With no other sections than these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scopes: Option<Vec<String>>,
+    },
+    /// It is not.
+    Reject {
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The questions are answered, by their names.
+    Answers(Map<String, Value>),
+}
+
+impl From<Given> for Verdict {
+    fn from(given: Given) -> Self {
+        match given {
+            Given::Approve { arguments, scopes } => Self::Approved { arguments, scopes },
+            Given::Reject { reason } => Self::Rejected { reason },
+            Given::Answers(answers) => Self::Answered { answers },
+        }
+    }
+}
+
+/// What was answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "verdict", rename_all = "camelCase")]
+pub enum Verdict {
+    /// The call is made.
+    Approved {
+        /// With these arguments instead.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Value>,
+        /// With no other sections than these.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        scopes: Option<Vec<String>>,
+    },
+    /// It is not.
+    Rejected {
+        /// Why.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    /// The questions are answered.
+    Answered {
+        /// By the names of the questions.
+        answers: Map<String, Value>,
+    },
+    /// Nobody answered in time.
+    Expired,
+    /// What it was asked for has ended.
+    Withdrawn,
+}
+
+/// What becomes of a call that was answered.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ruling {
+    /// It is made.
+    Make {
+        /// As it was approved.
+        planned: Box<PlannedCall>,
+        /// What the model is told with its result.
+        note: Option<String>,
+    },
+    /// It is not, and the model gets this in its place.
+    Say(Outcome, String),
+}
+
+impl Answer {
+    /// What becomes of a call that was answered so.
+    pub fn ruling(&self, planned: &PlannedCall) -> Ruling {
+        match &self.verdict {
+            Verdict::Approved { arguments, scopes } => {
+                let mut planned = planned.clone();
+                if let (Some(edited), Ok(resolved)) = (arguments, &mut planned.what) {
+                    resolved.arguments.clone_from(edited);
+                }
+                if let Some(kept) = scopes {
+                    planned.scoped.retain(|section| kept.contains(&section.key));
+                }
+                let edited = arguments.as_ref().map(|edited| format!("with other arguments: {edited}"));
+                let narrowed = scopes.as_ref().map(|kept| format!("with no more of your context than {kept:?}"));
+                let changes: Vec<_> = edited.into_iter().chain(narrowed).collect();
+                let note = format!("approved by {} {}", self.by, changes.join(", and "));
+                Ruling::Make { planned: Box::new(planned), note: Some(note).filter(|_| !changes.is_empty()) }
+            }
+            Verdict::Rejected { reason } => {
+                let reason = reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+                let text = format!(
+                    "rejected by {}{reason}. The call was not made; the same call will be rejected again.",
+                    self.by
+                );
+                Ruling::Say(Outcome::Rejected, text)
+            }
+            Verdict::Answered { answers } => Ruling::Say(Outcome::Ok, Value::Object(answers.clone()).to_string()),
+            Verdict::Expired => {
+                Ruling::Say(Outcome::Rejected, "not made: nobody approved it in time. Go on without it.".into())
+            }
+            Verdict::Withdrawn => Ruling::Say(Outcome::Cancelled, "cancelled: the task was cancelled".into()),
+        }
+    }
+}
+
+/// Why an answer doesn't fit.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AnswerError {
+    /// Questions can't be approved, calls not answered.
+    #[error("approval `{id}` {is}: {use_instead}")]
+    Kind {
+        /// Which.
+        id: JobId,
+        /// What it is.
+        is: &'static str,
+        /// What to do instead.
+        use_instead: &'static str,
+    },
+    /// The digest is of something else.
+    #[error("approval `{id}` has the digest `{actual}`, got `{given}`: what was shown is something else; look again")]
+    Digest {
+        /// Which.
+        id: JobId,
+        /// Its own.
+        actual: String,
+        /// As named.
+        given: String,
+    },
+    /// A section that doesn't go with the call.
+    #[error("section `{key}` doesn't go with this call, expected some of {known}; an approval can only narrow")]
+    Scope {
+        /// As named.
+        key: String,
+        /// What there is.
+        known: String,
+    },
+    /// An answer is missing, unknown or of the wrong kind.
+    #[error("question `{id}`: {rule}")]
+    Question {
+        /// Which.
+        id: String,
+        /// What is wrong.
+        rule: String,
+    },
+}
+
+pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> Result<(), AnswerError> {
+    let wrong = |id: &str, rule: String| Err(AnswerError::Question { id: id.to_owned(), rule });
+    if let Some(id) = answers.keys().find(|id| !asks.iter().any(|ask| ask.id == **id)) {
+        let known: Vec<_> = asks.iter().map(|ask| format!("`{}`", ask.id)).collect();
+        return wrong(id, format!("was not asked, expected {}", known.join(", ")));
+    }
+    for ask in asks {
+        let answer = answers.get(&ask.id).unwrap_or(&Value::Null);
+        let fits = match ask.kind {
+            QuestionKind::Text => answer.is_string(),
+            QuestionKind::Choice => answer.as_str().is_some_and(|chosen| ask.choices.iter().any(|c| c == chosen)),
+            QuestionKind::Approval => answer.is_boolean(),
+        };
+        if !fits {
+            let expected = match ask.kind {
+                QuestionKind::Text => "a text".to_owned(),
+                QuestionKind::Choice => format!("one of {}", ask.choices.join(", ")),
+                QuestionKind::Approval => "true or false".to_owned(),
+            };
+            let got = if answer.is_null() { "nothing".to_owned() } else { format!("`{answer}`") };
+            return wrong(&ask.id, format!("expected {expected}, got {got}"));
+        }
+    }
+    Ok(())
+}
+
+/// Checks the questions of `human/ask`.
+pub fn check_questions(asks: &[Question]) -> Result<(), String> {
+    for (at, ask) in asks.iter().enumerate() {
+        if ask.id.is_empty() {
+            return Err(format!("`asks[{at}].id`: expected a name, got an empty text"));
+        }
+        if asks[..at].iter().any(|other| other.id == ask.id) {
+            return Err(format!("`asks[{at}].id`: `{}` is taken by another question", ask.id));
+        }
+        if (ask.kind == QuestionKind::Choice) == ask.choices.is_empty() {
+            let rule = if ask.choices.is_empty() { "expected at least one" } else { "are for the type `choice`" };
+            return Err(format!("`asks[{at}].choices`: {rule}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! What an approval is named by, and which answers fit.
+
+use super::answer::check_answers;
+use super::*;
+use serde_json::Map;
+
+fn place(owner: &Owner, session: &SessionKey, call: u32) -> Approval {
+    let place = Place { owner, session, turn: 3, call };
+    Approval::new(b"key", place, "pay", subject(json!({"amount": 5}), &["input"]), Millis(1), Millis(2))
+}
+
+fn subject(arguments: Value, scopes: &[&str]) -> Subject {
+    let scoped = |key: &&str| Scoped { key: (*key).to_owned(), digest: "d".into(), bytes: 1 };
+    Subject::Call { operation: "v/ops/shop/pay".into(), arguments, scopes: scopes.iter().map(scoped).collect() }
+}
+
+fn names() -> (Owner, SessionKey) {
+    ("t/u".parse().unwrap(), SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() })
+}
+
+#[test]
+fn an_approval_is_named_by_everything_that_is_shown() {
+    let (owner, session) = names();
+    let first = place(&owner, &session, 0);
+    assert_eq!(first.id, place(&owner, &session, 0).id, "asked again after a crash it is the same");
+    assert_ne!(first.id, place(&owner, &session, 1).id);
+    let here = Place { owner: &owner, session: &session, turn: 3, call: 0 };
+    for other in [subject(json!({"amount": 6}), &["input"]), subject(json!({"amount": 5}), &["input", "state"])] {
+        assert_ne!(other.digest(here), first.digest, "{other:?}");
+    }
+    assert_eq!(subject(json!({"amount": 5}), &["input"]).digest(here), first.digest);
+}
+
+#[test]
+fn an_answer_fits_what_is_asked_and_only_narrows() {
+    let (owner, session) = names();
+    let approval = place(&owner, &session, 0);
+    let approved = |scopes: Option<&[&str]>| Verdict::Approved {
+        arguments: None,
+        scopes: scopes.map(|keys| keys.iter().map(|key| (*key).to_owned()).collect()),
+    };
+    for (verdict, digest, wrong) in [
+        (approved(None), None, None),
+        (approved(None), Some(approval.digest.as_str()), None),
+        (approved(None), Some("other"), Some("what was shown is something else")),
+        (approved(Some(&["input"])), None, None),
+        (approved(Some(&[])), None, None),
+        (approved(Some(&["state"])), None, Some("section `state` doesn't go with this call, expected some of `input`")),
+        (Verdict::Rejected { reason: None }, None, None),
+        (Verdict::Answered { answers: Map::new() }, None, Some("approve or reject it")),
+    ] {
+        let found = approval.accepts(&verdict, digest).err().map(|error| error.to_string());
+        match (found, wrong) {
+            (None, None) => {}
+            (Some(found), Some(wrong)) => assert!(found.contains(wrong), "{verdict:?}: {found}"),
+            (found, wrong) => panic!("{verdict:?}: expected {wrong:?}, got {found:?}"),
+        }
+    }
+}
+
+fn question(id: &str, kind: QuestionKind, choices: &[&str]) -> Question {
+    let choices = choices.iter().map(|choice| (*choice).to_owned()).collect();
+    Question { id: id.into(), kind, prompt: "?".into(), choices }
+}
+
+#[test]
+fn every_question_is_answered_with_what_it_asks_for() {
+    let asks = [
+        question("why", QuestionKind::Text, &[]),
+        question("size", QuestionKind::Choice, &["S", "L"]),
+        question("sure", QuestionKind::Approval, &[]),
+    ];
+    check_questions(&asks).unwrap();
+    for (answers, wrong) in [
+        (json!({"why": "so", "size": "L", "sure": false}), None),
+        (json!({"why": "so", "size": "L"}), Some("question `sure`: expected true or false, got nothing")),
+        (json!({"why": "so", "size": "M", "sure": true}), Some("question `size`: expected one of S, L, got `\"M\"`")),
+        (json!({"why": 1, "size": "L", "sure": true}), Some("question `why`: expected a text, got `1`")),
+        (json!({"hwy": "so"}), Some("question `hwy`: was not asked, expected `why`, `size`, `sure`")),
+    ] {
+        let Value::Object(answers) = answers else { panic!("a map") };
+        let found = check_answers(&asks, &answers).err().map(|error| error.to_string());
+        assert_eq!(found.as_deref(), wrong);
+    }
+    for (asks, wrong) in [
+        (vec![question("a", QuestionKind::Text, &[]), question("a", QuestionKind::Text, &[])], "`a` is taken"),
+        (vec![question("", QuestionKind::Text, &[])], "expected a name"),
+        (vec![question("a", QuestionKind::Choice, &[])], "expected at least one"),
+        (vec![question("a", QuestionKind::Text, &["x"])], "are for the type `choice`"),
+    ] {
+        assert!(check_questions(&asks).unwrap_err().contains(wrong));
+    }
+}

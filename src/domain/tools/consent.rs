@@ -1,0 +1,134 @@
+//! Which calls wait for a person: those of tools with `approval: "ask"`, and those that the owner's
+//! policy names.
+
+use super::entry::{Runs, ToolEntry};
+use super::tool_name;
+use crate::domain::agent::AgentConfig;
+use crate::domain::approval::Consent;
+use crate::domain::authority::Capability;
+use crate::domain::authority::capability::{ability_covers, overlaps};
+
+/// A call that is about to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Made<'a> {
+    /// The name that the model used.
+    pub tool: &'a str,
+    /// What it runs: the path of an operation, or `g/<agent>` of a delegate.
+    pub runs: &'a str,
+    /// The agent that it gives a task to, as `g/<agent>`.
+    pub asks: Option<&'a str>,
+    /// Sections that the model asked for go with it.
+    pub scoped: bool,
+}
+
+/// Whether a call waits by the agent's configuration. `meant` is the operation that a path of the
+/// configuration stands for. Only the tool that is configured to go without is made at once: by any
+/// other name, also by `job/run` or `agent/request`, what a tool asks about is asked about.
+pub fn asks<'p>(config: &AgentConfig, call: Made<'_>, meant: impl Fn(&str) -> Option<&'p str>) -> bool {
+    let mut asks_for_what_it_runs = false;
+    for entry in &config.tools {
+        let Some((name, runs)) = named(entry, &meant) else { continue };
+        let (consent, scoped) = match entry {
+            ToolEntry::Path(_) => (Consent::None, Consent::None),
+            ToolEntry::Named(tool) => {
+                (tool.approval, tool.scopes.as_ref().map_or(Consent::None, crate::domain::scope::Scopes::approval))
+            }
+        };
+        let same = runs.as_deref().is_some_and(|runs| runs == call.runs || Some(runs) == call.asks);
+        let asks = consent == Consent::Ask || (call.scoped && scoped == Consent::Ask);
+        if name == call.tool && (same || asks || runs.is_none()) {
+            return asks;
+        }
+        asks_for_what_it_runs |= same && consent == Consent::Ask;
+    }
+    asks_for_what_it_runs
+}
+
+/// The tool's name, and what it runs, if it runs anything.
+fn named<'p>(entry: &ToolEntry, meant: &impl Fn(&str) -> Option<&'p str>) -> Option<(String, Option<String>)> {
+    match entry {
+        ToolEntry::Path(path) => Some((tool_name(path), meant(path).map(str::to_owned))),
+        ToolEntry::Named(tool) => {
+            let own = tool.name.clone();
+            match tool.runs().ok()? {
+                Runs::Operation(path) => {
+                    Some((own.unwrap_or_else(|| tool_name(&path)), meant(&path).map(str::to_owned)))
+                }
+                Runs::Delegate(delegate) => {
+                    let agent = delegate.agent.map(|agent| agent.to_string());
+                    let runs = agent.as_ref().map(|agent| format!("g/{agent}"));
+                    Some((own.or(agent).unwrap_or_default(), runs))
+                }
+                Runs::Latent => Some((own.unwrap_or_default(), None)),
+            }
+        }
+    }
+}
+
+/// Whether what a call needs is touched by what the policy wants to be asked about.
+pub fn concerns(policy: &[Capability], ability: &str, resource: &str) -> bool {
+    let abilities = |can: &str| ability_covers(can, ability) || ability_covers(ability, can);
+    policy.iter().any(|cap| overlaps(&cap.with, resource) && abilities(&cap.can))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_tool_that_asks_is_asked_about_under_every_name_of_what_it_runs() {
+        let config = AgentConfig::parse(&json!({
+            "model": {"provider": "scripted", "name": "echo"},
+            "tools": [
+                {"operation": "v/ops/lattice/write", "name": "publish", "approval": "ask"},
+                {"operation": "v/ops/lattice/write", "name": "note"},
+                {"operation": "v/ops/lattice/delete", "approval": "ask"},
+                "v/ops/lattice/read",
+                {"delegate": "lawyer", "approval": "ask"},
+                {"delegate": "clerk", "scopes": {"enum": ["input"], "approval": "ask"}},
+                {"name": "form", "description": "d", "approval": "ask"},
+                {"name": "plain", "description": "d"},
+            ],
+        }));
+        let config = config.unwrap();
+        let paths = ["v/ops/lattice/write", "v/ops/lattice/delete", "v/ops/lattice/read", "v/ops/agent/request"];
+        let meant = |path: &str| paths.into_iter().find(|known| *known == path);
+        let call = |tool, runs| Made { tool, runs, asks: None, scoped: false };
+        let request = |tool, runs, agent, scoped| Made { tool, runs, asks: Some(agent), scoped };
+        for (call, expected) in [
+            (call("publish", "v/ops/lattice/write"), true),
+            (call("note", "v/ops/lattice/write"), false),
+            (call("lattice_write", "v/ops/lattice/write"), true),
+            (call("job_run", "v/ops/lattice/write"), true),
+            (call("lattice_delete", "v/ops/lattice/delete"), true),
+            (call("job_run", "v/ops/lattice/delete"), true),
+            (call("lattice_read", "v/ops/lattice/read"), false),
+            (call("job_run", "v/ops/lattice/read"), false),
+            (request("lawyer", "g/lawyer", "g/lawyer", false), true),
+            (request("agent_request", "v/ops/agent/request", "g/lawyer", false), true),
+            (request("clerk", "g/clerk", "g/clerk", false), false),
+            (request("clerk", "g/clerk", "g/clerk", true), true),
+            (request("agent_request", "v/ops/agent/request", "g/clerk", false), false),
+            (call("form", "form"), true),
+            (call("plain", "plain"), false),
+        ] {
+            assert_eq!(asks(&config, call, meant), expected, "{call:?}");
+        }
+    }
+
+    #[test]
+    fn a_policy_asks_about_what_lies_in_a_path_and_what_it_lies_in() {
+        let policy = [Capability { with: "w/prod".into(), can: "crud/write".into() }];
+        for (ability, resource, expected) in [
+            ("crud/write", "w/prod", true),
+            ("crud/write", "w/prod/db", true),
+            ("crud/append", "w/prod/log", true),
+            ("crud/write", "w/product", false),
+            ("crud/read", "w/prod/db", false),
+            ("crud", "w", true),
+        ] {
+            assert_eq!(concerns(&policy, ability, resource), expected, "{ability} {resource}");
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What a call of a reply came to.
+
+use super::PlannedCall;
+use crate::domain::approval::Approval;
+use crate::domain::context::load::Change;
+use crate::domain::ids::{AgentId, JobId};
+use serde::{Deserialize, Serialize};
+
+/// What a call came to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallOutcome {
+    /// `ok`, `error`, `denied`, …
+    pub outcome: Outcome,
+    /// What the model sees.
+    pub text: String,
+    /// A child job that is still running.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started: Option<(JobId, AgentId)>,
+    /// What it changes for the turns to come.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub change: Option<Change>,
+    /// It was not made: a person is asked first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Box<Asked>>,
+}
+
+/// A call that waits for a person.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Asked {
+    /// What is asked.
+    pub approval: Approval,
+    /// What is done when it is approved.
+    pub planned: PlannedCall,
+}
+
+impl CallOutcome {
+    /// One that is a text and nothing else.
+    pub fn plain(outcome: Outcome, text: impl Into<String>) -> Self {
+        Self { outcome, text: text.into(), started: None, change: None, asked: None }
+    }
+}
+
+/// Kind of a call's outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Outcome {
+    /// It returned.
+    Ok,
+    /// It failed.
+    Error,
+    /// A capability was missing.
+    Denied,
+    /// There is no such tool, or its arguments were malformed.
+    Unknown,
+    /// The task was cancelled before or while it ran.
+    Cancelled,
+    /// It began before a crash, and what it did is not known.
+    OutcomeUnknown,
+    /// A person is asked first.
+    Awaiting,
+    /// A person has said no, or nobody said anything in time.
+    Rejected,
+}
+
+impl Outcome {
+    /// As it stands in the timeline.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Denied => "denied",
+            Self::Unknown => "unknown tool",
+            Self::Cancelled => "cancelled",
+            Self::OutcomeUnknown => "outcome unknown",
+            Self::Awaiting => "awaiting approval",
+            Self::Rejected => "rejected",
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Which events a turn takes, and what is to be done next.
+
+use super::*;
+use crate::domain::authority::Capability;
+use crate::domain::job::JobResult;
+use crate::domain::session::TaskProgress;
+use crate::domain::time::Millis;
+use serde_json::json;
+
+fn job(n: u8) -> JobId {
+    JobId::new(&format!("{n:032x}")).unwrap()
+}
+
+fn pending(n: u8, payload: Payload, status: Option<JobStatus>) -> Pending {
+    let event = Event {
+        id: format!("e{n}").parse().unwrap(),
+        caller: None,
+        received: Millis(0),
+        reply_to: None,
+        parent: None,
+        session_context: serde_json::Map::new(),
+        envelope: Envelope::default(),
+        handed: Handed::default(),
+        payload,
+    };
+    Pending { key: format!("k{n}"), event, crashes: 0, status }
+}
+
+fn task(n: u8, status: JobStatus) -> Pending {
+    pending(n, Payload::Task { job: job(n), input: json!(1) }, Some(status))
+}
+
+fn message(n: u8) -> Pending {
+    pending(n, Payload::Message { input: json!("hi") }, None)
+}
+
+fn result(n: u8) -> Pending {
+    pending(n, Payload::Result { job: job(n), result: JobResult::complete(json!(1)) }, None)
+}
+
+fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
+    let child = |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
+    SessionState {
+        pending: children.iter().map(child).collect(),
+        task: task.map(|n| TaskProgress { job: job(n), turns: 1, reminded: false }),
+        parked,
+        ..SessionState::default()
+    }
+}
+
+fn keys(pending: &[Pending]) -> Vec<&str> {
+    pending.iter().map(|p| p.key.as_str()).collect()
+}
+
+#[test]
+fn an_empty_mailbox_rests() {
+    assert_eq!(Run::default().next(5), Next::Rest);
+}
+
+#[test]
+fn the_oldest_open_task_is_served_with_all_messages_and_awaited_results() {
+    let inbox = vec![
+        task(1, JobStatus::Cancelled),
+        task(2, JobStatus::Started),
+        task(3, JobStatus::Pending),
+        message(4),
+        result(5),
+        result(6),
+    ];
+    let run = Run { version: 1, state: state(Some(2), false, &[5]), inbox };
+    let plan = run.plan();
+    assert_eq!(plan.task.as_ref().unwrap().key, "k2");
+    assert_eq!(keys(&plan.messages), ["k4"]);
+    assert_eq!(keys(&plan.results), ["k5"]);
+    assert_eq!(keys(&plan.settled), ["k1", "k6"]);
+    assert_eq!(plan.consumed(), ["k4", "k5"]);
+    let Next::Settle(settled) = run.next(5) else { panic!("what has ended goes first") };
+    assert_eq!(keys(&settled), ["k1", "k6"]);
+}
+
+#[test]
+fn a_parked_session_wakes_for_news_only() {
+    let parked = |inbox| Run::new(1, state(Some(1), true, &[2]), inbox, false);
+    assert_eq!(parked(vec![task(1, JobStatus::Started)]).next(5), Next::Rest);
+    assert!(matches!(parked(vec![task(1, JobStatus::Started), result(2)]).next(5), Next::Turn(_)));
+    assert!(matches!(parked(vec![task(1, JobStatus::Started), message(3)]).next(5), Next::Turn(_)));
+}
+
+#[test]
+fn what_needs_no_model_is_settled_without_one() {
+    let run = Run { version: 1, state: state(None, false, &[]), inbox: vec![result(2), task(1, JobStatus::Failed)] };
+    let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+    assert_eq!(keys(&settled), ["k2", "k1"]);
+}
+
+#[test]
+fn a_begun_task_stays_the_open_one_when_an_older_one_arrives_late() {
+    let run =
+        Run::new(1, state(Some(2), false, &[]), vec![task(1, JobStatus::Pending), task(2, JobStatus::Started)], false);
+    assert_eq!(run.plan().task.unwrap().key, "k2");
+}
+
+#[test]
+fn a_task_that_ended_from_outside_leaves_nothing_behind_for_the_next() {
+    let (open, gone) = (task(1, JobStatus::Started), task(1, JobStatus::Cancelled));
+    let next = || task(2, JobStatus::Pending);
+    for (inbox, more, kept) in [
+        (vec![next()], false, false),
+        // It may be behind the entries that were handed out.
+        (vec![next()], true, true),
+        (vec![gone.clone(), next()], false, false),
+        (vec![gone, next()], true, false),
+        (vec![open, next()], false, true),
+    ] {
+        let run = Run::new(1, state(Some(1), true, &[7]), inbox, more);
+        assert_eq!((run.state.task.is_some(), run.state.parked, !run.state.pending.is_empty()), (kept, kept, kept));
+    }
+}
+
+#[test]
+fn what_a_loose_run_has_shown_keeps_it_going_and_is_not_shown_again() {
+    let shown = SessionState { shown: vec!["k4".into(), "k5".into()], ..SessionState::default() };
+    let run = Run::new(1, shown, vec![result(5), message(4)], false);
+    let Next::Turn(plan) = run.next(5) else { panic!("the run goes on") };
+    assert_eq!(*plan, Plan::default());
+}
+
+#[test]
+fn values_of_two_requests_never_meet_in_one_turn() {
+    let with = |n: u8, value: &str| {
+        let mut pending = message(n);
+        pending.event.session_context.insert("k".into(), value.into());
+        pending
+    };
+    let value = |run: &Run| run.mandate(&run.plan()).session_context.get("k").cloned();
+    let run = Run::new(1, SessionState::default(), vec![message(4), with(5, "a"), with(6, "b"), with(7, "a")], false);
+    assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k4"], None), "nor do those without any");
+    let run = Run::new(1, SessionState::default(), vec![with(5, "a"), message(4), with(6, "b"), with(7, "a")], false);
+    assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k5", "k7"], Some("a".into())));
+    let under = Some(with(5, "a").event.mandate());
+    let shown = SessionState { shown: vec!["k5".into()], under, ..SessionState::default() };
+    let run = Run::new(1, shown, vec![with(5, "a"), with(6, "b"), message(7)], false);
+    assert_eq!((keys(&run.plan().messages), value(&run)), (vec![], Some("a".into())), "through all its turns");
+    let run = Run::new(1, SessionState::default(), vec![with(6, "b"), message(7), task(1, JobStatus::Pending)], false);
+    assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k7"], None));
+    let mut own = task(1, JobStatus::Pending);
+    own.event.session_context.insert("k".into(), "b".into());
+    let run = Run::new(1, SessionState::default(), vec![with(6, "b"), with(7, "a"), own], false);
+    assert_eq!((keys(&run.plan().messages), value(&run)), (vec!["k6"], Some("b".into())));
+    let parked = Run::new(1, state(Some(1), true, &[2]), vec![with(6, "b"), task(1, JobStatus::Started)], false);
+    assert_eq!(parked.next(5), Next::Rest, "what waits is no reason for a turn");
+}
+
+#[test]
+fn events_of_differing_authority_are_taken_in_turns_of_their_own() {
+    let granted = |n: u8, path: &str| {
+        let mut pending = message(n);
+        let cap = Capability { with: path.into(), can: "crud".into() };
+        pending.event.envelope = Envelope::default().granted(Some(vec![cap]));
+        pending.event.envelope.holders.push(format!("caller {n}"));
+        pending
+    };
+    let run = |state, inbox: &[Pending]| Run::new(1, state, inbox.to_vec(), false);
+    let free = run(SessionState::default(), &[granted(4, "w/a"), granted(5, "w/b"), message(6), granted(7, "w/a")]);
+    let plan = free.plan();
+    assert_eq!(keys(&plan.messages), ["k4", "k7"], "whoever holds the same");
+    assert_eq!(free.mandate(&plan).envelope.holders, ["caller 4"]);
+    // A result runs under the request in whose service its job was started, also when that is gone.
+    let mut waiting = state(None, true, &[2, 3]);
+    waiting.pending.get_mut(&job(2)).unwrap().under = Some(granted(4, "w/a").event.mandate());
+    waiting.pending.get_mut(&job(3)).unwrap().under = Some(Mandate::default());
+    let back = run(waiting.clone(), &[result(2), result(3), message(8)]);
+    let plan = back.plan();
+    assert_eq!((keys(&plan.results), keys(&plan.messages)), (vec!["k2"], vec![]));
+    assert_eq!(back.mandate(&plan).envelope, granted(4, "w/a").event.envelope);
+    // With a task open it waits until that has ended, and is not forgotten with it.
+    let mut busy = SessionState { task: state(Some(1), true, &[]).task, ..waiting };
+    let with_task = run(busy.clone(), &[result(2), task(1, JobStatus::Started)]);
+    assert_eq!((keys(&with_task.plan().results), with_task.plan().settled.len()), (vec![], 0));
+    busy.end_task();
+    assert!(busy.pending.contains_key(&job(2)));
+}
+
+#[test]
+fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
+    let killer = Pending { crashes: 5, ..message(4) };
+    let run =
+        Run::new(1, SessionState::default(), vec![killer.clone(), message(5), task(1, JobStatus::Pending)], false);
+    let Next::GiveUp(plan) = run.next(5) else { panic!("expected to give up") };
+    assert_eq!((keys(&plan.messages), plan.task), (vec!["k4"], None));
+    assert!(matches!(run.next(6), Next::Turn(_)));
+    let dead = Pending { crashes: 5, ..task(1, JobStatus::Failed) };
+    let run = Run::new(1, SessionState::default(), vec![killer, dead], false);
+    let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
+    assert_eq!(keys(&settled), ["k1"]);
+}

@@ -1,0 +1,92 @@
+//! Calls that a person has decided on: what they came to stands in the turn that asked for them.
+
+use super::decide::{CANCELLED, Decision, call_record, record, started};
+use super::{CallOutcome, Outcome, Setting, Settling};
+use crate::domain::approval::{AwaitingCall, Ruling};
+use crate::domain::chat::ChatMessage;
+use crate::domain::event::Payload;
+use crate::domain::ids::JobId;
+use crate::domain::job::JobStatus;
+use crate::domain::session::TurnRecord;
+use crate::domain::time::Millis;
+
+/// The calls were made. `outcomes` are those of the approved ones, in order.
+pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
+    let mut made = outcomes.into_iter();
+    let lost = || CallOutcome::plain(Outcome::Error, "error: the call has no outcome");
+    let outcome = |(call, ruling): (AwaitingCall, Ruling)| match ruling {
+        Ruling::Say(outcome, text) => (call, CallOutcome::plain(outcome, text)),
+        Ruling::Make { note, .. } => {
+            let made = made.next().unwrap_or_else(lost);
+            let text = note.map_or_else(|| made.text.clone(), |note| format!("[{note}]\n{}", made.text));
+            (call, CallOutcome { text, ..made })
+        }
+    };
+    let outcomes: Vec<_> = settling.ruled.into_iter().map(outcome).collect();
+    decision(setting, settling.exchange, &outcomes, now)
+}
+
+/// The task was cancelled meanwhile; with what is known of calls that can't be undone, by their place.
+pub(super) fn cancelled(setting: &Setting, settling: Settling, noted: &[(u32, CallOutcome)], now: Millis) -> Decision {
+    let waiting = setting.state.awaiting.iter().flat_map(|awaiting| awaiting.calls.iter().cloned());
+    let outcome = |call: AwaitingCall| {
+        let known = noted.iter().find(|(at, _)| *at == call.call).map(|(_, outcome)| outcome.clone());
+        (call, known.unwrap_or_else(|| CallOutcome::plain(Outcome::Cancelled, CANCELLED)))
+    };
+    let outcomes: Vec<_> = waiting.map(outcome).collect();
+    decision(setting, settling.exchange, &outcomes, now).cancel(setting)
+}
+
+fn decision(
+    setting: &Setting,
+    mut exchange: TurnRecord,
+    outcomes: &[(AwaitingCall, CallOutcome)],
+    now: Millis,
+) -> Decision {
+    let mut state = setting.state.clone();
+    let plain: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.clone()).collect();
+    started(setting, &mut state, &plain, now);
+    let all_started = plain.iter().all(|outcome| outcome.started.is_some());
+    if let Some(awaiting) = &mut state.awaiting {
+        awaiting.calls.retain(|call| !outcomes.iter().any(|(decided, _)| decided.call == call.call));
+        awaiting.all_started &= all_started;
+    }
+    let done = state.awaiting.take_if(|awaiting| awaiting.calls.is_empty());
+    for (call, outcome) in outcomes {
+        show(&mut exchange, call.call, outcome);
+    }
+    let mut record = record(setting, None, &[], now);
+    record.calls = outcomes.iter().map(|(call, outcome)| call_record(&call.planned, outcome)).collect();
+    record.settles = Some(exchange.turn);
+    let mut decision = Decision { amended: Some(exchange), ..Decision::new(record, state) };
+    if let Some(done) = done {
+        decision.status = setting.plan.job().map(|job| (job.clone(), JobStatus::Started));
+        if done.all_started {
+            // Nothing to tell the model before a result arrives.
+            decision.state.parked = true;
+            decision.consume = std::mem::take(&mut decision.state.shown);
+            decision.state.under = None;
+        }
+    }
+    let awaited = |approval: &JobId| outcomes.iter().any(|(call, _)| call.approval == *approval);
+    decision.consume.extend(setting.plan.settled.iter().filter_map(|pending| match &pending.event.payload {
+        Payload::Decision { approval } if awaited(approval) => Some(pending.key.clone()),
+        Payload::Decision { .. } | Payload::Task { .. } | Payload::Message { .. } | Payload::Result { .. } => None,
+    }));
+    decision
+}
+
+/// Puts an outcome in the place of the note that the call waits.
+fn show(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
+    let Ok(at) = usize::try_from(call) else { return };
+    let mut results = exchange.said.iter_mut().filter_map(|message| match message {
+        ChatMessage::Tool { text, .. } => Some(text),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    if let Some(text) = results.nth(at) {
+        text.clone_from(&outcome.text);
+    }
+    if let Some(record) = exchange.calls.get_mut(at) {
+        outcome.outcome.as_str().clone_into(&mut record.outcome);
+    }
+}
