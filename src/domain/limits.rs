@@ -20,10 +20,10 @@ pub const GRANT_EVENTS: u32 = 64;
 pub const SUBMISSION_BYTES: usize = 900_000;
 
 /// How long a person has for an approval when nothing else is said.
-pub const APPROVAL_TIME: Duration = Duration::from_secs(60 * 60);
+pub const APPROVAL_TIME: Duration = Duration::from_hours(1);
 
 /// Longest time that an agent may give a person to answer its questions: 30 days.
-pub const APPROVAL_TIME_MAX: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub const APPROVAL_TIME_MAX: Duration = Duration::from_hours(30 * 24);
 
 /// Questions that an agent may ask a person at once: what fits on one screen.
 pub const QUESTIONS: usize = 20;

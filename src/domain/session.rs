@@ -92,7 +92,7 @@ pub struct TaskProgress {
 }
 
 /// What a turn leaves: a line of the timeline and its part of the transcript.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TurnRecord {
     /// Its number in the session, from 1.

@@ -10,8 +10,8 @@ fn place(owner: &Owner, session: &SessionKey, call: u32) -> Approval {
 }
 
 fn subject(arguments: Value, scopes: &[&str]) -> Subject {
-    let scoped = |key: &&str| Scoped { key: (*key).to_owned(), digest: "d".into(), bytes: 1 };
-    Subject::Call { operation: "v/ops/shop/pay".into(), arguments, scopes: scopes.iter().map(scoped).collect() }
+    let section = |key: &&str| Scoped { key: (*key).to_owned(), digest: "d".into(), bytes: 1 };
+    Subject::Call { operation: "v/ops/shop/pay".into(), arguments, scopes: scopes.iter().map(section).collect() }
 }
 
 fn names() -> (Owner, SessionKey) {

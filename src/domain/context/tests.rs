@@ -9,7 +9,7 @@ use super::ledger::{Row, Status};
 use crate::domain::agent::Completion;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Authority, Capability};
-use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall, Usage};
+use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
@@ -94,20 +94,9 @@ fn called(turn: u64, bytes: usize) -> TurnRecord {
 fn spoken(turn: u64, bytes: usize) -> TurnRecord {
     TurnRecord {
         turn,
-        start: Millis(0),
-        end: Millis(0),
-        config_version: 1,
-        model: "m".into(),
-        usage: Usage::default(),
-        job: None,
-        events: Vec::new(),
         heard: vec![Heard { job: None, text: format!("heard {turn}") }],
         said: vec![ChatMessage::Assistant { text: "s".repeat(bytes), calls: Vec::new() }],
-        calls: Vec::new(),
-        ended: Vec::new(),
-        authority: Authority::default(),
-        settles: None,
-        prompt: String::new(),
+        ..TurnRecord::default()
     }
 }
 

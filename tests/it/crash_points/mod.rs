@@ -1,15 +1,17 @@
 //! Every crash point of the basic scenarios: a worker dies at each store call in turn, before it
 //! was applied or with its answer lost, and another one ends with the same state.
 
+mod course;
 mod mortal;
 mod scenarios;
 
 use crate::support::redis::RedisServer;
 use crate::support::watched::Watched;
+use course::check_course;
 use mortal::{Life, Line, Log, Trace, Voice};
 use scenarios::{ALL, RULES, Scenario, THREE_TURNS};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -324,42 +326,6 @@ fn turn(record: &TurnRecord) -> Value {
         "job": record.job, "events": record.events, "heard": record.heard, "said": record.said,
         "calls": record.calls, "ended": record.ended,
     })
-}
-
-/// What must be true of the course of a run, whatever died in it.
-fn check_course(log: &[Trace], state: &Value) -> Result<(), String> {
-    let mut recorded = BTreeSet::new();
-    let mut published: HashMap<&str, &Value> = HashMap::new();
-    for trace in log {
-        match trace {
-            Trace::Recorded(turn) => {
-                recorded.insert(turn);
-            }
-            Trace::Asked(turn) if recorded.contains(turn) => {
-                return Err(format!("the model was asked again for turn `{turn}`, whose reply was recorded"));
-            }
-            Trace::Asked(_) => {}
-            Trace::Published { id, body } => {
-                let before = *published.entry(id).or_insert(body);
-                if before != body {
-                    return Err(format!("`{id}` was published as {before} and as {body}"));
-                }
-            }
-        }
-    }
-    let ended = state["jobs"].as_object().unwrap();
-    let completions = published.iter().filter(|(id, _)| id.starts_with("done-")).count();
-    if completions != ended.len() {
-        return Err(format!("expected a completion for each of {} jobs, got {completions}", ended.len()));
-    }
-    for (id, body) in published.iter().filter(|(id, _)| id.starts_with("done-")) {
-        let event = body["body"]["id"].as_str().unwrap_or_default();
-        let (said, is) = (&body["body"]["status"], &ended[event]["status"]);
-        if said != is {
-            return Err(format!("`{id}` says {said}, and the job is {is}"));
-        }
-    }
-    Ok(())
 }
 
 fn run_case(scenario: &'static Scenario, backend: Backend, plan: FaultPlan) -> Result<Ended, String> {

@@ -6,7 +6,7 @@ use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read}
 use crate::domain::agent::Completion;
 use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec, Usage};
+use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec};
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::fill;
@@ -58,20 +58,9 @@ fn event(n: usize, payload: Payload) -> Event {
 fn turn(n: usize, text: String) -> TurnRecord {
     TurnRecord {
         turn: n as u64,
-        start: Millis(0),
-        end: Millis(0),
-        config_version: 1,
-        model: "m".into(),
-        usage: Usage::default(),
-        job: None,
-        events: Vec::new(),
         heard: vec![Heard { job: None, text: format!("heard {n}") }],
         said: vec![ChatMessage::Assistant { text, calls: Vec::new() }],
-        calls: Vec::new(),
-        ended: Vec::new(),
-        authority: Authority::default(),
-        settles: None,
-        prompt: String::new(),
+        ..TurnRecord::default()
     }
 }
 
