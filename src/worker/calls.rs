@@ -237,7 +237,7 @@ impl Round<'_> {
                 hand::latent(self, index, call, arguments, focus)
             }
             Ok(Resolved { target: Target::Delegate(to), arguments }) => {
-                hand::delegate(self, index, call, to, arguments).await?
+                Box::pin(hand::delegate(self, index, call, to, arguments)).await?
             }
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;

@@ -118,8 +118,13 @@ fn tool_table(worker: &Worker, agent: &AgentRecord, found: &[String], task_open:
 pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
     let operation = |target: &Target| match target {
         Target::Operation(path) => Some(path.clone()),
-        Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools => None,
-        Target::Delegate(_) | Target::Latent(_) => None,
+        Target::Complete
+        | Target::Fail
+        | Target::Load
+        | Target::Unload
+        | Target::MoreTools
+        | Target::Delegate(_)
+        | Target::Latent(_) => None,
     };
     let table = tool_table(worker, agent, &setting.state.tools, false, &Resolver::default());
     table.targets.iter().filter_map(operation).collect()

@@ -32,6 +32,7 @@ mod own_renewal;
 mod queue;
 mod redis_store;
 mod resume;
+mod scopes;
 mod secrets;
 mod seed_pages;
 mod store_conformance;
