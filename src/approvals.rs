@@ -200,6 +200,7 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), O
         reply_to: None,
         parent: None,
         session_context: Values::new(),
+        context_ids: Vec::new(),
         envelope: Envelope::default(),
         handed: Handed::default(),
         payload: Payload::Decision { approval: approval.id.clone() },

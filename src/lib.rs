@@ -9,7 +9,7 @@
 //! | 3 lease | [`domain::turn`] | [`worker`] |
 //! | 4 build context | [`domain::context`] | [`worker`] |
 //! | 5 model call | [`domain::chat`] | [`model`] |
-//! | 6 tool calls | [`domain::authority`], [`domain::lattice`] | [`ops`], [`workspace`] |
+//! | 6 tool calls | [`domain::authority`], [`domain::lattice`], [`domain::resource`] | [`ops`], [`resources`], [`workspace`] |
 //! | 7 commit | [`domain::turn`] | [`worker`], [`store`] |
 //! | 8 outbound | [`domain::turn`] | [`outbox`], [`bus`] |
 
@@ -21,6 +21,7 @@ pub mod model;
 pub mod ops;
 pub mod outbox;
 pub mod policy;
+pub mod resources;
 pub mod store;
 pub mod worker;
 pub mod workspace;

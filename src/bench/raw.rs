@@ -56,6 +56,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        context_ids: Vec::new(),
         envelope: crate::domain::authority::envelope::Envelope::default(),
         handed: crate::domain::scope::Handed::default(),
         payload: Payload::Message { input: serde_json::Value::Null },

@@ -7,6 +7,7 @@ use super::submit::NO_AGENT;
 use super::{Context, input};
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
+use crate::resources;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -167,7 +168,8 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
         None => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
-    AgentConfig::parse(&config).map_err(|e| e.to_string())?;
+    let checked = AgentConfig::parse(&config).map_err(|e| e.to_string())?;
+    resources::check(&checked)?;
     Ok((id, config))
 }
 

@@ -35,6 +35,9 @@ pub struct Message {
     /// A value for this request, `KEY=VALUE`; JSON where it parses, else text. Repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = input::pair)]
     context: Vec<(String, Value)>,
+    /// A shared bucket that the turns of this message see; no access boundary. Repeatable
+    #[arg(long = "context-id", value_name = "BUCKET")]
+    context_ids: Vec<String>,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -55,6 +58,7 @@ impl Message {
                 input,
                 session_id: self.session,
                 session_context,
+                context_ids: self.context_ids,
                 context: context_grants,
                 ..Submission::default()
             };
@@ -71,6 +75,9 @@ impl Message {
             let mut body = json!({"agentId": self.agent, "message": input});
             if let Some(session) = &self.session {
                 body["sessionId"] = session.as_str().into();
+            }
+            if !self.context_ids.is_empty() {
+                body["contextIds"] = json!(self.context_ids);
             }
             let sent = Client::new(&self.server)?.run("v/ops/agent/message", &body, Some(&id)).await;
             sent.map_err(|e| e.hint(Exit::NotFound, submit::NO_AGENT))?;

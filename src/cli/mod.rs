@@ -21,6 +21,7 @@ pub mod mock_llm;
 pub mod output;
 mod policy;
 pub mod queue;
+mod resource;
 pub mod secret;
 pub mod serve;
 pub mod sse;
@@ -131,6 +132,9 @@ pub enum Command {
     /// What agents may do at most, and taking back what was granted
     #[command(subcommand)]
     Policy(policy::Policy),
+    /// Look at and erase what agents keep under a resource namespace
+    #[command(subcommand)]
+    Resource(resource::Resource),
     /// Make keys and tokens, and look into a token
     #[command(subcommand)]
     Token(token::Token),
@@ -217,6 +221,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Reject(command) => command.run(context).await,
         Command::Answer(command) => command.run(context).await,
         Command::Policy(command) => command.run(context).await,
+        Command::Resource(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,

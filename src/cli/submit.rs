@@ -47,6 +47,10 @@ pub struct Submit {
     /// A value for this request, `KEY=VALUE`; JSON where it parses, else text. Repeatable
     #[arg(long, value_name = "KEY=VALUE", value_parser = input::pair)]
     context: Vec<(String, Value)>,
+    /// A shared bucket that the task sees, and that an agent with `contextWrite` puts its output into; no access
+    /// boundary. Repeatable
+    #[arg(long = "context-id", value_name = "BUCKET")]
+    context_ids: Vec<String>,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -73,6 +77,9 @@ impl Submit {
             if let Some(session) = &self.session {
                 body["sessionId"] = session.as_str().into();
             }
+            if !self.context_ids.is_empty() {
+                body["contextIds"] = json!(self.context_ids);
+            }
             client.run("v/ops/agent/request", &body, Some(id)).await
         } else {
             // No operation takes values: an agent that calls one could set its own.
@@ -80,6 +87,7 @@ impl Submit {
                 input,
                 session_id: self.session.clone(),
                 session_context: self.context.iter().cloned().collect(),
+                context_ids: self.context_ids.clone(),
                 context: input::grants(&self.grants),
                 ..Submission::default()
             };
@@ -114,6 +122,7 @@ impl Submit {
             session_id: self.session.clone(),
             reply_to,
             session_context: self.context.iter().cloned().collect(),
+            context_ids: self.context_ids.clone(),
             context: input::grants(&self.grants),
             ..Submission::default()
         };

@@ -64,6 +64,9 @@ pub struct Event {
     /// Values for its turns: kept here and nowhere else, and deleted with it.
     #[serde(default, skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
+    /// Shared buckets that its turns see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_ids: Vec<String>,
     /// What its turns may do at most.
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
@@ -138,6 +141,9 @@ pub struct Submission {
     /// Values for the turns of this request.
     #[serde(default, deserialize_with = "or_nothing", skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
+    /// Shared buckets that its turns see, and may write: not handed on, and no access boundary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_ids: Vec<String>,
     /// Grants: what its turns may do at most; absent = what the caller may, empty = nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<Value>>,
@@ -214,7 +220,11 @@ impl Event {
 
     /// The request that it is.
     pub fn mandate(&self) -> Mandate {
-        Mandate { session_context: self.session_context.clone(), envelope: self.envelope.clone() }
+        Mandate {
+            session_context: self.session_context.clone(),
+            context_ids: self.context_ids.clone(),
+            envelope: self.envelope.clone(),
+        }
     }
 
     /// The job it opens or completes.
@@ -252,6 +262,7 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
         session_id,
         reply_to,
         session_context,
+        context_ids,
         context,
         caller: _,
         parent,
@@ -262,6 +273,9 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
     let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
     if let (false, Value::Array(said)) = (handed.is_empty(), &mut said) {
         said.push(json!(handed));
+    }
+    if let (false, Value::Array(said)) = (context_ids.is_empty(), &mut said) {
+        said.push(json!({"contextIds": context_ids}));
     }
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
@@ -274,6 +288,9 @@ pub struct Mandate {
     /// Values for its turns.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
+    /// Shared buckets that they see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub context_ids: Vec<String>,
     /// What they may do at most.
     #[serde(skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
@@ -282,7 +299,9 @@ pub struct Mandate {
 impl Mandate {
     /// One turn may serve both.
     pub fn is_same(&self, other: &Self) -> bool {
-        self.session_context == other.session_context && self.envelope.is_same_authority(&other.envelope)
+        self.session_context == other.session_context
+            && self.context_ids == other.context_ids
+            && self.envelope.is_same_authority(&other.envelope)
     }
 }
 
@@ -339,6 +358,8 @@ mod tests {
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":{"k":1}}"#, false),
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":["app"]}"#, false),
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":[]}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":[]}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":["x"]}"#, false),
             ("a", EventKind::Task, r#"{"input":"x"}"#, false),
         ] {
             assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");

@@ -154,3 +154,51 @@ pub const TOKEN_CHAIN_BYTES: usize = 32 * 1024;
 
 /// Tokens of a delegation chain, the presented one included.
 pub const TOKEN_LINKS: usize = 5;
+
+/// Resources of one agent: each has tools, which cost their schemas in every turn.
+pub const RESOURCES: usize = 16;
+
+/// Bytes of one memory entry: a paragraph or two; what is longer is a file.
+pub const MEMORY_CONTENT_BYTES: usize = 8 * 1024;
+
+/// Entries of one scope of a memory: all of them are looked at in a turn that shows its topics.
+pub const MEMORY_ENTRIES: usize = 1_000;
+
+/// Topics of one memory entry.
+pub const MEMORY_TOPICS: usize = 16;
+
+/// Bytes of a topic.
+pub const MEMORY_TOPIC_BYTES: usize = 64;
+
+/// Entries that one read of a memory returns.
+pub const MEMORY_READ: usize = 50;
+
+/// Entries that one search of a memory returns when it doesn't say how many, and at most.
+pub const MEMORY_SEARCH: usize = 100;
+
+/// Entries that a memory shows by itself.
+pub const MEMORY_PRELOAD: usize = 50;
+
+/// Characters of the entries that a memory shows by itself.
+pub const MEMORY_PRELOAD_CHARS: usize = 12_000;
+
+/// Bytes of one file of a resource: what a model can write and read within a task.
+pub const FILE_BYTES: usize = 256 * 1024;
+
+/// Bytes of a file that one read returns: a tool's result shows them whole.
+pub const FILE_READ_BYTES: usize = 24 * 1024;
+
+/// Files of one listing.
+pub const FILES_LISTED: usize = 500;
+
+/// Buckets that a request may name.
+pub const CONTEXT_IDS: usize = 16;
+
+/// Entries of a bucket that a turn shows.
+pub const BUCKET_SHOWN: usize = 20;
+
+/// Entries of a bucket that are kept: those that are shown, and some to look back at.
+pub const BUCKET_KEPT: usize = 200;
+
+/// Bytes of one entry of a bucket.
+pub const BUCKET_ENTRY_BYTES: usize = 16 * 1024;

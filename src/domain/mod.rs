@@ -18,6 +18,7 @@ pub mod agent;
 pub mod approval;
 pub mod asset;
 pub mod gate;
+pub mod resource;
 pub mod session;
 
 pub mod chat;

@@ -4,9 +4,11 @@ pub mod consent;
 pub mod entry;
 pub mod guard;
 mod harness;
+mod resource;
 
 use self::entry::{NamedTool, Runs, ToolEntry};
 use self::guard::{Guards, RUN, Rule, catalog_path};
+pub use self::resource::{ResourceTool, configured};
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ToolSpec;
 use crate::domain::ids::sha256_hex;
@@ -103,6 +105,13 @@ struct Offered {
 pub enum Target {
     /// Invokes an operation.
     Operation(String),
+    /// Uses a resource of the agent.
+    Resource {
+        /// Its name in the configuration.
+        resource: String,
+        /// The provider's name of the tool.
+        tool: String,
+    },
     /// Completes the open task.
     Complete,
     /// Fails the open task.
@@ -165,6 +174,18 @@ pub fn resolve(
     values: &Resolver,
     catalog: &(impl Directory + ?Sized),
 ) -> ToolTable {
+    resolve_with(config, found, task_open, values, catalog, &[])
+}
+
+/// [`resolve`] with the tools of the agent's resources, behind the default ones.
+pub fn resolve_with(
+    config: &AgentConfig,
+    found: &[String],
+    task_open: bool,
+    values: &Resolver,
+    catalog: &(impl Directory + ?Sized),
+    resources: &[ResourceTool],
+) -> ToolTable {
     let entities = config.entities(&values.tiers.session);
     let (names, offered, refused, unbound, reports) = Default::default();
     let mut table = Builder { config, values, entities, names, offered, refused, unbound, reports };
@@ -188,6 +209,9 @@ pub fn resolve(
                 table.offer(&found, &NamedTool::default());
             }
         }
+    }
+    for tool in resources {
+        table.offer_resource(tool);
     }
     for path in found {
         if let Some(found) = catalog.find(path) {
@@ -312,7 +336,7 @@ impl Builder<'_> {
             Ok(Runs::Delegate(delegate)) => {
                 let agent = delegate.agent.as_ref().map(ToString::to_string);
                 if let Some(agent) = &agent {
-                    format!("Agent: {agent}. {description}").trim_end().clone_into(&mut description);
+                    description = format!("Agent: {agent}. {description}").trim_end().to_owned();
                 }
                 (tool.name.clone().or(agent).unwrap_or_default(), Target::Delegate(delegate))
             }

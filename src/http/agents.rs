@@ -10,6 +10,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;
 use crate::ingress::{self, Arrival, Submitted};
+use crate::resources;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -44,6 +45,7 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
+    resources::check(&config).map_err(Problem::bad_request)?;
     let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller.authority).await?;
     let (status, result) = match applied {
         Applied::Created => (StatusCode::CREATED, "created"),

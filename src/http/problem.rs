@@ -105,6 +105,7 @@ impl From<SubmissionError> for Problem {
             SubmissionError::Malformed(_)
             | SubmissionError::ReplyTo(_)
             | SubmissionError::Grant(_)
+            | SubmissionError::ContextIds(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {

@@ -8,6 +8,7 @@ use crate::domain::event::{
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex, sha256_hex};
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
+use crate::domain::resource::scratchpad;
 use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use crate::domain::values::{Values, protected};
@@ -61,6 +62,9 @@ pub enum SubmissionError {
     /// Values that the caller may not set.
     #[error(transparent)]
     Override(#[from] protected::OverrideDenied),
+    /// Names of buckets that break a rule.
+    #[error("`contextIds`: {0}")]
+    ContextIds(String),
     /// A grant that breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
@@ -75,9 +79,11 @@ impl SubmissionError {
     /// As it stands in the terminal answer.
     pub const fn code(&self) -> ErrorCode {
         match self {
-            Self::Malformed(_) | Self::TooLarge { .. } | Self::ReplyTo(_) | Self::ContextTooLarge(_) => {
-                ErrorCode::Refused
-            }
+            Self::Malformed(_)
+            | Self::TooLarge { .. }
+            | Self::ReplyTo(_)
+            | Self::ContextTooLarge(_)
+            | Self::ContextIds(_) => ErrorCode::Refused,
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
             Self::Grant(_) => ErrorCode::GrantInvalid,
             Self::Forged(_) => ErrorCode::Forged,
@@ -155,6 +161,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     }
     check_context(arrival)?;
     let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
+    let context_ids = scratchpad::buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
         job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
@@ -172,6 +179,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
         session_context: submission.session_context.clone(),
+        context_ids,
         envelope: submission.envelope.clone().granted(grants),
         handed: submission.handed.clone(),
         payload,
@@ -205,6 +213,7 @@ pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, receiv
         reply_to: None,
         parent: None,
         session_context: Values::new(),
+        context_ids: Vec::new(),
         envelope: Envelope::default(),
         handed: Handed::default(),
         payload: Payload::Result { job: body.job, result: body.result },

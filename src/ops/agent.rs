@@ -7,6 +7,7 @@ use crate::agents;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
 use crate::domain::secret::SecretName;
+use crate::resources;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -46,6 +47,10 @@ impl Verb {
                 "What the request may do at most: namespaces of resources, or {with, can}. Trusted code says it.";
             json!({"type": "array", "description": text, "x-trusted": true})
         };
+        let buckets = || {
+            let text = "Shared buckets that the request shows and may fill. Trusted code says it.";
+            json!({"type": "array", "items": {"type": "string"}, "description": text, "x-trusted": true})
+        };
         let (path, description, input, effect) = match self {
             Self::Create => (
                 "v/ops/agent/create",
@@ -62,7 +67,7 @@ impl Verb {
                 schema(
                     &json!({
                         "agentId": text(), "input": {}, "sessionId": text(),
-                        "wait": millis(), "timeout": millis(), "context": grants()
+                        "wait": millis(), "timeout": millis(), "context": grants(), "contextIds": buckets()
                     }),
                     &["agentId", "input"],
                 ),
@@ -72,7 +77,7 @@ impl Verb {
                 "v/ops/agent/message",
                 "Send a one-way message to an agent; no answer is awaited.",
                 schema(
-                    &json!({"agentId": text(), "message": {}, "sessionId": text(), "context": grants()}),
+                    &json!({"agentId": text(), "message": {}, "sessionId": text(), "context": grants(), "contextIds": buckets()}),
                     &["agentId", "message"],
                 ),
                 Effect::Idempotent,
@@ -82,7 +87,7 @@ impl Verb {
                 "Send a message to an agent and wait for its next reply in that session.",
                 schema(
                     &json!({
-                        "agentId": text(), "message": {}, "sessionId": text(), "timeout": millis(), "context": grants()
+                        "agentId": text(), "message": {}, "sessionId": text(), "timeout": millis(), "context": grants(), "contextIds": buckets()
                     }),
                     &["agentId", "message"],
                 ),
@@ -170,6 +175,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     } else {
         AgentConfig::parse(config).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?
     };
+    resources::check(&config).map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
     let (record, applied) =
         agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, &call.caller.authority).await?;

@@ -13,6 +13,7 @@ pub mod job;
 pub mod json;
 pub mod lattice;
 pub mod policy;
+pub mod resource;
 pub mod schema;
 pub mod secret;
 pub mod shared;
@@ -106,9 +107,10 @@ impl From<WorkspaceError> for OpError {
             WorkspaceError::VersionConflict { .. } | WorkspaceError::Contended { .. } => {
                 Self::Conflict(error.to_string())
             }
-            WorkspaceError::Path(_) | WorkspaceError::NotHere { .. } | WorkspaceError::Change(_) => {
-                Self::Invalid(error.to_string())
-            }
+            WorkspaceError::Path(_)
+            | WorkspaceError::NotHere { .. }
+            | WorkspaceError::Change(_)
+            | WorkspaceError::Refused(_) => Self::Invalid(error.to_string()),
         }
     }
 }
@@ -275,6 +277,7 @@ impl Catalog {
             job::operations(),
             secret::operations(),
             policy::operations(),
+            resource::operations(),
             approval::operations(),
             human::operations(),
             http::operations(http),

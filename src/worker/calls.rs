@@ -3,7 +3,7 @@
 use super::answers::Made;
 use super::session::{Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, answers, hand, harness};
+use super::{Worker, answers, hand, harness, resources};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
 use crate::domain::context::load::{Change, Level, Load};
@@ -16,7 +16,9 @@ use crate::domain::tools::guard::RUN;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Output, Site, TurnSite, dispatch};
 use crate::policy;
+use crate::resources::clamped;
 use crate::store::{Checkpoint, Held};
+use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::future::join_all;
 use serde::{Deserialize, Serialize};
@@ -84,7 +86,8 @@ pub(super) async fn make(
             name: format!("agent:{}", setting.session.agent),
             authority: authority.within(&setting.authority),
             operator: false,
-            envelope: setting.mandate.envelope.clone(),
+            // What is handed on is bound by the modes of this agent's resources.
+            envelope: clamped(setting.mandate.envelope.clone(), &setting.config),
         },
         parent: parent(turn),
         turn: setting.turn,
@@ -161,7 +164,13 @@ fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
         }
         Ok(Resolved {
             target:
-                Target::Complete | Target::Fail | Target::Load | Target::Unload | Target::MoreTools | Target::Latent(_),
+                Target::Resource { .. }
+                | Target::Complete
+                | Target::Fail
+                | Target::Load
+                | Target::Unload
+                | Target::MoreTools
+                | Target::Latent(_),
             ..
         })
         | Err(_) => true,
@@ -170,6 +179,15 @@ fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
 }
 
 impl Round<'_> {
+    pub(super) const fn workspace(&self) -> &Workspace {
+        &self.bench.workspace
+    }
+
+    /// Bytes of one result.
+    pub(super) const fn result_bytes(&self) -> usize {
+        self.result_bytes
+    }
+
     pub(super) const fn setting(&self) -> &Setting {
         self.setting
     }
@@ -237,7 +255,11 @@ impl Round<'_> {
                 hand::latent(self, index, call, arguments, focus)
             }
             Ok(Resolved { target: Target::Delegate(to), arguments }) => {
-                Box::pin(hand::delegate(self, index, call, to, arguments)).await?
+                hand::delegate(self, index, call, to, arguments).await?
+            }
+            Ok(Resolved { target: Target::Resource { resource, tool }, arguments }) => {
+                let called = resources::Called { index, name: &call.tool, resource, tool };
+                resources::call(self, called, arguments, &call.injection).await?
             }
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;
@@ -368,7 +390,7 @@ impl Round<'_> {
 }
 
 /// What the model gets instead of a result, or why the turn stops.
-fn refused(error: OpError) -> Result<CallOutcome, Stop> {
+pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
         OpError::Store(error) => Err(Stop::Store(error)),

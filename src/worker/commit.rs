@@ -12,14 +12,17 @@ use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
 use crate::domain::job::{Job, JobResult};
 use crate::domain::limits::COMMIT_CONFLICTS;
+use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
-use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
+use crate::domain::turn::{Setting, Turn};
 use crate::jobs;
 use crate::outbox;
 use crate::policy;
+use crate::resources::scratchpad;
 use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
+use crate::workspace::WorkspaceError;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -55,6 +58,7 @@ pub(super) async fn commit(
     if let Some(ledger) = &mut decision.ledger {
         worker.books.trim(worker.venue.now(), ledger);
     }
+    put_notes(worker, bench, turn, &decision).await?;
     let mut policy = bench.policy;
     for _ in 0..=COMMIT_CONFLICTS {
         let (mut commit, mut outbox) = build(worker, leased, bench, &decision).await?;
@@ -94,6 +98,21 @@ pub(super) async fn commit(
     back_off(worker, leased).await
 }
 
+/// The output of a task goes into the buckets of its request, where the agent is configured so.
+async fn put_notes(worker: &Worker, bench: &Bench, turn: &Turn, decision: &Decision) -> Result<(), Stop> {
+    let Setting { config, mandate, session, .. } = turn.setting();
+    let output = decision.ended.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
+    let Some((job, output)) = output.filter(|_| config.context_write && !mandate.context_ids.is_empty()) else {
+        return Ok(());
+    };
+    let note = Note::of(session.agent.to_string(), worker.venue.now(), output);
+    match scratchpad::append(&bench.workspace, &mandate.context_ids, job, &note).await {
+        Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
+        // Nothing else can be wrong with them: their names were checked at intake.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
 /// The policy changed: authority is evaluated again, and what it denies now is not done. Returns the
 /// version that was looked at.
 async fn again(
@@ -106,7 +125,8 @@ async fn again(
     let setting = turn.setting();
     let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
     let now = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope()).within(&setting.authority);
-    let denied = recheck::denied(&worker.venue.catalog, turn.calls(), &now);
+    let mut denied = recheck::denied(&worker.venue.catalog, turn.calls(), &now);
+    denied.extend(recheck::lost(turn.calls(), &bench.workspace.used().await, &now));
     bench.workspace.take_back(&denied.iter().map(|(call, _)| *call).collect::<Vec<_>>()).await;
     recheck::show(decision.shown(), &denied);
     Ok(version)

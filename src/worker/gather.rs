@@ -9,12 +9,14 @@ use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::context::{entry, fill};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::resource::Held;
 use crate::domain::scope;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Target, ToolTable, resolve};
+use crate::domain::tools::{Target, ToolTable, resolve, resolve_with};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
+use crate::resources::{self, offered as offered_of, scratchpad};
 use crate::store::{Store, StoreError, decode, keys};
 use std::sync::Arc;
 
@@ -43,6 +45,12 @@ pub(super) async fn inputs(
     let bare = setting.plan.is_anonymous();
     let loads: &[_] = if bare { &[] } else { &setting.state.loads };
     let mut items = reader.items(entry::plan_of(&config.context, &agent.state, loads)).await?;
+    let venue = &worker.venue;
+    if !bare {
+        let held = Held::of(&setting.authority);
+        items.extend(resources::items(config, &held, &bench.workspace, &venue.key, venue.now()).await?);
+    }
+    items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
     items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
     let served = setting.plan.served(&setting.state, config, &setting.mandate);
     let instances = scope::instances(&items, &served);
@@ -87,6 +95,7 @@ fn tools(
         return Arc::new(ToolTable::bare(setting.plan.task.is_some()));
     }
     let bound = agent.config.injects();
+    let resources = offered_of(&agent.config, &setting.mandate.envelope, &Held::of(&setting.authority));
     let key = ToolKey {
         owner: setting.owner.clone(),
         agent: agent.id.clone(),
@@ -94,14 +103,16 @@ fn tools(
         config_version: agent.config_version,
         task_open: setting.plan.task.is_some(),
         found: setting.state.tools.clone(),
+        resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
         values: if bound { values.hash() } else { String::new() },
         instances,
     };
     if let Some(known) = worker.tools().get(&key) {
         return Arc::clone(known);
     }
-    let table = tool_table(worker, agent, &key.found, key.task_open, values).with_instances(&key.instances);
-    let table = Arc::new(table);
+    let catalog = &worker.venue.catalog;
+    let table = resolve_with(&agent.config, &key.found, key.task_open, values, catalog, &resources);
+    let table = Arc::new(table.with_instances(&key.instances));
     let mut tables = worker.tools();
     if tables.len() >= TOOL_TABLES {
         tables.clear();
@@ -110,23 +121,20 @@ fn tools(
     table
 }
 
-fn tool_table(worker: &Worker, agent: &AgentRecord, found: &[String], task_open: bool, values: &Resolver) -> ToolTable {
-    resolve(&agent.config, found, task_open, values, &worker.venue.catalog)
-}
-
 /// Catalog paths of the operations that the model is offered.
 pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
     let operation = |target: &Target| match target {
         Target::Operation(path) => Some(path.clone()),
-        Target::Complete
+        Target::Resource { .. }
+        | Target::Complete
         | Target::Fail
         | Target::Load
         | Target::Unload
-        | Target::MoreTools
-        | Target::Delegate(_)
-        | Target::Latent(_) => None,
+        | Target::MoreTools => None,
+        Target::Delegate(_) | Target::Latent(_) => None,
     };
-    let table = tool_table(worker, agent, &setting.state.tools, false, &Resolver::default());
+    let catalog = &worker.venue.catalog;
+    let table = resolve(&agent.config, &setting.state.tools, false, &Resolver::default(), catalog);
     table.targets.iter().filter_map(operation).collect()
 }
 

@@ -21,6 +21,7 @@ mod known;
 pub mod preview;
 mod recheck;
 mod relay;
+mod resources;
 mod session;
 pub mod stage;
 mod sweep;
@@ -78,6 +79,8 @@ pub(crate) struct ToolKey {
     config_version: u64,
     task_open: bool,
     found: Vec<String>,
+    /// Tools of its resources: those that write only where they may.
+    resources: Vec<String>,
     /// SHA-256 of the values that bindings may fill in; empty when there are no bindings.
     values: String,
     /// The instances that its calls can be about.

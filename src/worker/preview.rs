@@ -11,13 +11,15 @@ use crate::domain::context::{entry, fill};
 use crate::domain::event::{Event, Mandate, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::resource::Held;
 use crate::domain::scope::{self, Handed};
 use crate::domain::session::{SessionState, TurnRecord};
-use crate::domain::tools::resolve;
+use crate::domain::tools::resolve_with;
 use crate::domain::turn::run::{Pending, Run};
 use crate::domain::values::{Resolver, Values};
 use crate::ops::{Caller, shared};
 use crate::policy;
+use crate::resources::{self, scratchpad};
 use crate::store::{SessionFacts, StoreError};
 use crate::venue::Venue;
 use crate::workspace::Workspace;
@@ -39,6 +41,8 @@ pub struct Preview {
     pub task: Option<Value>,
     /// Values of that task.
     pub session_context: Values,
+    /// Shared buckets that the task names.
+    pub context_ids: Vec<String>,
     /// Of this session; of a new one when absent.
     pub session: Option<SessionId>,
 }
@@ -73,19 +77,23 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let AgentRecord { config, state, .. } = &agent;
     let plan = run.plan();
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
-    let Mandate { session_context, envelope } = run.mandate(&plan);
+    let Mandate { session_context, context_ids, envelope } = run.mandate(&plan);
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let authority = agent.authority(&policy, &envelope, &scope);
     let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);
-    let caller = Caller::new(owner.clone(), format!("agent:{id}"), authority);
+    let caller = Caller { envelope, ..Caller::new(owner.clone(), format!("agent:{id}"), authority) };
     let (mut user, project) = shared::load(&*venue.store, owner).await?;
-    user.extend(envelope.claims);
+    user.extend(caller.envelope.claims.clone());
     let resolver = Resolver::new(session_context, user, project, config.context_mapping.clone());
     let reader = Reader { venue, caller: &caller, workspace: &workspace, resolver: &resolver };
     let mut items = reader.items(entry::plan_of(&config.context, state, &run.state.loads)).await?;
+    let held = Held::of(&caller.authority);
+    items.extend(resources::items(config, &held, &workspace, &venue.key, venue.now()).await?);
+    items.extend(scratchpad::items(&*venue.store, owner, &context_ids).await?);
     items.extend(plan.handed().into_iter().flat_map(|handed| scope::received(handed, &caller.authority)));
     let served = plan.served(&run.state, config, &run.mandate(&plan));
-    let tools = resolve(config, &run.state.tools, plan.task.is_some(), &resolver, &venue.catalog);
+    let own = resources::offered(config, &caller.envelope, &held);
+    let tools = resolve_with(config, &run.state.tools, plan.task.is_some(), &resolver, &venue.catalog, &own);
     let tools = tools.with_instances(&scope::instances(&items, &served));
     let window = config.model.context_window;
     Ok(Inputs {
@@ -141,6 +149,7 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         reply_to: None,
         parent: None,
         session_context: asked.session_context,
+        context_ids: asked.context_ids,
         envelope: Envelope::default(),
         handed: Handed::default(),
         payload: Payload::Task { job, input },

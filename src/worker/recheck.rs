@@ -2,6 +2,7 @@
 
 use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
+use crate::domain::resource::{Held, Use};
 use crate::domain::scope::Delegate;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::Target;
@@ -28,6 +29,16 @@ pub(super) fn denied(catalog: &Catalog, calls: &[(u32, PlannedCall)], now: &Auth
         Some((*index, denied.text(found.spec.path)))
     };
     calls.iter().filter_map(check).collect()
+}
+
+/// Calls whose use of a resource would be denied now.
+pub(super) fn lost(calls: &[(u32, PlannedCall)], used: &[(u32, Use)], now: &Authority) -> Vec<(u32, String)> {
+    let held = Held::of(now);
+    let denied = |(index, used): &(u32, Use)| {
+        let (_, call) = calls.iter().find(|(at, _)| at == index)?;
+        Some((*index, held.check(&call.tool, used.ability, &used.namespace).err()?))
+    };
+    used.iter().filter_map(denied).collect()
 }
 
 /// Shows denials in the place of what calls returned.

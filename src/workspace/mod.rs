@@ -4,6 +4,7 @@
 //! A turn's writes are kept as operations. When documents changed under it, [`Workspace::rebase`]
 //! applies them again to the newer versions; no model is called again and no update is lost.
 
+mod docs;
 mod overlay;
 mod page;
 mod read;
@@ -14,12 +15,14 @@ use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::{Collection, Root, Scope};
 use crate::domain::lattice::value::ChangeError;
 use crate::domain::lattice::{Path, PathError};
+use crate::domain::resource::Use;
 use crate::store::{DocWrite, Store, StoreError, Written, decode};
 use overlay::Overlay;
 use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::Mutex;
 
+pub use docs::{DocChange, Docs};
 pub use page::{Listing, page};
 pub use write::WriteOp;
 
@@ -61,6 +64,9 @@ pub enum WorkspaceError {
         /// The path.
         path: String,
     },
+    /// Against a rule of what is kept there.
+    #[error("{0}")]
+    Refused(String),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -78,7 +84,18 @@ pub struct Workspace {
 struct State {
     overlay: Overlay,
     /// What was done, by call index: to be done again on a newer version.
-    operations: Vec<(u32, WriteOp)>,
+    operations: Vec<(u32, Operation)>,
+    /// Uses of resources, by call index: to be allowed again at the commit.
+    uses: Vec<(u32, Use)>,
+}
+
+/// What is done again on a newer version.
+#[derive(Clone)]
+enum Operation {
+    /// On the tree.
+    Tree(WriteOp),
+    /// On other documents.
+    Docs(Arc<dyn DocChange>),
 }
 
 impl Workspace {
@@ -99,12 +116,23 @@ impl Workspace {
 
     /// Does `op` on top of what this turn has done; durable with its commit.
     pub async fn apply(&self, call: u32, op: WriteOp) -> Result<Value, WorkspaceError> {
+        self.add(call, Operation::Tree(op)).await
+    }
+
+    async fn add(&self, call: u32, operation: Operation) -> Result<Value, WorkspaceError> {
         let mut state = self.state.lock().await;
         let mut next = state.overlay.clone();
-        let result = self.perform(&mut next, &op).await?;
+        let result = self.repeat(&mut next, &operation).await?;
         state.overlay = next;
-        state.operations.push((call, op));
+        state.operations.push((call, operation));
         Ok(result)
+    }
+
+    async fn repeat(&self, overlay: &mut Overlay, operation: &Operation) -> Result<Value, WorkspaceError> {
+        match operation {
+            Operation::Tree(op) => self.perform(overlay, op).await,
+            Operation::Docs(change) => change.make(&mut Docs { tree: self, overlay }).await,
+        }
     }
 
     /// Does `op` at once, for callers outside a turn.
@@ -137,7 +165,7 @@ impl Workspace {
         let mut results = Vec::with_capacity(state.operations.len());
         for (call, op) in &state.operations {
             let mut next = overlay.clone();
-            match self.perform(&mut next, op).await {
+            match self.repeat(&mut next, op).await {
                 Ok(result) => {
                     overlay = next;
                     results.push((*call, Ok(result)));

@@ -82,7 +82,7 @@ impl Boundary {
 }
 
 /// The rule of grant strings that a namespace breaks; the first in their order.
-fn check_namespace(text: &str) -> Result<(), &'static str> {
+pub fn check_namespace(text: &str) -> Result<(), &'static str> {
     let segments = || text.split('/');
     let rules: [(&'static str, bool); 11] = [
         ("it is empty", text.is_empty()),

@@ -184,6 +184,22 @@ impl Authority {
         Some(listed)
     }
 
+    /// Resource namespaces, without `r/`, on which it holds an ability, in the order of its grants;
+    /// none that was revoked as a whole. `""` is all of them.
+    pub fn namespaces(&self, ability: &str) -> Vec<String> {
+        let held = self.resources.iter().flatten().filter(|cap| capability::ability_covers(&cap.can, ability));
+        let held = held.map(|cap| cap.with.trim_end_matches('/'));
+        let held = held.filter(|with| !self.except.iter().any(|gone| covers(gone, with)));
+        let mut names: Vec<String> = Vec::new();
+        for with in held {
+            let name = with.strip_prefix(capability::RESOURCES).unwrap_or(with).trim_start_matches('/');
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+        names
+    }
+
     /// What was revoked.
     pub fn revoked(&self) -> &[String] {
         &self.except

@@ -228,7 +228,7 @@ impl<'i> Assembly<'i> {
             }
             Part::Item(item) => {
                 let (required, _) = self.rank(at);
-                let header = item.label.as_deref().map(|label| text::header(item.section, label)).unwrap_or_default();
+                let header = text::heading(item);
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
                     content => self.offer(header.len(), item.asked, content, self.budget),
@@ -382,14 +382,9 @@ impl<'i> Assembly<'i> {
         self.tail.open.iter().for_each(|open| pending.text(open));
         tail.under(text::PENDING, &pending);
         self.texts(|s| s == Section::Inbox, |part| tail.part(part));
-        let mut heading = Some(text::SCOPED);
-        self.texts(
-            |s| s == Section::Scope,
-            |part| {
-                heading.take().iter().for_each(|heading| tail.text(heading));
-                tail.part(part);
-            },
-        );
+        let mut scoped = Message::lines();
+        self.texts(|s| s == Section::Scope, |part| scoped.part(part));
+        tail.under(text::SCOPED, &scoped);
         self.tail.input.iter().for_each(|input| tail.text(input));
         messages.push(tail.done());
         let request = ModelRequest {

@@ -63,14 +63,14 @@ pub fn known(system: &str, items: &[Item], resolver: &Resolver) -> Known {
 }
 
 /// The label of an item in which placeholders are filled in. What a model writes, the label of a
-/// load, is data: it can't ask for values that it isn't shown.
+/// load, is data, and so is the name of a bucket: it can't ask for values that it isn't shown.
 fn label(item: &Item) -> Option<&str> {
     item.label.as_deref().filter(|label| is_configured(item) && has_any(label))
 }
 
 /// Whether a configuration says it, and not a model or another agent.
 fn is_configured(item: &Item) -> bool {
-    !matches!(item.section, Section::Loads | Section::Scope)
+    !matches!(item.section, Section::Loads | Section::Resource | Section::Scope)
 }
 
 /// The same of its content: what is configured, not what was fetched.

@@ -37,6 +37,7 @@ fn event(n: u8, payload: Payload) -> (String, Event) {
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        context_ids: Vec::new(),
         envelope: Envelope::default(),
         handed: crate::domain::scope::Handed::default(),
         payload,

@@ -254,11 +254,11 @@ impl Run {
     }
 }
 
-/// An event without its values, its authority and what it brings along: they are no part of what it
+/// An event without its values, its buckets, its authority and what it brings along: they are no part of what it
 /// says.
 fn plain(event: &Event) -> Event {
     let (session_context, envelope, handed) = (Values::new(), Envelope::default(), Handed::default());
-    Event { session_context, envelope, handed, ..event.clone() }
+    Event { session_context, context_ids: Vec::new(), envelope, handed, ..event.clone() }
 }
 
 impl Plan {

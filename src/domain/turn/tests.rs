@@ -3,8 +3,7 @@
 use super::decide::Decision;
 use super::run::{Next, Pending, Plan, Run};
 use super::*;
-use crate::domain::authority::Authority;
-use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::{Authority, envelope::Envelope};
 use crate::domain::chat::ToolCall;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Moment};
@@ -39,6 +38,7 @@ fn pending(n: u8, payload: Payload) -> Pending {
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        context_ids: Vec::new(),
         envelope: Envelope::default(),
         handed: crate::domain::scope::Handed::default(),
         payload,

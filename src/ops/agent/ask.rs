@@ -124,6 +124,7 @@ fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result
         input: arguments[content].clone(),
         session_id: session_of(arguments)?,
         caller: Some(call.caller.name.clone()),
+        context_ids: serde_json::from_value(arguments["contextIds"].clone()).unwrap_or_default(),
         context: grants,
         envelope,
         ..Submission::default()
@@ -211,16 +212,16 @@ fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
             "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
         )));
     }
-    if site.run_children >= RUN_CHILDREN {
-        return Err(OpError::Conflict(format!(
-            "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
-            site.run_children
-        )));
-    }
     if site.children >= SESSION_CHILDREN {
         return Err(OpError::Conflict(format!(
             "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
             site.children
+        )));
+    }
+    if site.run_children >= RUN_CHILDREN {
+        return Err(OpError::Conflict(format!(
+            "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
+            site.run_children
         )));
     }
     Ok(())

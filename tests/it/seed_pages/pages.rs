@@ -2,7 +2,9 @@
 
 use super::*;
 use trellis::domain::agent::AgentConfig;
+use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::job::{ErrorCode, JobStatus};
+use trellis::domain::resource::Held;
 
 /// `covia-tools-and-context`, "Tool Resolution".
 const TOOLS: &str = r#""tools": [
@@ -200,9 +202,12 @@ async fn the_values_of_the_platos_page_reach_prompt_and_tool_and_the_model_has_n
 const RESOURCES: &str = r#"{"resources": {"memory": {"mode": "read-write", "autoScan": true}}}"#;
 
 #[test]
-fn what_a_page_configures_and_this_version_does_not_act_on_is_refused_by_name() {
+fn resources_are_declared_as_on_the_page() {
     let mut config = parse(RESOURCES);
     config["model"] = json!({"provider": "scripted", "name": "echo"});
-    let error = AgentConfig::parse(&config).unwrap_err().to_string();
-    assert_eq!(error, "key `resources` is not supported by this version");
+    let config = AgentConfig::parse(&config).unwrap();
+    assert_eq!(trellis::resources::check(&config), Ok(()));
+    let tools = trellis::resources::offered(&config, &Envelope::default(), &Held::default());
+    let names: Vec<_> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();
+    assert_eq!(names[..3], ["memory_read", "memory_search", "memory_write"]);
 }

@@ -49,6 +49,7 @@ fn event(n: usize, payload: Payload) -> Event {
         reply_to: None,
         parent: None,
         session_context: Map::new(),
+        context_ids: Vec::new(),
         envelope: Envelope::default(),
         handed: crate::domain::scope::Handed::default(),
         payload,

@@ -19,6 +19,7 @@ fn pending(n: u8, payload: Payload, status: Option<JobStatus>) -> Pending {
         reply_to: None,
         parent: None,
         session_context: serde_json::Map::new(),
+        context_ids: Vec::new(),
         envelope: Envelope::default(),
         handed: Handed::default(),
         payload,

@@ -1,0 +1,198 @@
+//! Files: text assets under the granted namespaces, with names that begin with a namespace.
+
+use super::{Ability, Held, hash};
+use crate::domain::authority::capability::covers;
+use crate::domain::authority::grant::check_namespace;
+use crate::domain::ids::encode_token;
+use crate::domain::limits::{FILE_BYTES, FILE_READ_BYTES};
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+/// The kind, and the first segment of its documents.
+pub const KIND: &str = "files";
+
+/// What is kept of a file beside its content.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its name: namespace and path.
+    pub path: String,
+    /// SHA-256 of its content, by which the content is kept.
+    pub hash: String,
+    /// Bytes of its content.
+    pub bytes: usize,
+    /// When it was written.
+    pub updated: Millis,
+    /// Who wrote it.
+    pub by: String,
+}
+
+/// Settings of files in an agent's configuration: there are none.
+pub fn check_settings(settings: &Map<String, Value>) -> Result<(), String> {
+    settings.keys().next().map_or(Ok(()), |key| Err(format!("unknown field `{key}`, `files` has no settings")))
+}
+
+/// Key of a file's document.
+pub fn record(path: &str) -> String {
+    format!("{}r", records(path))
+}
+
+/// Key prefix of a file's document.
+pub fn records(path: &str) -> String {
+    format!("r/{KIND}/f/{}/", encode_token(path))
+}
+
+/// Key of a file's content.
+pub fn content(path: &str, hash: &str) -> String {
+    format!("{}{hash}", contents(path))
+}
+
+/// Key prefix of a file's content.
+pub fn contents(path: &str) -> String {
+    format!("r/{KIND}/c/{}/", encode_token(path))
+}
+
+/// Key prefix of the files below a namespace, or (`contents`) of what is in them.
+pub fn below(namespace: &str, contents: bool) -> String {
+    let place = if contents { "c" } else { "f" };
+    let name = if namespace.is_empty() { String::new() } else { encode_token(&format!("{namespace}/")) };
+    format!("r/{KIND}/{place}/{name}")
+}
+
+/// The full name of a file: one that begins with a granted namespace is meant as it is, any other
+/// lies under the only one that was granted.
+pub fn name(held: &Held, tool: &str, ability: Ability, path: &str) -> Result<String, String> {
+    let path = path.strip_prefix("r/").unwrap_or(path).trim_end_matches('/');
+    check_namespace(path).map_err(|rule| format!("`path`: {rule}"))?;
+    let below_one = |granted: &String| granted.is_empty() || (covers(granted, path) && granted != path);
+    let full = if held.on(ability).iter().any(below_one) {
+        path.to_owned()
+    } else {
+        format!("{}/{path}", held.the_one(tool, ability, "path")?)
+    };
+    check_namespace(&full).map_err(|rule| format!("`path`: {rule}"))?;
+    held.check(tool, ability, &full)?;
+    Ok(full)
+}
+
+/// A new file, when nothing speaks against it. `expect` is the hash that the file must have, `""`
+/// when there must be none.
+pub fn write(
+    path: &str,
+    text: &str,
+    expect: Option<&str>,
+    there: Option<&File>,
+    by: &str,
+    now: Millis,
+) -> Result<File, String> {
+    if text.len() > FILE_BYTES {
+        return Err(format!("`content` has {} bytes, expected at most {FILE_BYTES}; split the file", text.len()));
+    }
+    let actual = there.map_or("", |file| file.hash.as_str());
+    if let Some(expected) = expect.filter(|expected| *expected != actual) {
+        let named = |hash: &str| if hash.is_empty() { "no file".to_owned() } else { format!("`{hash}`") };
+        return Err(format!("`{path}` has changed: expected {}, there is {}", named(expected), named(actual)));
+    }
+    Ok(File { path: path.to_owned(), hash: hash(text), bytes: text.len(), updated: now, by: by.to_owned() })
+}
+
+/// A range of a file's text, moved to whole characters, with where to read on.
+pub fn range(file: &File, text: &str, offset: usize, length: Option<usize>) -> Value {
+    let start = text.floor_char_boundary(offset.min(text.len()));
+    let length = length.unwrap_or(FILE_READ_BYTES).min(FILE_READ_BYTES);
+    let mut end = text.floor_char_boundary(start.saturating_add(length).min(text.len()));
+    if end == start {
+        // At least one character, else reading on would never end.
+        end = text.ceil_char_boundary((start + 1).min(text.len()));
+    }
+    let mut shown = json!({
+        "path": file.path, "hash": file.hash, "bytes": file.bytes, "offset": start, "length": end - start,
+        "text": &text[start..end],
+    });
+    if end < text.len() {
+        shown["next"] = end.into();
+    }
+    shown
+}
+
+/// A file as a listing shows it.
+pub fn shown(file: &File) -> Value {
+    json!({"path": file.path, "hash": file.hash, "bytes": file.bytes, "updated": file.updated.rfc3339(), "by": file.by})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::authority::{Authority, Capability};
+
+    fn held(grants: &[(&str, &str)]) -> Held {
+        let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
+        Held::of(&Authority::new(Some(caps.collect())))
+    }
+
+    #[test]
+    fn a_name_is_full_or_lies_under_the_only_namespace() {
+        let one = &[("r/app/u1", "*")][..];
+        let two = &[("r/app/u1", "*"), ("r/app/team", "read")][..];
+        for (grants, ability, path, expected) in [
+            (one, Ability::Write, "notes.md", Ok("app/u1/notes.md")),
+            (one, Ability::Write, "app/u1/notes.md", Ok("app/u1/notes.md")),
+            (one, Ability::Read, "r/app/u1/a/b", Ok("app/u1/a/b")),
+            (one, Ability::Read, "app/u2/notes.md", Ok("app/u1/app/u2/notes.md")),
+            (one, Ability::Read, "../u2/x", Err("a segment `.` or `..`")),
+            (one, Ability::Read, "", Err("it is empty")),
+            (two, Ability::Read, "notes.md", Err("name the `path`: `app/u1`, `app/team` are granted")),
+            (two, Ability::Read, "app/team/x", Ok("app/team/x")),
+            (two, Ability::Write, "app/team/x", Ok("app/u1/app/team/x")),
+            (&[], Ability::Read, "x", Err("requires read on r")),
+        ] {
+            let found = name(&held(grants), "files_read", ability, path);
+            match (&found, expected) {
+                (Ok(full), Ok(expected)) => assert_eq!(full, expected),
+                (Err(error), Err(part)) => assert!(error.contains(part), "{path}: {error}"),
+                _ => panic!("{path}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_range_begins_and_ends_with_whole_characters_and_says_where_to_read_on() {
+        let text = "aé€x";
+        let file = write("p", text, None, None, "clerk", Millis(0)).unwrap();
+        for (offset, length, shown, next) in [
+            (0, None, "aé€x", None),
+            (0, Some(2), "a", Some(1)),
+            (1, Some(1), "é", Some(3)),
+            (2, Some(5), "é€", Some(6)),
+            (6, Some(9), "x", None),
+            (99, None, "", None),
+        ] {
+            let found = range(&file, text, offset, length);
+            assert_eq!((found["text"].as_str(), found["next"].as_u64()), (Some(shown), next), "{offset} {length:?}");
+        }
+        let long = "x".repeat(FILE_READ_BYTES + 5);
+        let file = write("p", &long, None, None, "clerk", Millis(0)).unwrap();
+        assert_eq!(range(&file, &long, 0, Some(usize::MAX))["next"], FILE_READ_BYTES);
+    }
+
+    #[test]
+    fn a_write_has_a_size_and_may_say_what_it_replaces() {
+        let first = write("p", "one", Some(""), None, "clerk", Millis(1)).unwrap();
+        assert_eq!((first.bytes, first.hash.len()), (3, 64));
+        assert!(write("p", "two", Some(&first.hash), Some(&first), "clerk", Millis(2)).is_ok());
+        assert!(write("p", "two", None, Some(&first), "clerk", Millis(2)).is_ok());
+        let error = write("p", "two", Some(""), Some(&first), "clerk", Millis(2)).unwrap_err();
+        assert!(error.starts_with("`p` has changed: expected no file, there is `"), "{error}");
+        let error = write("p", &"x".repeat(FILE_BYTES + 1), None, None, "clerk", Millis(2)).unwrap_err();
+        assert!(error.contains("expected at most 262144"), "{error}");
+    }
+
+    #[test]
+    fn keys_are_pinned() {
+        assert_eq!(record("app/u1/a.md"), "r/files/f/app%2Fu1%2Fa%2Emd/r");
+        assert_eq!(content("app/x", "00"), "r/files/c/app%2Fx/00");
+        assert_eq!(below("app/u1", false), "r/files/f/app%2Fu1%2F");
+        assert_eq!(below("", true), "r/files/c/");
+    }
+}

@@ -1,0 +1,347 @@
+//! Memory: entries by scope, read upwards and written downwards.
+
+use super::{Ability, Held, indented};
+use crate::domain::authority::grant::check_namespace;
+use crate::domain::limits::{
+    MEMORY_CONTENT_BYTES, MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES, MEMORY_TOPICS,
+};
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+/// The kind, and the first segment of its documents.
+pub const KIND: &str = "memory";
+
+/// Topic of entries that name none.
+const GENERAL: &str = "general";
+
+/// One thing that is remembered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// Its name within its scope: the same for the same content.
+    pub id: String,
+    /// The namespace that it belongs to, without `r/`.
+    pub scope: String,
+    /// What it says.
+    pub content: String,
+    /// What it is about; at least one.
+    pub topics: Vec<String>,
+    /// What sort of thing it is.
+    #[serde(rename = "type")]
+    pub kind: Kind,
+    /// Who wrote it.
+    pub source: Source,
+    /// Whether it still holds.
+    pub status: Status,
+    /// The entry that holds instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub superseded_by: Option<String>,
+    /// When it was written first.
+    pub created: Millis,
+    /// When its status changed last.
+    pub updated: Millis,
+    /// Marks of the configuration that wrote it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tags: Vec<String>,
+}
+
+/// What sort of thing an entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Something that is so.
+    #[default]
+    Fact,
+    /// Something that somebody wants to be so.
+    Preference,
+    /// Something that happened.
+    Event,
+    /// What much else comes to.
+    Summary,
+}
+
+/// Whether an entry still holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// It holds.
+    Active,
+    /// Another one holds in its stead.
+    Superseded,
+}
+
+/// Who wrote an entry.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Source {
+    /// The agent.
+    pub agent: String,
+    /// Its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
+    /// The task that it served.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<String>,
+}
+
+/// Settings of a memory in an agent's configuration.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Settings {
+    /// The topics that can be read stand in the context.
+    pub auto_scan: bool,
+    /// Entries that stand in the context.
+    pub preload: Preload,
+    /// Marks of the entries that it writes.
+    pub tags: Vec<String>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { auto_scan: true, preload: Preload::Topics(Vec::new()), tags: Vec::new() }
+    }
+}
+
+/// Entries that stand in the context.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum Preload {
+    /// All of them.
+    All(All),
+    /// Those about any of these topics.
+    Topics(Vec<String>),
+}
+
+/// The word `all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum All {
+    /// All entries.
+    All,
+}
+
+impl Settings {
+    /// Reads them.
+    pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
+        let read: Self = serde_json::from_value(Value::Object(settings.clone())).map_err(|error| {
+            let hint = if settings.contains_key("preload") { " (`preload`: a list of topics, or `all`)" } else { "" };
+            format!("{error}{hint}")
+        })?;
+        match read.tags.iter().find(|tag| tag.is_empty() || tag.len() > MEMORY_TOPIC_BYTES) {
+            None => Ok(read),
+            Some(tag) => Err(format!("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {}", tag.len())),
+        }
+    }
+}
+
+/// Topics as they are kept: lower case, trimmed, each once, in their order; none is `general`.
+pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
+    let mut kept: Vec<String> = Vec::new();
+    for topic in given {
+        let topic = topic.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase();
+        if topic.len() > MEMORY_TOPIC_BYTES || topic.contains(char::is_control) {
+            return Err(format!("a topic has at most {MEMORY_TOPIC_BYTES} bytes in one line, got {}", topic.len()));
+        }
+        if !topic.is_empty() && !kept.contains(&topic) {
+            kept.push(topic);
+        }
+    }
+    if kept.len() > MEMORY_TOPICS {
+        return Err(format!("an entry has at most {MEMORY_TOPICS} topics, got {}", kept.len()));
+    }
+    Ok(if kept.is_empty() { vec![GENERAL.to_owned()] } else { kept })
+}
+
+/// A content as it is kept, without space around it.
+pub fn content(given: &str) -> Result<String, String> {
+    let kept = given.trim();
+    if kept.is_empty() {
+        return Err("`content` is empty, say what is to be remembered".into());
+    }
+    if kept.len() > MEMORY_CONTENT_BYTES {
+        return Err(format!(
+            "`content` has {} bytes, expected at most {MEMORY_CONTENT_BYTES}; write what is longer into a file",
+            kept.len()
+        ));
+    }
+    Ok(kept.to_owned())
+}
+
+/// The scopes that can be read: those that were granted and all above them, the topmost first.
+/// Neither what lies below nor what lies beside them.
+pub fn visible(held: &Held) -> Vec<String> {
+    let mut scopes: Vec<String> = Vec::new();
+    for granted in held.on(Ability::Read) {
+        let ends = granted.match_indices('/').map(|(at, _)| at).chain([granted.len()]);
+        scopes.extend(ends.filter(|end| *end > 0).map(|end| granted[..end].to_owned()));
+    }
+    scopes.sort();
+    scopes.dedup();
+    scopes
+}
+
+/// The scope that a write means: what it names, granted or below what was granted, else the only one.
+pub fn target(held: &Held, tool: &str, named: Option<&str>) -> Result<String, String> {
+    let scope = match named {
+        None => held.the_one(tool, Ability::Write, "scope")?,
+        Some(named) => named.strip_prefix("r/").unwrap_or(named),
+    };
+    check_namespace(scope).map_err(|rule| format!("`scope`: {rule}"))?;
+    held.check(tool, Ability::Write, scope)?;
+    Ok(scope.to_owned())
+}
+
+/// What a read or a search wants.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// About any of these; empty = about anything.
+    pub topics: Vec<String>,
+    /// All of these words occur in its content or topics; lower case.
+    pub words: Vec<String>,
+    /// Of this sort.
+    pub kind: Option<Kind>,
+    /// With this mark.
+    pub tag: Option<String>,
+    /// A topic begins so; lower case.
+    pub prefix: Option<String>,
+}
+
+impl Wanted {
+    fn takes(&self, entry: &Entry) -> bool {
+        let text = || format!("{}\n{}", entry.content.to_lowercase(), entry.topics.join("\n"));
+        entry.status == Status::Active
+            && (self.topics.is_empty() || self.topics.iter().any(|topic| entry.topics.contains(topic)))
+            && self.kind.is_none_or(|kind| kind == entry.kind)
+            && self.tag.as_ref().is_none_or(|tag| entry.tags.contains(tag))
+            && self.prefix.as_deref().is_none_or(|prefix| entry.topics.iter().any(|topic| topic.starts_with(prefix)))
+            && (self.words.is_empty() || {
+                let text = text();
+                self.words.iter().all(|word| text.contains(word))
+            })
+    }
+}
+
+/// The entries that are wanted and hold, the newest first: at most `limit`, and how many there are.
+pub fn select<'e>(
+    entries: impl IntoIterator<Item = &'e Entry>,
+    wanted: &Wanted,
+    limit: usize,
+) -> (Vec<&'e Entry>, usize) {
+    let mut found: Vec<&Entry> = entries.into_iter().filter(|entry| wanted.takes(entry)).collect();
+    found.sort_by(|a, b| (b.created, &b.scope, &b.id).cmp(&(a.created, &a.scope, &a.id)));
+    let count = found.len();
+    found.truncate(limit);
+    (found, count)
+}
+
+/// Entries as a tool returns them.
+pub fn shown((entries, count): (Vec<&Entry>, usize)) -> Value {
+    let more = count - entries.len();
+    let entries: Vec<Value> = entries
+        .into_iter()
+        .map(|entry| {
+            let mut shown = json!({
+                "id": entry.id, "scope": entry.scope, "content": entry.content, "topics": entry.topics,
+                "type": entry.kind, "created": entry.created.rfc3339(), "by": entry.source.agent,
+            });
+            if !entry.tags.is_empty() {
+                shown["tags"] = json!(entry.tags);
+            }
+            shown
+        })
+        .collect();
+    let mut shown = json!({"entries": entries});
+    if more > 0 {
+        shown["more"] = more.into();
+    }
+    shown
+}
+
+/// What becomes of a write where an entry of the same content may be already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Written {
+    /// It is there and holds.
+    Deduped,
+    /// It is put: new, or holding again.
+    Put(Box<Entry>),
+}
+
+/// The rule of writing: the same content in the same scope is the same entry.
+pub fn write(new: Entry, there: Option<Entry>) -> Written {
+    match there {
+        None => Written::Put(Box::new(new)),
+        Some(there) => match there.status {
+            Status::Active => Written::Deduped,
+            // It keeps its id and its age: what was said before is said again.
+            Status::Superseded => Written::Put(Box::new(Entry {
+                status: Status::Active,
+                superseded_by: None,
+                updated: new.updated,
+                topics: new.topics,
+                kind: new.kind,
+                ..there
+            })),
+        },
+    }
+}
+
+/// The rule of correcting: the old entry stays as it was, and holds no more.
+pub fn superseded(old: Entry, by: &str, now: Millis) -> Entry {
+    Entry { status: Status::Superseded, superseded_by: Some(by.to_owned()), updated: now, ..old }
+}
+
+/// What stands in the context: the topics, and the entries that are to be known at once. `None` when
+/// neither is wanted.
+pub fn context(entries: &[Entry], settings: &Settings, read: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    if settings.auto_scan {
+        parts.push(scan(entries));
+    }
+    let topics = match &settings.preload {
+        Preload::All(All::All) => Some(Vec::new()),
+        Preload::Topics(topics) if topics.is_empty() => None,
+        Preload::Topics(named) => Some(named.iter().map(|topic| topic.trim().to_lowercase()).collect()),
+    };
+    parts.extend(topics.and_then(|topics| preload(entries, topics, read)));
+    (!parts.is_empty()).then(|| parts.join("\n\n"))
+}
+
+fn scan(entries: &[Entry]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.status == Status::Active) {
+        for topic in &entry.topics {
+            *counts.entry(topic).or_default() += 1;
+        }
+    }
+    if counts.is_empty() {
+        return "Memory topics: none.".to_owned();
+    }
+    let mut text = "Memory topics visible to this run:".to_owned();
+    for (topic, count) in counts {
+        let _ = write!(text, "\n- {topic} ({count})");
+    }
+    text
+}
+
+fn preload(entries: &[Entry], topics: Vec<String>, read: &str) -> Option<String> {
+    let wanted = Wanted { topics, ..Wanted::default() };
+    let (found, count) = select(entries, &wanted, MEMORY_PRELOAD);
+    let mut lines: Vec<String> = Vec::new();
+    let mut left = MEMORY_PRELOAD_CHARS;
+    for entry in &found {
+        let line = format!("- [{}] {}", entry.topics.join(", "), indented(&entry.content));
+        let Some(rest) = left.checked_sub(line.chars().count()) else { break };
+        left = rest;
+        lines.push(line);
+    }
+    let more = count - lines.len();
+    if more > 0 {
+        lines.push(format!("... {more} more entries not shown; use {read}."));
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+#[cfg(test)]
+mod tests;

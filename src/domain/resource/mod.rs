@@ -1,0 +1,366 @@
+//! Resources: what an agent declares of them, and the grants by which their data is reached.
+
+pub mod files;
+pub mod memory;
+pub mod scratchpad;
+
+use crate::domain::authority::capability::{RESOURCES, covers, readable};
+use crate::domain::authority::envelope::{Envelope, Mode};
+use crate::domain::authority::{Authority, Denied};
+use crate::domain::ids::{encode_token, sha256_hex};
+use crate::domain::limits::RESOURCES as MOST;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+/// Longest name of a resource, and of a kind: a tool's name has at most 64 characters.
+const NAME_BYTES: usize = 40;
+
+/// Lines of text that others wrote are set back by so much, so that none of them begins an entry.
+const INDENT: &str = "\n  ";
+
+/// The resources of an agent by name.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resources(BTreeMap<String, Resource>);
+
+/// One declared resource. It grants nothing: access comes from the grants of a request.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Resource {
+    /// Which provider; its name when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kind: Option<String>,
+    /// What may be done with it at most; the provider's default when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<Mode>,
+    /// The provider's own settings.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
+/// A declared resource with its name.
+#[derive(Debug, Clone, Copy)]
+pub struct Declared<'c> {
+    /// As configured.
+    pub name: &'c str,
+    /// Which provider.
+    pub kind: &'c str,
+    /// The rest.
+    pub resource: &'c Resource,
+}
+
+/// `^[a-zA-Z][a-zA-Z0-9_-]*$`, of a bounded length.
+fn is_legal(name: &str) -> bool {
+    name.len() <= NAME_BYTES
+        && name.starts_with(|c: char| c.is_ascii_alphabetic())
+        && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+}
+
+/// What the names of a resource's tools begin with: `my-notes` → `my_notes_`.
+pub fn prefix(name: &str) -> String {
+    let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
+    name + "_"
+}
+
+impl Resources {
+    /// None are declared.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them, by name.
+    pub fn declared(&self) -> impl Iterator<Item = Declared<'_>> {
+        self.0.iter().map(|(name, resource)| Declared {
+            name,
+            kind: resource.kind.as_deref().unwrap_or(name),
+            resource,
+        })
+    }
+
+    /// One of them.
+    pub fn get(&self, name: &str) -> Option<Declared<'_>> {
+        self.declared().find(|declared| declared.name == name)
+    }
+
+    /// What is wrong with the declarations, beside tools of these names.
+    pub fn check(&self, tools: &[String]) -> Result<(), String> {
+        if self.0.len() > MOST {
+            return Err(format!("`resources`: expected at most {MOST}, got {}", self.0.len()));
+        }
+        let mut prefixes: BTreeMap<String, &str> = BTreeMap::new();
+        for Declared { name, kind, .. } in self.declared() {
+            for text in [name, kind] {
+                if !is_legal(text) {
+                    return Err(format!(
+                        "`resources.{name}`: expected a name of letters, digits, `_` and `-` that begins with a \
+                         letter and has at most {NAME_BYTES} characters, got `{}`",
+                        readable(text)
+                    ));
+                }
+            }
+            let prefix = prefix(name);
+            if let Some(tool) = tools.iter().find(|tool| tool.starts_with(&prefix)) {
+                return Err(format!(
+                    "`resources.{name}`: the tool `{tool}` lies among its own, which begin with `{prefix}`; rename one"
+                ));
+            }
+            if let Some(other) = prefixes.insert(prefix.clone(), name) {
+                return Err(format!(
+                    "`resources.{name}`: its tools begin with `{prefix}` as those of `{other}` do; rename one"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What is done with a resource's data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ability {
+    /// Look at it.
+    Read,
+    /// Change it.
+    Write,
+}
+
+impl Ability {
+    /// As capabilities name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+        }
+    }
+}
+
+/// A use of a namespace, asked again when the turn commits.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Use {
+    /// What is done.
+    pub ability: Ability,
+    /// Where, without `r/`.
+    pub namespace: String,
+}
+
+/// The namespaces that a request was granted, without `r/`, as of one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Held {
+    read: Vec<String>,
+    write: Vec<String>,
+    /// Revoked, with everything below.
+    except: Vec<String>,
+}
+
+impl Held {
+    /// What an authority holds of resources.
+    pub fn of(authority: &Authority) -> Self {
+        let except = authority.revoked().iter().filter_map(|name| name.strip_prefix(RESOURCES)?.strip_prefix('/'));
+        Self {
+            read: authority.namespaces(Ability::Read.as_str()),
+            write: authority.namespaces(Ability::Write.as_str()),
+            except: except.map(str::to_owned).collect(),
+        }
+    }
+
+    /// The namespaces on which an ability is held, in the order of the grants.
+    pub fn on(&self, ability: Ability) -> &[String] {
+        match ability {
+            Ability::Read => &self.read,
+            Ability::Write => &self.write,
+        }
+    }
+
+    /// Nothing was granted.
+    pub fn is_empty(&self) -> bool {
+        self.read.is_empty() && self.write.is_empty()
+    }
+
+    /// Namespaces can be read, and none can be written.
+    pub fn is_read_only(&self) -> bool {
+        self.write.is_empty() && !self.read.is_empty()
+    }
+
+    /// Whether a namespace, or what contains it, was granted, and not revoked.
+    pub fn allows(&self, ability: Ability, namespace: &str) -> bool {
+        self.on(ability).iter().any(|held| covers(held, namespace))
+            && !self.except.iter().any(|gone| covers(gone, namespace))
+    }
+
+    /// [`Held::allows`], with the text of the denial.
+    pub fn check(&self, tool: &str, ability: Ability, namespace: &str) -> Result<(), String> {
+        if self.allows(ability, namespace) { Ok(()) } else { Err(self.denied(tool, ability, namespace)) }
+    }
+
+    /// Whether anything at all was granted, with the text of the denial.
+    pub fn any(&self, tool: &str, ability: Ability) -> Result<(), String> {
+        if self.on(ability).is_empty() { Err(self.denied(tool, ability, "")) } else { Ok(()) }
+    }
+
+    fn denied(&self, tool: &str, ability: Ability, namespace: &str) -> String {
+        let on = self.on(ability);
+        let revoked = self.except.iter().any(|gone| covers(gone, namespace));
+        let held = on.iter().map(|held| crate::domain::authority::Capability {
+            with: format!("{RESOURCES}/{held}"),
+            can: ability.as_str().into(),
+        });
+        let resource = if namespace.is_empty() { RESOURCES.into() } else { format!("{RESOURCES}/{namespace}") };
+        Denied { ability: ability.as_str().into(), resource, held: held.collect(), revoked }.text(tool)
+    }
+
+    /// The one namespace that a write means when it names none.
+    pub fn the_one(&self, tool: &str, ability: Ability, key: &str) -> Result<&str, String> {
+        match self.on(ability) {
+            [] => Err(self.denied(tool, ability, "")),
+            [one] if !one.is_empty() => Ok(one),
+            many => {
+                let named: Vec<_> = many.iter().map(|held| format!("`{held}`")).collect();
+                Err(format!("name the `{key}`: {} are granted, and none of them is meant by itself", named.join(", ")))
+            }
+        }
+    }
+
+    /// What the ledger says of where a resource's text comes from, and by which grants.
+    pub fn names(&self) -> (String, String) {
+        let names = |what: &str| {
+            let named = self.read.iter().map(|held| format!("{what}{RESOURCES}/{held}"));
+            named.collect::<Vec<_>>().join(", ")
+        };
+        (names(""), names("read on "))
+    }
+}
+
+/// What may be done with a declared resource in a turn: the least of what is declared, of the bound
+/// that was handed down, and of what the grants permit on any namespace.
+pub fn mode(declared: Declared<'_>, default: Option<Mode>, envelope: &Envelope, held: &Held) -> Mode {
+    let mode = envelope.mode(declared.kind, declared.resource.mode.or(default).unwrap_or(Mode::Read));
+    if held.is_read_only() { Mode::Read } else { mode }
+}
+
+/// Key prefix of all documents of a kind.
+pub fn documents(kind: &str) -> String {
+    format!("{RESOURCES}/{kind}/")
+}
+
+/// Key prefix of the documents of exactly one namespace.
+pub fn within(kind: &str, namespace: &str) -> String {
+    format!("{}{}/", documents(kind), encode_token(namespace))
+}
+
+/// Key prefix of the documents of everything below a namespace.
+pub fn below(kind: &str, namespace: &str) -> String {
+    format!("{}{}", documents(kind), encode_token(&format!("{namespace}/")))
+}
+
+/// SHA-256 of a text, as contents are named by.
+pub fn hash(text: &str) -> String {
+    sha256_hex(text.as_bytes())
+}
+
+/// Text of others as a part of one entry of a list.
+pub fn indented(text: &str) -> String {
+    text.replace("\r\n", "\n").replace(['\n', '\r'], INDENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::authority::Capability;
+    use serde_json::json;
+
+    fn resources(value: Value) -> Resources {
+        serde_json::from_value(value).unwrap()
+    }
+
+    fn held(grants: &[(&str, &str)], revoked: &[&str]) -> Held {
+        let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
+        let authority = Authority::new(Some(caps.collect()));
+        Held::of(&revoked.iter().fold(authority, |held, gone| held.without(gone)))
+    }
+
+    #[test]
+    fn declarations_are_checked_with_the_names_of_tools() {
+        for (value, tools, expected) in [
+            (json!({"memory": {}}), vec![], None),
+            (json!({"notes": {"kind": "memory", "mode": "read-write", "autoScan": false}}), vec!["memory_x"], None),
+            (json!({"1st": {}}), vec![], Some("expected a name of letters")),
+            (json!({"a b": {}}), vec![], Some("expected a name of letters")),
+            (json!({"": {}}), vec![], Some("expected a name of letters")),
+            (json!({"memory": {"kind": "no/such"}}), vec![], Some("got `no/such`")),
+            (json!({"my-notes": {}, "my_notes": {}}), vec![], Some("as those of `my-notes` do")),
+            (json!({"memory": {}}), vec!["memory_read"], Some("the tool `memory_read` lies among its own")),
+            (json!({"memory": {}}), vec!["memory_other"], Some("the tool `memory_other` lies among its own")),
+        ] {
+            let tools: Vec<_> = tools.into_iter().map(str::to_owned).collect();
+            let found = resources(value.clone()).check(&tools).err();
+            assert_eq!(found.is_some(), expected.is_some(), "{value}: {found:?}");
+            assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()), "{value}");
+        }
+        let value = json!({"notes": {"kind": "memory", "mode": "read", "autoScan": false}});
+        let notes = resources(value.clone());
+        assert_eq!(serde_json::to_value(&notes).unwrap(), value);
+        let declared = notes.get("notes").unwrap();
+        assert_eq!((declared.kind, declared.resource.mode), ("memory", Some(Mode::Read)));
+        assert_eq!(declared.resource.settings, *json!({"autoScan": false}).as_object().unwrap());
+    }
+
+    #[test]
+    fn the_mode_is_the_least_of_what_is_declared_handed_down_and_granted() {
+        let (read, write) = (Mode::Read, Mode::ReadWrite);
+        let (all, some) = (held(&[("r/a", "*")], &[]), held(&[("r/a", "read")], &[]));
+        for (declared, default, bound, held, expected) in [
+            (json!({}), None, None, &all, read),
+            (json!({}), Some(write), None, &all, write),
+            (json!({"mode": "read-write"}), None, None, &all, write),
+            (json!({"mode": "read"}), Some(write), None, &all, read),
+            (json!({"mode": "read-write"}), None, Some(read), &all, read),
+            (json!({"mode": "read-write"}), None, Some(write), &some, read),
+        ] {
+            let resources = resources(json!({"memory": declared}));
+            let envelope = Envelope::default().clamped(bound.map(|mode| ("memory", mode)));
+            assert_eq!(mode(resources.get("memory").unwrap(), default, &envelope, held), expected, "{declared}");
+        }
+    }
+
+    #[test]
+    fn abilities_are_held_per_path_and_what_is_revoked_is_not() {
+        let both = held(&[("r/a/x", "read"), ("r/a/y", "*"), ("w", "crud")], &[]);
+        for (ability, namespace, allowed) in [
+            (Ability::Read, "a/x", true),
+            (Ability::Write, "a/x", false),
+            (Ability::Read, "a/y/deep", true),
+            (Ability::Write, "a/y/deep", true),
+            (Ability::Write, "a/yy", false),
+            (Ability::Read, "a", false),
+        ] {
+            assert_eq!(both.allows(ability, namespace), allowed, "{ability:?} {namespace}");
+        }
+        let some = held(&[("r/a", "*")], &["r/a/x"]);
+        assert!(some.allows(Ability::Write, "a") && some.allows(Ability::Write, "a/y"));
+        assert!(!some.allows(Ability::Read, "a/x") && !some.allows(Ability::Read, "a/x/y"));
+        let denial = some.check("memory_write", Ability::Write, "a/x").unwrap_err();
+        assert!(denial.contains("memory_write requires write on r/a/x, which was revoked"), "{denial}");
+        assert!(held(&[("r/a/x", "*")], &["r/a"]).is_empty(), "revoked as a whole");
+        let denial = held(&[], &[]).check("memory_read", Ability::Read, "").unwrap_err();
+        assert!(denial.contains("requires read on r. Your capabilities are: (none)"), "{denial}");
+    }
+
+    #[test]
+    fn a_write_that_names_no_place_means_the_only_one() {
+        assert_eq!(held(&[("r/a", "*")], &[]).the_one("t", Ability::Write, "scope"), Ok("a"));
+        let many = held(&[("r/a", "*"), ("r/b", "*")], &[]).the_one("t", Ability::Write, "scope").unwrap_err();
+        assert!(many.starts_with("name the `scope`: `a`, `b` are granted"), "{many}");
+        assert!(held(&[("r/a", "read")], &[]).the_one("t", Ability::Write, "scope").is_err());
+        assert!(held(&[("r", "*")], &[]).the_one("t", Ability::Write, "scope").is_err(), "everything is no place");
+    }
+
+    #[test]
+    fn documents_of_a_namespace_are_apart_from_those_below_and_beside_it() {
+        assert_eq!(within("memory", "app/u1"), "r/memory/app%2Fu1/");
+        assert_eq!(below("memory", "app/u1"), "r/memory/app%2Fu1%2F");
+        for other in ["app/u1/x", "app/u11", "app"] {
+            assert!(!within("memory", other).starts_with(&within("memory", "app/u1")), "{other}");
+        }
+        assert!(within("memory", "app/u1/x").starts_with(&below("memory", "app/u1")));
+        assert!(!within("memory", "app/u11").starts_with(&below("memory", "app/u1")));
+    }
+}

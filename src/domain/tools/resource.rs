@@ -1,0 +1,50 @@
+//! Tools of resources, and the names that they must not meet.
+
+use super::entry::{Runs, ToolEntry};
+use super::{Builder, DEFAULT_TOOLS, MORE_TOOLS, Target, tool_name};
+use crate::domain::agent::AgentConfig;
+use crate::domain::chat::ToolSpec;
+use crate::domain::scope::Reach;
+
+/// Names of the harness's tools, offered or not.
+const HARNESS: [&str; 5] = ["complete_task", "fail_task", "context_load", "context_unload", MORE_TOOLS];
+
+/// A tool of a resource, as it is offered in one turn.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ResourceTool {
+    /// What it does.
+    pub target: Target,
+    /// As the model sees it.
+    pub spec: ToolSpec,
+}
+
+/// Names of the tools that a configuration has besides those of its resources.
+pub fn configured(config: &AgentConfig) -> Vec<String> {
+    let named = |entry: &ToolEntry| match entry {
+        ToolEntry::Path(path) => tool_name(path),
+        ToolEntry::Named(tool) => tool.name.clone().unwrap_or_else(|| match tool.runs() {
+            Ok(Runs::Operation(path)) => tool_name(&path),
+            Ok(Runs::Delegate(delegate)) => delegate.agent.map(|agent| agent.to_string()).unwrap_or_default(),
+            Ok(Runs::Latent) | Err(_) => String::new(),
+        }),
+    };
+    let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
+    let harness = HARNESS.iter().map(|name| (*name).to_owned());
+    config.tools.iter().map(named).chain(defaults.iter().map(|path| tool_name(path))).chain(harness).collect()
+}
+
+impl Builder<'_> {
+    /// Its name is nobody else's: the configuration was checked for that.
+    pub(super) fn offer_resource(&mut self, tool: &ResourceTool) {
+        let ToolSpec { name, description, schema } = &tool.spec;
+        self.names.push(name.clone());
+        match self.config.tool_arg_injection.plan(&[name], schema, self.values) {
+            Err(reason) => self.refused.push((name.clone(), reason)),
+            Ok(planned) => {
+                self.reports.extend(planned.reports.into_iter().map(|report| (name.clone(), report)));
+                let (name, description, target) = (name.clone(), description.clone(), tool.target.clone());
+                self.add(name, description, target, schema, planned.injection, Reach::default());
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Purge: everything that is kept under a namespace is deleted, by every provider. Doing it again
+//! finds nothing and changes nothing.
+
+use super::{Area, providers, scratchpad};
+use crate::domain::authority::capability::covers;
+use crate::domain::ids::{Owner, decode_token};
+use crate::domain::resource::documents;
+use crate::domain::resource::files::{self, KIND as FILES};
+use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Window, Written};
+use crate::venue::Venue;
+use std::collections::BTreeMap;
+
+/// Documents that one write deletes.
+const BATCH: usize = 500;
+
+/// What a purge deleted, by kind: entries, files, notes.
+pub type Purged = BTreeMap<&'static str, usize>;
+
+/// Deletes what lies under a namespace, with `recursive` below it too.
+pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<Purged, StoreError> {
+    let mut purged = Purged::new();
+    let of_providers = providers().iter().map(|registered| {
+        let provider = &registered.provider;
+        (provider.kind(), provider.areas(namespace, recursive))
+    });
+    for (kind, areas) in of_providers.chain([(SCRATCHPAD, scratchpad::areas(namespace, recursive))]) {
+        let mut count = 0;
+        for area in areas {
+            count += delete(venue, owner, &area).await?;
+        }
+        purged.insert(kind, count);
+    }
+    Ok(purged)
+}
+
+async fn delete(venue: &Venue, owner: &Owner, area: &Area) -> Result<usize, StoreError> {
+    let store: &dyn Store = &*venue.store;
+    let mut count = 0;
+    loop {
+        let found = store.scan(owner, &area.prefix, None, false, BATCH).await?;
+        let full = found.len() == BATCH;
+        if found.is_empty() {
+            return Ok(count);
+        }
+        let delete = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
+        let writes: Vec<_> = found.into_iter().map(|(key, _)| delete(key)).collect();
+        if store.write(venue.now(), owner, &writes).await? == Written::Done && area.counts {
+            count += writes.len();
+        }
+        if !full {
+            return Ok(count);
+        }
+    }
+}
+
+/// Keys that one read of a listing takes.
+const PAGE: usize = 1_000;
+
+/// How many things are kept, by namespace and kind; of files, the namespace is the folder.
+pub async fn list(
+    store: &dyn Store,
+    owner: &Owner,
+    under: Option<&str>,
+) -> Result<BTreeMap<(String, &'static str), usize>, StoreError> {
+    let mut kept = BTreeMap::new();
+    for kind in providers().iter().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
+        let prefix = if kind == FILES { files::below("", false) } else { documents(kind) };
+        let mut window = Window { reverse: false, skip: 0, limit: PAGE, values: false };
+        loop {
+            let page = store.page(owner, &prefix, window).await?;
+            for (key, _) in &page.docs {
+                let token = key[prefix.len()..].split('/').next().unwrap_or_default();
+                let Some(mut namespace) = decode_token(token) else { continue };
+                if kind == FILES {
+                    namespace.truncate(namespace.rfind('/').unwrap_or(namespace.len()));
+                }
+                if under.is_none_or(|under| covers(under, &namespace)) {
+                    *kept.entry((namespace, kind)).or_default() += 1;
+                }
+            }
+            window.skip += page.docs.len();
+            if page.docs.len() < PAGE {
+                break;
+            }
+        }
+    }
+    Ok(kept)
+}

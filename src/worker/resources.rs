@@ -1,0 +1,105 @@
+//! Stage 6 for resources: each call with the grants and the mode of its moment.
+
+use super::calls::{Round, plain, refused};
+use super::session::Stop;
+use crate::domain::authority::envelope::Mode;
+use crate::domain::context::text;
+use crate::domain::resource::memory::Source;
+use crate::domain::resource::{Declared, Held, prefix};
+use crate::domain::turn::{CallOutcome, Outcome};
+use crate::domain::values::inject::Injection;
+use crate::ops::OpError;
+use crate::resources::{Access, Call, Registered, mode_of, provider};
+use serde_json::Value;
+
+/// Which tool of which resource, and where in the reply.
+pub(super) struct Called<'a> {
+    pub(super) index: u32,
+    /// As the model knows it.
+    pub(super) name: &'a str,
+    pub(super) resource: &'a str,
+    pub(super) tool: &'a str,
+}
+
+/// A call of a resource's tool.
+pub(super) async fn call(
+    round: &Round<'_>,
+    called: Called<'_>,
+    arguments: &Value,
+    injection: &Injection,
+) -> Result<CallOutcome, Stop> {
+    match run(round, &called, arguments, injection).await {
+        Ok(value) => Ok(plain(Outcome::Ok, &text::tool_result(&value, round.result_bytes()))),
+        Err(error) => refused(error),
+    }
+}
+
+async fn run(
+    round: &Round<'_>,
+    called: &Called<'_>,
+    arguments: &Value,
+    injection: &Injection,
+) -> Result<Value, OpError> {
+    let Called { index, name, resource, tool } = *called;
+    let setting = round.setting();
+    let declared = setting.config.resources.get(resource);
+    let declared = declared.ok_or_else(|| OpError::NotFound(format!("there is no resource `{resource}` any more")))?;
+    let found = provider(declared.kind);
+    let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
+    let held = Held::of(&round.caller.authority);
+    let mode = mode_of(declared, &round.caller.envelope, &held);
+    let arguments = checked(found, called, mode, arguments, injection)?;
+    let workspace = round.workspace();
+    let venue = &round.worker.venue;
+    let prefix = prefix(resource);
+    let Declared { resource: config, .. } = declared;
+    let access = Access {
+        workspace,
+        held: &held,
+        settings: &config.settings,
+        prefix: &prefix,
+        key: &venue.key,
+        now: venue.now(),
+    };
+    let source = Source {
+        agent: setting.session.agent.to_string(),
+        session: Some(setting.session.session.to_string()),
+        job: setting.plan.job().map(ToString::to_string),
+    };
+    found.provider.call(&Call { access, name, index, source }, tool, &arguments).await
+}
+
+/// The final arguments of a call that the mode permits. No error shows an injected value.
+fn checked(
+    found: &Registered,
+    called: &Called<'_>,
+    mode: Mode,
+    arguments: &Value,
+    injection: &Injection,
+) -> Result<Value, OpError> {
+    let Called { name, tool, .. } = *called;
+    let known = found.tools.iter().find(|(known, _)| known.name == tool);
+    let (known, validator) = known.ok_or_else(|| OpError::NotFound(format!("there is no tool `{name}` any more")))?;
+    if known.writes && mode == Mode::Read {
+        return Err(OpError::Denied(format!(
+            "Capability denied: {name} writes, and this resource can only be read here. Retrying the same call will \
+             not help."
+        )));
+    }
+    let mut arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() };
+    injection.strip(&mut arguments);
+    let arguments = injection.apply(arguments).map_err(|unresolved| OpError::Failed(unresolved.to_string()))?;
+    let problems: Vec<String> = validator
+        .iter_errors(&arguments)
+        .take(5)
+        .map(|error| {
+            let place = error.instance_path().to_string();
+            let text = if injection.is_empty() { error.to_string() } else { error.masked().to_string() };
+            if place.is_empty() { text } else { format!("at `{place}`: {text}") }
+        })
+        .collect();
+    if problems.is_empty() {
+        return Ok(arguments);
+    }
+    Err(OpError::Invalid(format!("arguments of `{name}` are not valid: {}", problems.join("; "))))
+}

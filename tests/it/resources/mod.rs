@@ -1,0 +1,204 @@
+//! Resources through real turns: what is remembered, who sees it, and how it is erased.
+
+mod files;
+mod memory;
+mod purge;
+mod scratchpad;
+mod shared;
+
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
+use trellis::domain::authority::policy::Revocation;
+use trellis::domain::chat::ChatMessage;
+use trellis::domain::context::assemble::assemble;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::SessionKey;
+use trellis::domain::job::Job;
+use trellis::domain::session::TurnRecord;
+use trellis::ledger;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::{Store, keys};
+
+/// The calls of these tests: a tool, and which arguments it is given.
+const SHAPES: [(&str, &[&str]); 15] = [
+    ("memory_read", &[]),
+    ("memory_read", &["topics"]),
+    ("memory_search", &["query"]),
+    ("memory_write", &["content"]),
+    ("memory_write", &["content", "topics"]),
+    ("memory_write", &["content", "scope"]),
+    ("memory_correct", &["content", "id"]),
+    ("memory_forget", &["id"]),
+    ("files_list", &[]),
+    ("files_read", &["path"]),
+    ("files_read", &["length", "offset", "path"]),
+    ("files_write", &["content", "path"]),
+    ("files_write", &["content", "expect", "path"]),
+    ("lattice_read", &["path"]),
+    ("job_run", &["input", "operation"]),
+];
+
+/// The input of a task by which its agent makes this call; `word` is `do`, or `slowly`.
+fn task(word: &str, tool: &str, args: Value) -> Value {
+    let mut keys: Vec<_> = args.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    json!({word: format!("{tool}({})", keys.join(",")), "args": args})
+}
+
+/// Agents that hand on, then one rule per tool: the task says which, and with what.
+fn rules() -> String {
+    let mut rules = String::new();
+    for (agent, child) in [("top", "middle"), ("middle", "leaf")] {
+        let ask = format!(
+            r#"{{ tool = "agent_request", arguments = {{ agentId = "{child}", input = "{{{{input}}}}", wait = 60000 }} }}"#
+        );
+        let _ = writeln!(rules, "[[rule]]\nwhen = {{ agent = \"{agent}\", turn = 1 }}\nthen = {{ calls = [{ask}] }}\n");
+    }
+    for (tool, keys) in SHAPES {
+        let arguments: Vec<_> = keys.iter().map(|key| format!("{key} = \"{{{{input.args.{key}}}}}\"")).collect();
+        let call = format!("{{ tool = \"{tool}\", arguments = {{ {} }} }}", arguments.join(", "));
+        let slow = r#"{ tool = "test_delay", arguments = { delay = 3000 } }"#;
+        for (word, calls) in [("do", call.clone()), ("slowly", format!("{call}, {slow}"))] {
+            let when = format!(r#"{{ turn = 1, text = '"{word}":"{tool}({})"' }}"#, keys.join(","));
+            let _ = writeln!(rules, "[[rule]]\nwhen = {when}\nthen = {{ calls = [{calls}] }}\n");
+        }
+    }
+    let say = "[[rule]]\nwhen = { text = '\"say\":' }\nthen = { text = \"{{input.say}}\" }\n\n";
+    rules + say + "[[rule]]\nthen = { text = \"done\" }\n"
+}
+
+/// Memory and files, to be read and written.
+fn writable() -> Value {
+    json!({"memory": {"mode": "read-write"}, "files": {"mode": "read-write"}})
+}
+
+struct Site {
+    venue: TestVenue,
+    _dir: tempfile::TempDir,
+}
+
+#[derive(Clone, Copy)]
+enum Backend {
+    Embedded,
+    Redis,
+}
+
+impl Site {
+    async fn new() -> Self {
+        Self::over(Backend::Embedded).await.unwrap()
+    }
+
+    /// `None` when there is no `redis-server`.
+    async fn over(backend: Backend) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let embedded = EmbeddedStore::open(dir.path()).unwrap();
+        let bus = EmbeddedBus::new(Arc::clone(&embedded), Duration::from_secs(2), Clock::system()).unwrap();
+        let store: Arc<dyn Store> = match backend {
+            Backend::Embedded => embedded,
+            Backend::Redis => {
+                let options = RedisServer::shared()?.options(ServerOrInjected::Server);
+                RedisStore::open(options).await.unwrap()
+            }
+        };
+        let venue = TestVenue::new(store, Arc::new(bus), dir.path(), &rules()).await;
+        Some(Self { venue, _dir: dir })
+    }
+
+    /// An agent named `clerk`, and a worker.
+    async fn clerk(self, resources: Value) -> Self {
+        self.venue.agent("clerk", json!({"resources": resources, "tools": ["v/ops/test/delay"]})).await;
+        self.venue.worker().await;
+        self
+    }
+
+    /// Runs a task of an agent under grants, in a session of its own.
+    async fn ask(&self, agent: &str, id: &str, grants: Value, input: Value) -> Job {
+        let context = grants.as_array().cloned();
+        let submission = Submission { input, session_id: Some(id.parse().unwrap()), context, ..Submission::default() };
+        let submitted = self.venue.arrive(agent, id, true, submission).await;
+        self.venue.ended(&submitted.job.unwrap()).await
+    }
+
+    /// What a tool of `clerk` answered: its outcome, and its text.
+    async fn call(&self, id: &str, grants: Value, tool: &str, args: Value) -> (String, String) {
+        self.ask("clerk", id, grants, task("do", tool, args)).await;
+        self.first("clerk", id).await
+    }
+
+    /// What a call of `clerk` that must not fail returned.
+    async fn ok(&self, id: &str, grants: Value, tool: &str, args: Value) -> Value {
+        let (outcome, text) = self.call(id, grants, tool, args).await;
+        assert_eq!(outcome, "ok", "{tool}: {text}");
+        serde_json::from_str(&text).unwrap()
+    }
+
+    async fn turns(&self, agent: &str, session: &str) -> Vec<TurnRecord> {
+        let key = key(agent, session);
+        let found = self.venue.venue.store.scan(&self.venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
+        found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
+    }
+
+    /// Outcome and text of the first call of a session.
+    async fn first(&self, agent: &str, session: &str) -> (String, String) {
+        let turn = self.turns(agent, session).await.remove(0);
+        let text = turn.said.iter().find_map(|message| match message {
+            ChatMessage::Tool { text, .. } => Some(text.clone()),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+        });
+        (turn.calls[0].outcome.clone(), text.unwrap())
+    }
+
+    /// The reference data of the first prompt of a session, and its ledger's row of a key. The prompt is
+    /// built again from its record, and must come out as it was.
+    async fn saw(&self, agent: &str, session: &str, row: &str) -> (String, Option<ledger_row::Row>) {
+        let store = &*self.venue.venue.store;
+        let past = ledger::load(store, &self.venue.owner, &key(agent, session), 1).await.unwrap().unwrap();
+        let seen = past.seen.unwrap();
+        let again = assemble(&seen.inputs.unwrap()).unwrap();
+        assert_eq!(again.ledger, seen.ledger, "replayed");
+        assert_eq!(Some(again.ledger.prompt), past.record.map(|record| record.prompt), "the same bytes");
+        let ChatMessage::User { text } = again.request.messages[0].clone() else { panic!("no reference data") };
+        (text, seen.ledger.rows.into_iter().find(|found| found.key == row))
+    }
+
+    /// Tools of the first prompt of a session.
+    async fn tools(&self, agent: &str, session: &str) -> Vec<String> {
+        let store = &*self.venue.venue.store;
+        let past = ledger::load(store, &self.venue.owner, &key(agent, session), 1).await.unwrap().unwrap();
+        let tools = past.seen.unwrap().inputs.unwrap().tools.names().into_iter().map(str::to_owned).collect::<Vec<_>>();
+        tools.into_iter().filter(|name| name.starts_with("memory") || name.starts_with("files")).collect()
+    }
+
+    async fn revoke(&self, path: &str) {
+        let revocation = Revocation {
+            id: "r1".into(),
+            path: Some(path.into()),
+            holder: None,
+            grant: None,
+            reason: None,
+            by: "test".into(),
+            at: self.venue.venue.now(),
+        };
+        trellis::policy::revoke(&self.venue.venue, &self.venue.owner, revocation).await.unwrap().unwrap();
+    }
+}
+
+mod ledger_row {
+    pub use trellis::domain::context::ledger::Row;
+}
+
+fn key(agent: &str, session: &str) -> SessionKey {
+    SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() }
+}
+
+/// Contents of the entries of a read, the newest first.
+fn contents(read: &Value) -> Vec<&str> {
+    read["entries"].as_array().unwrap().iter().map(|entry| entry["content"].as_str().unwrap()).collect()
+}

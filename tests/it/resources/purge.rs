@@ -1,0 +1,65 @@
+//! Purge: everything of a namespace goes, and nothing else.
+
+use super::{Backend, Site, writable};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use trellis::domain::authority::Authority;
+use trellis::domain::lattice::layout::Scope;
+use trellis::ops::{Caller, Invocation, OpError, Site as From, dispatch};
+use trellis::workspace::Workspace;
+
+async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
+    let venue = &site.venue.venue;
+    let owner = &site.venue.owner;
+    let caller = Caller { operator, ..Caller::new(owner.clone(), owner.to_string(), Authority::unlimited()) };
+    let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
+    let scoped = &trellis::ops::NOTHING;
+    let call = Invocation { venue, caller: &caller, workspace: &workspace, scoped, site: From::Api { key: None } };
+    dispatch::invoke(&call, &format!("v/ops/resource/{verb}"), arguments).await.map(|output| output.value)
+}
+
+async fn a_user_is_erased_by_one_command(backend: Backend) {
+    let Some(site) = Site::over(backend).await else { return };
+    let site = site.clerk(writable()).await;
+    let (a, below, beside) = ("app/user/a", "app/user/a/work", "app/user/a2");
+    for (id, scope) in [("1", a), ("2", below), ("3", beside), ("4", "app")] {
+        site.ok(&format!("m{id}"), json!([scope]), "memory_write", json!({"content": format!("of {id}")})).await;
+        site.ok(&format!("f{id}"), json!([scope]), "files_write", json!({"path": "x.md", "content": "text"})).await;
+    }
+    let listed = operate(&site, true, "list", json!({"namespace": "app/user/a"})).await.unwrap();
+    assert_eq!(listed["resources"].as_array().unwrap().len(), 4, "{listed}");
+    let denied = operate(&site, false, "purge", json!({"namespace": a})).await.unwrap_err();
+    assert_eq!(denied.to_string(), "`v/ops/resource/purge` is for operators alone");
+    let purge = |arguments: Value| operate(&site, true, "purge", arguments);
+    let own = purge(json!({"namespace": a})).await.unwrap();
+    assert_eq!(own["purged"], json!({"files": 0, "memory": 1, "scratchpad": 0}), "not what lies below");
+    let all = purge(json!({"namespace": a, "recursive": true})).await.unwrap();
+    assert_eq!(all["purged"], json!({"files": 2, "memory": 1, "scratchpad": 0}));
+    let again = purge(json!({"namespace": a, "recursive": true})).await.unwrap();
+    assert_eq!(again["purged"], json!({"files": 0, "memory": 0, "scratchpad": 0}));
+    let left = site.venue.venue.store.scan(&site.venue.owner, "r/", None, false, 100).await.unwrap();
+    assert!(!left.iter().any(|(key, _)| key.contains("app%2Fuser%2Fa/") || key.contains("app%2Fuser%2Fa%2F")));
+    let kept = operate(&site, true, "list", json!({})).await.unwrap();
+    assert_eq!(kept["resources"].as_array().unwrap().len(), 4, "what lies above and beside: {kept}");
+    for namespace in ["", "/a", "a/../b", "a b"] {
+        assert!(matches!(purge(json!({"namespace": namespace})).await, Err(OpError::Invalid(_))), "{namespace}");
+    }
+}
+
+#[tokio::test]
+async fn a_user_is_erased_by_one_command_embedded() {
+    a_user_is_erased_by_one_command(Backend::Embedded).await;
+}
+
+#[tokio::test]
+async fn a_user_is_erased_by_one_command_redis() {
+    a_user_is_erased_by_one_command(Backend::Redis).await;
+}
+
+#[tokio::test]
+async fn no_agent_may_erase() {
+    let site = Site::new().await.clerk(writable()).await;
+    let args = json!({"operation": "v/ops/resource/purge", "input": {"namespace": "app/user/a"}});
+    let (outcome, text) = site.call("j", json!(["app/user/a"]), "job_run", args).await;
+    assert_eq!(outcome, "denied", "{text}");
+}
