@@ -5,7 +5,7 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::outbox;
-use crate::store::{DocKey, Finished, JobFinish, StoreError, Window, decode, keys};
+use crate::store::{DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use std::time::Duration;
@@ -90,6 +90,21 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     }
 }
 
+/// What cancels the jobs that a job has started, and so what those have started.
+pub async fn cancel_children(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec<OutboxEntry>, StoreError> {
+    let prefix = keys::job_children(id);
+    let mut after: Option<DocKey> = None;
+    let mut messages = Vec::new();
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, LIST_PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(messages) };
+        after = Some(last.clone());
+        let ids: Vec<JobId> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+        let open = get_many(venue, owner, &ids).await?.into_iter().filter(|job| !job.status.is_terminal());
+        messages.extend(open.map(|job| outbox::cancel(owner, &job.head, &format!("job {id} was cancelled"))));
+    }
+}
+
 /// What became of a cancellation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
@@ -101,7 +116,7 @@ pub enum Cancelled {
     Unknown,
 }
 
-/// Cancels a job; a running model call is dropped within a second.
+/// Cancels a job, and with it what it has started; a running model call is dropped within a second.
 pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&str>) -> Result<Cancelled, StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| format!("cancelled: {r}"));
@@ -112,7 +127,8 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
         result: Bytes::from(serde_json::to_vec(&result).expect("results serialise")),
     };
     let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-    let entries = outbox::completions(owner, &job.head, &result);
+    let mut entries = outbox::completions(owner, &job.head, &result);
+    entries.extend(cancel_children(venue, owner, id).await?);
     let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
     let Some(after) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     match finished {

@@ -14,6 +14,9 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// Children that are forgotten with a job: more than it can have started.
+const CHILDREN: usize = 10_000;
+
 /// Jobs of one page.
 const PAGE: u64 = 1_000;
 
@@ -112,6 +115,8 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
     }
     let forget = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
     let mut writes = vec![forget(keys::job_head(&id)), forget(keys::job_status(&id)), forget(keys::job_result(&id))];
+    let children = api.venue.store.scan(who.owner(), &keys::job_children(&id), None, false, CHILDREN).await?;
+    writes.extend(children.into_iter().map(|(key, _)| forget(key)));
     writes.extend(jobs::list_entry(&api.venue, who.owner(), &job.head).await?.map(forget));
     // Without conditions there is no conflict.
     match api.venue.store.write(api.venue.now(), who.owner(), &writes).await? {

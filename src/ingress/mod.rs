@@ -167,7 +167,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
     });
     let input = submission.input.clone();
-    let open = job.as_ref().map(|job| new_job(arrival, job, &session));
+    let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session)));
     let payload = match &job {
         Some(job) => Payload::Task { job: job.clone(), input },
         None => Payload::Message { input },
@@ -248,8 +248,10 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead 
     }
 }
 
-fn new_job(arrival: &Arrival, job: &JobId, session: &SessionId) -> NewJob {
-    NewJob { job: job.clone(), head: encode(&job_head(arrival, job, session)) }
+/// A job that comes into being.
+pub fn new_job(head: &JobHead) -> NewJob {
+    let parent = head.parent.as_ref().and_then(|parent| parent.job.clone());
+    NewJob { job: head.id.clone(), head: encode(head), parent }
 }
 
 fn encode<T: serde::Serialize>(value: &T) -> Bytes {

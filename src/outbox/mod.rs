@@ -28,6 +28,13 @@ pub fn wake(owner: &Owner, session: &SessionKey) -> Message {
     }
 }
 
+/// The cancellation of a job.
+pub fn cancel(owner: &Owner, head: &JobHead, reason: &str) -> OutboxEntry {
+    let id = format!("cancel-{}", head.id);
+    let to = Address::In { owner: owner.clone(), agent: head.agent.clone(), kind: InKind::Cancel };
+    entry(id.clone(), &Message { to, id: Some(id), body: json!({"job": head.id, "reason": reason}) })
+}
+
 /// Everything that the end of a job sends: the completion on `out` and on `replyTo`, and the
 /// result to the session that waits for it. The ids depend on the job alone: a job ends once.
 pub fn completions(owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<OutboxEntry> {

@@ -16,6 +16,7 @@
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | retention |
+//! | `j/<job>/c/<child>` | empty; jobs started in its service | admit, checkpoint | as the head |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
@@ -143,6 +144,16 @@ pub fn job_result(job: &JobId) -> String {
     format!("j/{job}/r")
 }
 
+/// Prefix of the jobs that a job has started.
+pub fn job_children(job: &JobId) -> String {
+    format!("j/{job}/c/")
+}
+
+/// Entry of a job among those that another has started.
+pub fn job_child(parent: &JobId, job: &JobId) -> String {
+    format!("{}{job}", job_children(parent))
+}
+
 /// Prefix of approvals.
 pub const APPROVALS: &str = "h/";
 
@@ -223,6 +234,7 @@ mod tests {
         assert_eq!(asset(&asset_id), "a/e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
         assert_eq!(asset_chunk(&asset_id, 7), format!("a.c/{asset_id}/0007"));
         assert_eq!(job_status(&job), format!("j/{job}/s"));
+        assert_eq!(job_child(&job, &job), format!("j/{job}/c/{job}"));
         assert_eq!(approval(&job), format!("h/{job}"));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));

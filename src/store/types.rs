@@ -100,6 +100,8 @@ pub struct NewJob {
     pub job: JobId,
     /// JSON of [`crate::domain::job::JobHead`], stored at `keys::job_head`; kept when it exists.
     pub head: Bytes,
+    /// The job in whose service it is opened: it is listed with that one's children.
+    pub parent: Option<JobId>,
 }
 
 /// A message that a commit decided and that isn't published yet.

@@ -10,7 +10,7 @@ use crate::domain::context::record::manifest::Base;
 use crate::domain::context::text;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
-use crate::domain::job::{Job, JobResult};
+use crate::domain::job::{Job, JobResult, JobStatus};
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
@@ -183,6 +183,10 @@ async fn build(
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
         outbox.extend(completion(leased, job, result));
     }
+    if let (true, Some(job)) = (decision.cancelled, &record.job) {
+        // Those that its turn started after it was cancelled, too.
+        outbox.extend(jobs::cancel_children(&worker.venue, &leased.lease.owner, job).await?);
+    }
     let after = leased.run.after(&decision.state, &decision.consume);
     let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
     let then = match after.next(worker.options.crash_limit) {
@@ -253,6 +257,9 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
             if let Some(Job { head, result: Some(result), .. }) = found {
                 outbox.extend(outbox::completions(&leased.lease.owner, &head, &result));
+                if result.status == JobStatus::Cancelled {
+                    outbox.extend(jobs::cancel_children(&worker.venue, &leased.lease.owner, job).await?);
+                }
             }
         }
     }

@@ -9,6 +9,7 @@ mod auth;
 mod authority;
 mod bus_conformance;
 mod chaos;
+mod children;
 mod cli_demo;
 mod cli_errors;
 mod cli_fleet;

@@ -122,7 +122,11 @@ fn event_id(n: u64) -> EventId {
 }
 
 fn new_job(n: u64) -> NewJob {
-    NewJob { job: job(n), head: format!("{{\"head\":{n}}}").into() }
+    NewJob {
+        job: job(n),
+        head: format!("{{\"head\":{n}}}").into(),
+        parent: n.checked_sub(1).filter(|n| n % 2 == 0).map(job),
+    }
 }
 
 fn entry(id: String) -> OutboxEntry {

@@ -20,7 +20,6 @@ use crate::jobs;
 use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob, keys};
-use bytes::Bytes;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -190,7 +189,7 @@ async fn start_child(
     let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
     let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
     let head = ingress::job_head(&arrival, &job, &session);
-    let open = NewJob { job: job.clone(), head: Bytes::from(serde_json::to_vec(&head).expect("heads serialise")) };
+    let open = ingress::new_job(&head);
     send(call, site, &arrival, InKind::Task, vec![open]).await?;
     Ok(job)
 }

@@ -129,6 +129,9 @@ pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob)
     if head.value.is_none() {
         put_after(tx, owner, &key, head.version, &new.head);
         put(tx, owner, &keys::job_list_entry(now, &new.job), b"")?;
+        if let Some(parent) = &new.parent {
+            put(tx, owner, &keys::job_child(parent, &new.job), b"")?;
+        }
     }
     Ok(())
 }

@@ -99,7 +99,7 @@ impl Args {
     /// Opened jobs.
     pub fn jobs(&mut self, jobs: &[NewJob]) -> &mut Self {
         self.list(jobs, |args, job| {
-            args.bytes(job.job.as_str()).bytes(&job.head);
+            args.bytes(job.job.as_str()).bytes(&job.head).bytes(job.parent.as_ref().map_or("", JobId::as_str));
         })
     }
 

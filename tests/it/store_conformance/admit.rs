@@ -110,6 +110,22 @@ pub async fn a_task_opens_its_job_once(w: World) {
     assert_eq!(listed.len(), 1);
 }
 
+pub async fn a_job_is_listed_with_the_children_of_the_job_that_started_it(w: World) {
+    w.agent().await;
+    let open = NewJob { parent: Some(job("p")), ..new_job("c1") };
+    w.append(T0, "main", NewEvent { open: Some(open), ..task("c1") }).await;
+    let grant = w.run(at(1), message("e0")).await;
+    let open = vec![NewJob { parent: Some(job("p")), ..new_job("c2") }, new_job("j")];
+    let write = trellis::store::Checkpoint { turn: 1, open, ..Default::default() };
+    for _ in 0..2 {
+        w.store.checkpoint(at(2), &grant.lease, &write).await.unwrap();
+    }
+    let children = w.store.scan(&w.owner, &keys::job_children(&job("p")), None, false, 10).await.unwrap();
+    let mut expected = vec![keys::job_child(&job("p"), &job("c1")), keys::job_child(&job("p"), &job("c2"))];
+    expected.sort();
+    assert_eq!(children.into_iter().map(|(key, _)| key).collect::<Vec<_>>(), expected);
+}
+
 pub async fn an_existing_status_survives_the_task(w: World) {
     w.agent().await;
     let end = ends("e1", JobStatus::Cancelled);

@@ -48,6 +48,7 @@ macro_rules! conformance {
                     a_duplicate_is_recognised_before_the_agent_is_checked
                     a_full_mailbox_refuses_tasks_and_messages_but_not_results
                     a_busy_agent_that_rejects_takes_messages_only a_task_opens_its_job_once
+                    a_job_is_listed_with_the_children_of_the_job_that_started_it
                     an_existing_status_survives_the_task the_first_result_of_a_job_wins
                     admission_writes_its_outbox_once a_mailbox_is_sorted_by_order_then_id
                     an_event_is_due_within_five_seconds events_of_owners_are_apart
@@ -157,7 +158,7 @@ fn job(id: &str) -> JobId {
 }
 
 fn new_job(id: &str) -> NewJob {
-    NewJob { job: job(id), head: Bytes::from(format!("head of {id}")) }
+    NewJob { job: job(id), head: Bytes::from(format!("head of {id}")), parent: None }
 }
 
 fn ends(id: &str, status: JobStatus) -> JobFinish {

@@ -140,7 +140,7 @@ end
 
 -- {id, head}
 local function take_job(take)
-  return { take(), take() }
+  return { take(), take(), take() }
 end
 
 -- {id, status, result}
@@ -178,6 +178,9 @@ local function describe_job(o, now, job)
   if not head then
     put_after(o, 'j/' .. job[1], version, head, job[2])
     put(o, 'l/' .. string.format('%016.0f', now) .. '-' .. job[1], '')
+    if job[3] ~= '' then
+      put(o, 'j/' .. job[3] .. '/c/' .. job[1], '')
+    end
   end
 end
 
