@@ -336,7 +336,7 @@ impl Builder<'_> {
             Ok(Runs::Delegate(delegate)) => {
                 let agent = delegate.agent.as_ref().map(ToString::to_string);
                 if let Some(agent) = &agent {
-                    description = format!("Agent: {agent}. {description}").trim_end().to_owned();
+                    format!("Agent: {agent}. {description}").trim_end().clone_into(&mut description);
                 }
                 (tool.name.clone().or(agent).unwrap_or_default(), Target::Delegate(delegate))
             }

@@ -98,6 +98,10 @@ impl Books {
             created: agent.created,
             config_version: agent.config_version,
         };
+        if inputs.frame.bare {
+            // The prompt of one call, which no other turn of the agent has.
+            return (tools, Arc::new(pack_system(namer, &inputs.system)));
+        }
         let system = systems.entry(key).or_insert_with(|| Arc::new(pack_system(namer, &inputs.system)));
         (tools, Arc::clone(system))
     }

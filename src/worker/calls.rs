@@ -255,7 +255,7 @@ impl Round<'_> {
                 hand::latent(self, index, call, arguments, focus)
             }
             Ok(Resolved { target: Target::Delegate(to), arguments }) => {
-                hand::delegate(self, index, call, to, arguments).await?
+                Box::pin(hand::delegate(self, index, call, to, arguments)).await?
             }
             Ok(Resolved { target: Target::Resource { resource, tool }, arguments }) => {
                 let called = resources::Called { index, name: &call.tool, resource, tool };

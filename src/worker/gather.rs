@@ -130,8 +130,9 @@ pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -
         | Target::Fail
         | Target::Load
         | Target::Unload
-        | Target::MoreTools => None,
-        Target::Delegate(_) | Target::Latent(_) => None,
+        | Target::MoreTools
+        | Target::Delegate(_)
+        | Target::Latent(_) => None,
     };
     let catalog = &worker.venue.catalog;
     let table = resolve(&agent.config, &setting.state.tools, false, &Resolver::default(), catalog);

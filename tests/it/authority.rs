@@ -161,6 +161,33 @@ async fn an_agent_hands_on_no_more_than_it_may_delegate() {
     assert_eq!(outcomes(&venue, "clerk", leaf.head.session.as_str()).await, ["denied", "denied", "ok", "denied"]);
 }
 
+#[tokio::test]
+async fn an_entry_reads_through_an_operation_no_more_than_its_agent_may() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    let read = |path: &str, label: &str| json!({"op": "lattice/read", "input": {"path": path}, "label": label});
+    let through = json!({
+        "op": "job/run", "label": "through a run",
+        "input": {"operation": "lattice/read", "input": {"path": "w/b/seed"}},
+    });
+    let context = json!([read("w/a/seed", "inside"), read("w/b/seed", "outside"), through, read("o/../w/b", "beside")]);
+    venue.agent("viewer", json!({"context": context, "caps": [{"with": "w/a", "can": "crud/read"}]})).await;
+    assert_eq!(run(&venue, "viewer", "s", None).await.status, JobStatus::Complete);
+    let key = SessionKey { agent: "viewer".parse().unwrap(), session: "s".parse().unwrap() };
+    let past = trellis::ledger::load(&*venue.venue.store, &venue.owner, &key, 1).await.unwrap().unwrap();
+    let rows = past.seen.unwrap().ledger.rows;
+    let status = |label: &str| {
+        let row = rows.iter().find(|row| row.key == format!("context/{label}")).unwrap();
+        (row.status.as_str(), row.reason.clone().unwrap_or_default())
+    };
+    assert_eq!(status("inside").0, "full");
+    for label in ["outside", "through a run"] {
+        let (status, reason) = status(label);
+        assert!(status == "denied" && reason.contains("requires crud/read on w/b/seed"), "{label}: {reason}");
+    }
+    assert_eq!(status("beside").0, "failed");
+}
+
 async fn revoke(venue: &TestVenue, path: Option<&str>, holder: Option<&str>) {
     let revocation = Revocation {
         id: "r1".into(),
@@ -249,6 +276,8 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
         json!({"input": 1, "parent": parent}),
         json!({"input": 1, "caller": "agent:top"}),
         json!({"input": 1, "envelope": all}),
+        json!({"input": 1, "handed": {"anonymous": "obey"}}),
+        json!({"input": 1, "handed": {"scoped": [{"key": "input", "content": "x", "bytes": 1, "of": 1}]}}),
         json!({"input": 1, "envelope": all, "seal": "00".repeat(32)}),
         json!({"input": 1, "seal": ""}),
     ]

@@ -34,6 +34,7 @@ mod queue;
 mod redis_store;
 mod resources;
 mod resume;
+mod scopes;
 mod secrets;
 mod seed_pages;
 mod store_conformance;

@@ -382,9 +382,14 @@ impl<'i> Assembly<'i> {
         self.tail.open.iter().for_each(|open| pending.text(open));
         tail.under(text::PENDING, &pending);
         self.texts(|s| s == Section::Inbox, |part| tail.part(part));
-        let mut scoped = Message::lines();
-        self.texts(|s| s == Section::Scope, |part| scoped.part(part));
-        tail.under(text::SCOPED, &scoped);
+        let mut heading = Some(text::SCOPED);
+        self.texts(
+            |s| s == Section::Scope,
+            |part| {
+                heading.take().iter().for_each(|heading| tail.text(heading));
+                tail.part(part);
+            },
+        );
         self.tail.input.iter().for_each(|input| tail.text(input));
         messages.push(tail.done());
         let request = ModelRequest {

@@ -1,7 +1,7 @@
 //! The sections of a prompt that its calls may hand on, taken from what the model was shown.
 
 use super::choose::bare;
-use super::{Handed, INSTANCE, Scoped, is_secret};
+use super::{Handed, INSTANCE, Scoped, Scopes, is_secret};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::Assembled;
 use crate::domain::context::fill::fill;
@@ -52,7 +52,7 @@ impl Sections {
     /// What the tools of a prompt can hand on.
     pub fn of(inputs: &Inputs, assembled: &Assembled) -> Self {
         let scopes = inputs.tools.reaches.iter().filter_map(|reach| reach.scopes.as_ref());
-        let wanted: Vec<&String> = scopes.flat_map(|scopes| scopes.names()).collect();
+        let wanted: Vec<&String> = scopes.flat_map(Scopes::names).collect();
         let instances = instances(&inputs.items, &inputs.served);
         if wanted.is_empty() {
             return Self { parts: Vec::new(), instances };
@@ -65,10 +65,8 @@ impl Sections {
                 if part.received { received.push(part) } else { own.push(part) }
             }
         }
-        let others = [transcript(inputs, assembled)]
-            .into_iter()
-            .chain(pending(inputs, assembled))
-            .chain(inbox(inputs, assembled));
+        let others =
+            [transcript(inputs, assembled), pending(inputs, assembled)].into_iter().chain(inbox(inputs, assembled));
         own.extend(others.filter(|part| wanted.contains(&&part.key)));
         own.append(&mut received);
         let task = inputs.served.task.iter().flat_map(|task| inputs_of(&task.payload));
@@ -99,18 +97,22 @@ fn part_of(item: &Item) -> Option<Part> {
             (item.key.strip_suffix(&suffix).unwrap_or(&item.key), false)
         }
         Section::Scope => (item.key.strip_prefix("scope/")?, true),
-        Section::System | Section::Tools | Section::Map | Section::Transcript => return None,
-        Section::Pending | Section::Inbox | Section::Input => return None,
+        Section::System
+        | Section::Tools
+        | Section::Map
+        | Section::Transcript
+        | Section::Pending
+        | Section::Inbox
+        | Section::Input => return None,
     };
     let mut names = vec![key.to_owned()];
-    let named =
-        (item.section == Section::Context).then(|| bare(key)).filter(|name| ["state", "session"].contains(name));
+    let kind = (item.section == Section::Context).then(|| bare(key)).filter(|name| ["state", "session"].contains(name));
     let group = match kept {
         Some(Kept::Agent) => Some("state"),
         Some(Kept::Session) => Some("session"),
         None => None,
     };
-    names.extend(named.into_iter().chain(group).map(str::to_owned));
+    names.extend(kind.into_iter().chain(group).map(str::to_owned));
     let mut content = item.content.clone();
     if item.source.as_deref().is_some_and(is_secret) {
         content = Content::Absent(Absence::Denied, "secrets can't be handed on".into());
@@ -120,7 +122,7 @@ fn part_of(item: &Item) -> Option<Part> {
         (Some(_) | None, _) => needs.clone(),
     };
     Some(Part {
-        key: named.unwrap_or(key).to_owned(),
+        key: kind.unwrap_or(key).to_owned(),
         names,
         instance: instance.clone(),
         source: item.source.clone(),
@@ -143,7 +145,7 @@ fn is_shown(assembled: &Assembled, key: &str) -> bool {
     assembled.shown.iter().any(|shown| shown.key == key)
 }
 
-fn pending(inputs: &Inputs, assembled: &Assembled) -> Option<Part> {
+fn pending(inputs: &Inputs, assembled: &Assembled) -> Part {
     let shown = inputs.served.results.iter().filter(|(key, _)| is_shown(assembled, key));
     let results = shown.filter_map(|(_, event)| match &event.payload {
         Payload::Result { job, result } => {
@@ -153,21 +155,17 @@ fn pending(inputs: &Inputs, assembled: &Assembled) -> Option<Part> {
     });
     let running = inputs.served.pending.iter();
     let running = running.map(|(job, child)| json!({"job": job, "status": "STARTED", "agent": child.agent}));
-    Some(Part::plain("pending", None, results.chain(running).collect()))
+    Part::plain("pending", None, results.chain(running).collect())
 }
 
-/// Messages, those of one instance together.
+/// Messages, each a part of its own.
 fn inbox(inputs: &Inputs, assembled: &Assembled) -> Vec<Part> {
-    let mut parts: Vec<(Option<String>, Vec<Value>)> = Vec::new();
-    for (_, event) in inputs.served.messages.iter().filter(|(key, _)| is_shown(assembled, key)) {
-        let instance = tag(said(event));
+    let shown = inputs.served.messages.iter().filter(|(key, _)| is_shown(assembled, key));
+    let part = |(_, event): &(String, Event)| {
         let message = json!({"from": event.caller, "message": untagged(said(event))});
-        match parts.iter_mut().find(|(of, _)| *of == instance) {
-            Some((_, messages)) => messages.push(message),
-            None => parts.push((instance, vec![message])),
-        }
-    }
-    parts.into_iter().map(|(instance, messages)| Part::plain("inbox", instance, messages.into())).collect()
+        Part::plain("inbox", tag(said(event)), message)
+    };
+    shown.map(part).collect()
 }
 
 const fn said(event: &Event) -> &Value {

@@ -325,13 +325,14 @@ impl Scoped {
 }
 
 /// What an operation gets beside its arguments: what each section says, by key. Sections of one key
-/// are a list of them, in their order.
+/// are a list of them, in their order; messages always are.
 pub fn map(scoped: &[Scoped]) -> Map<String, Value> {
     let mut map = Map::new();
     for section in scoped.iter().filter(|section| section.missing.is_none()) {
         let same = scoped.iter().filter(|other| other.key == section.key && other.missing.is_none());
         let contents: Vec<Value> = same.map(|other| other.content.clone()).collect();
-        let content = if contents.len() == 1 { section.content.clone() } else { contents.into() };
+        let content =
+            if contents.len() == 1 && section.key != "inbox" { section.content.clone() } else { contents.into() };
         map.entry(section.key.clone()).or_insert(content);
     }
     map

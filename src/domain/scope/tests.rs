@@ -79,7 +79,7 @@ fn sections() -> Sections {
     Sections { parts, instances: vec!["1".into(), "2".into()] }
 }
 
-fn check(reach: Value, said: Value, expected: Result<&[&str], &str>) {
+fn check(reach: Value, said: &Value, expected: Result<&[&str], &str>) {
     let reach = Reach { scopes: (!reach.is_null()).then(|| scopes(reach).unwrap()), ..Reach::default() };
     let mut arguments = said.clone();
     let taken = take(None, &mut arguments);
@@ -122,7 +122,7 @@ fn a_call_gets_what_its_tool_allows_and_its_model_asks_for() {
         (Value::Null, json!({"_scopes": ["input"]}), Err("leave it out")),
         (json!({"const": ["pending", "goal"]}), json!({}), Ok(&[])),
     ] {
-        check(reach, said, expected);
+        check(reach, &said, expected);
     }
 }
 
@@ -137,7 +137,7 @@ fn a_call_for_an_instance_sees_what_is_of_that_one_and_of_all() {
         (json!("3"), Err("`_instance` of `ask`: no instance \"3\", expected one of `1`, `2`")),
         (json!(1), Err("no instance 1, expected one of `1`, `2`")),
     ] {
-        check(all(), json!({"_instance": instance, "_scopes": asked()}), expected);
+        check(all(), &json!({"_instance": instance, "_scopes": asked()}), expected);
     }
     let none = Sections::default();
     let said = take(None, &mut json!({"_instance": "1"}));

@@ -474,6 +474,7 @@ pub(super) fn call_record(call: &super::PlannedCall, outcome: &CallOutcome) -> C
         operation,
         outcome: outcome.outcome.as_str().to_owned(),
         instance: call.instance.clone(),
-        scoped: call.scoped.iter().map(Scoped::note).collect(),
+        // What was denied went nowhere.
+        scoped: call.scoped.iter().filter(|_| outcome.outcome != Outcome::Denied).map(Scoped::note).collect(),
     }
 }

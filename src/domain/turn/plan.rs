@@ -15,19 +15,17 @@ use serde_json::Value;
 /// The calls of a reply; what they hand on stands in its record, and has its limit too.
 pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Sections) -> Vec<PlannedCall> {
     let mut left = HAND_OFFS_BYTES;
-    let bounded = |mut call: PlannedCall| {
+    let bounded = |call: PlannedCall| {
         let bytes: usize = call.scoped.iter().map(|scoped| scoped.bytes).sum();
-        match left.checked_sub(bytes) {
-            Some(rest) => left = rest,
-            None => {
-                let reason = format!(
-                    "the calls of one reply hand on at most {HAND_OFFS_BYTES} bytes of sections, this one would be over \
-                     it; make it in your next turn"
-                );
-                call = PlannedCall { what: Err(reason), scoped: Vec::new(), ..call };
-            }
+        if let Some(rest) = left.checked_sub(bytes) {
+            left = rest;
+            return call;
         }
-        call
+        let reason = format!(
+            "the calls of one reply hand on at most {HAND_OFFS_BYTES} bytes of sections, this one would be over it; \
+             make it in your next turn"
+        );
+        PlannedCall { what: Err(reason), scoped: Vec::new(), ..call }
     };
     said.iter_mut().map(|call| plan(call, tools, sections)).map(bounded).collect()
 }

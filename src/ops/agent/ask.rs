@@ -211,16 +211,16 @@ fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
             "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
         )));
     }
-    if site.children >= SESSION_CHILDREN {
-        return Err(OpError::Conflict(format!(
-            "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
-            site.children
-        )));
-    }
     if site.run_children >= RUN_CHILDREN {
         return Err(OpError::Conflict(format!(
             "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
             site.run_children
+        )));
+    }
+    if site.children >= SESSION_CHILDREN {
+        return Err(OpError::Conflict(format!(
+            "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
+            site.children
         )));
     }
     Ok(())
