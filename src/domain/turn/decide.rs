@@ -79,9 +79,7 @@ fn answered<'s>(setting: &'s Setting, consume: &[String]) -> Vec<&'s Event> {
 pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOutcome>, now: Millis) -> Decision {
     let mut state = carry(setting, recorded);
     started(setting, &mut state, &outcomes, now);
-    let begun = recorded.calls.iter().zip(&outcomes);
-    let begun = begun.filter(|(call, outcome)| starts_child(call) && outcome.outcome == Outcome::Ok).count();
-    state.children += u32::try_from(begun).unwrap_or(u32::MAX);
+    count_children(&mut state, recorded.calls.iter().zip(&outcomes));
     // First what had to leave: the model may have asked for it again since.
     let mut agent: Vec<_> = unpin(&mut state, &recorded.unpinned).collect();
     let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
@@ -133,6 +131,15 @@ pub(super) fn started(setting: &Setting, state: &mut SessionState, outcomes: &[C
         let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
         state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under });
     }
+}
+
+/// Child jobs count against the limit of a run, also those that answered at once.
+pub(super) fn count_children<'c>(
+    state: &mut SessionState,
+    calls: impl Iterator<Item = (&'c super::PlannedCall, &'c CallOutcome)>,
+) {
+    let begun = calls.filter(|(call, outcome)| starts_child(call) && outcome.outcome == Outcome::Ok).count();
+    state.children = state.children.saturating_add(u32::try_from(begun).unwrap_or(u32::MAX));
 }
 
 /// Nobody is asked any more: what the calls are for ends with this turn.
@@ -474,7 +481,7 @@ pub(super) fn call_record(call: &super::PlannedCall, outcome: &CallOutcome) -> C
         operation,
         outcome: outcome.outcome.as_str().to_owned(),
         instance: call.instance.clone(),
-        // What was denied went nowhere.
-        scoped: call.scoped.iter().filter(|_| outcome.outcome != Outcome::Denied).map(Scoped::note).collect(),
+        // Of a call that was not made nothing went anywhere.
+        scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
     }
 }

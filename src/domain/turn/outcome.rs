@@ -64,6 +64,14 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The call was made, or waits to be.
+    pub const fn is_made(self) -> bool {
+        match self {
+            Self::Ok | Self::Error | Self::OutcomeUnknown | Self::Awaiting => true,
+            Self::Denied | Self::Unknown | Self::Cancelled | Self::Rejected => false,
+        }
+    }
+
     /// As it stands in the timeline.
     pub const fn as_str(self) -> &'static str {
         match self {

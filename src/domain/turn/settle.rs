@@ -1,6 +1,6 @@
 //! Calls that a person has decided on: what they came to stands in the turn that asked for them.
 
-use super::decide::{CANCELLED, Decision, call_record, record, started};
+use super::decide::{CANCELLED, Decision, call_record, count_children, record, started};
 use super::{CallOutcome, Outcome, Setting, Settling};
 use crate::domain::approval::{AwaitingCall, Ruling};
 use crate::domain::chat::ChatMessage;
@@ -46,6 +46,7 @@ fn decision(
     let mut state = setting.state.clone();
     let plain: Vec<_> = outcomes.iter().map(|(_, outcome)| outcome.clone()).collect();
     started(setting, &mut state, &plain, now);
+    count_children(&mut state, outcomes.iter().map(|(call, outcome)| (&call.planned, outcome)));
     let all_started = plain.iter().all(|outcome| outcome.started.is_some());
     if let Some(awaiting) = &mut state.awaiting {
         awaiting.calls.retain(|call| !outcomes.iter().any(|(decided, _)| decided.call == call.call));
@@ -53,7 +54,7 @@ fn decision(
     }
     let done = state.awaiting.take_if(|awaiting| awaiting.calls.is_empty());
     for (call, outcome) in outcomes {
-        show(&mut exchange, call.call, outcome);
+        show(&mut exchange, call, outcome);
     }
     let mut record = record(setting, None, &[], now);
     record.calls = outcomes.iter().map(|(call, outcome)| call_record(&call.planned, outcome)).collect();
@@ -77,8 +78,8 @@ fn decision(
 }
 
 /// Puts an outcome in the place of the note that the call waits.
-fn show(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
-    let Ok(at) = usize::try_from(call) else { return };
+fn show(exchange: &mut TurnRecord, call: &AwaitingCall, outcome: &CallOutcome) {
+    let Ok(at) = usize::try_from(call.call) else { return };
     let mut results = exchange.said.iter_mut().filter_map(|message| match message {
         ChatMessage::Tool { text, .. } => Some(text),
         ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
@@ -88,5 +89,7 @@ fn show(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
     }
     if let Some(record) = exchange.calls.get_mut(at) {
         outcome.outcome.as_str().clone_into(&mut record.outcome);
+        // An approval may have left sections out.
+        record.scoped = call_record(&call.planned, outcome).scoped;
     }
 }
