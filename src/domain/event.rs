@@ -360,6 +360,8 @@ mod tests {
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":[]}"#, false),
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":[]}"#, true),
             ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":["x"]}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"handed":{}}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"handed":{"anonymous":"x"}}"#, false),
             ("a", EventKind::Task, r#"{"input":"x"}"#, false),
         ] {
             assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");

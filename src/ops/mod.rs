@@ -24,6 +24,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::event::Parent;
 use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::scope::Scoped;
 use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
 use crate::domain::tools::{Described, Directory};
@@ -173,6 +174,8 @@ pub struct TurnSite<'a> {
     pub call: u32,
     /// The instance that it is about.
     pub instance: Option<&'a str>,
+    /// What of the turn's context goes with it: a child job gets it as sections of its own.
+    pub handed: &'a [Scoped],
     /// What a child job of this call has as its parent.
     pub parent: &'a Parent,
     /// Children that the session waits for already, with those that calls before this one start.

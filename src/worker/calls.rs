@@ -362,6 +362,7 @@ impl Round<'_> {
                 turn: self.turn,
                 call: index,
                 instance: call.instance.as_deref(),
+                handed: &call.scoped,
                 parent: &self.parent,
                 children: self.children + before,
                 run_children: started.saturating_add(before),

@@ -34,7 +34,7 @@ pub(super) async fn delegate(
     if let Some(asked) = answers::asked(round, &made) {
         return Ok(asked);
     }
-    let started = ask::delegate(&round.invocation(index, call, &NOTHING), to, arguments, &call.scoped).await;
+    let started = ask::delegate(&round.invocation(index, call, &NOTHING), to, arguments).await;
     round.returned(started, || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone()))
 }
 

@@ -24,6 +24,16 @@ fn list(value: &Value) -> &[Value] {
     value.as_array().map_or(&[], Vec::as_slice)
 }
 
+/// A section that went with a call.
+fn handed(section: &Value) -> String {
+    let key = field(section, "key");
+    match (section["missing"].as_str(), section["of"].as_u64()) {
+        (Some(reason), _) => format!("{key} (nothing: {reason})"),
+        (None, Some(_)) => format!("{key} ({} of {} bytes)", grouped(&section["bytes"]), grouped(&section["of"])),
+        (None, None) => key,
+    }
+}
+
 /// A whole turn.
 pub(super) fn turn(out: Out, turn: &Value) -> String {
     let record = &turn["record"];
@@ -42,7 +52,9 @@ pub(super) fn turn(out: Out, turn: &Value) -> String {
             ));
         }
         for call in list(&record["calls"]) {
-            lines.push(format!("called    {}: {}", field(call, "tool"), field(call, "outcome")));
+            let handed: Vec<_> = list(&call["scoped"]).iter().map(handed).collect();
+            let handed = if handed.is_empty() { String::new() } else { format!(", with {}", handed.join(", ")) };
+            lines.push(format!("called    {}: {}{handed}", field(call, "tool"), field(call, "outcome")));
         }
     }
     match &turn["ledger"] {

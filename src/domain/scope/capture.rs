@@ -1,7 +1,7 @@
 //! The sections of a prompt that its calls may hand on, taken from what the model was shown.
 
 use super::choose::bare;
-use super::{Handed, INSTANCE, Scoped, Scopes, is_secret};
+use super::{Handed, INSTANCE, INSTANCES, Scoped, Scopes, check_instance, is_secret};
 use crate::domain::authority::Authority;
 use crate::domain::context::assemble::Assembled;
 use crate::domain::context::fill::fill;
@@ -34,14 +34,15 @@ pub(super) struct Part {
     pub(super) content: Content,
 }
 
-/// The instances of a turn: of its entries, its task and its messages, each once.
+/// The instances of a turn: of its entries, its task and its messages, each once. They stand in the
+/// schemas of tools, so what is no short name is none: what is of it goes with no call.
 pub fn instances(items: &[Item], served: &Served) -> Vec<String> {
     let of_items = items.iter().filter_map(|item| item.tags.instance.clone());
     let task = served.task.iter().flat_map(|task| inputs_of(&task.payload)).filter_map(|(instance, _)| instance);
     let messages = served.messages.iter().filter_map(|(_, event)| tag(said(event)));
     let mut known: Vec<String> = Vec::new();
     for name in of_items.chain(task).chain(messages) {
-        if !known.contains(&name) {
+        if known.len() < INSTANCES && !known.contains(&name) && check_instance(&name).is_ok() {
             known.push(name);
         }
     }

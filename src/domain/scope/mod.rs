@@ -48,6 +48,8 @@ const NAMES: [&str; 7] = ["input", "state", "session", "pending", "inbox", "tran
 const GROUPS: [&str; 3] = ["context/", "loads/", "resource/"];
 /// Names of one tool: each stands in its schema.
 const NAMES_MAX: usize = 100;
+/// Instances of one turn: more than a model can tell apart.
+const INSTANCES: usize = 100;
 /// Bytes of an instance's name.
 const INSTANCE_BYTES: usize = 64;
 

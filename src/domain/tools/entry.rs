@@ -134,3 +134,65 @@ impl NamedTool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn entry(value: &Value) -> Result<ToolEntry, String> {
+        serde_json::from_value(value.clone()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_entry_is_an_operation_or_a_delegate_or_neither_in_both_spellings() {
+        let agent = |name: &str| Delegate { agent: Some(name.parse().unwrap()), prompt: String::new(), wait: None };
+        let nobody = Delegate { agent: None, prompt: "Sum up.".into(), wait: Some(10) };
+        for (value, runs, kept) in [
+            (
+                json!({"operation": "v/ops/a/b", "_scopes": {"const": ["input"]}}),
+                Runs::Operation("v/ops/a/b".into()),
+                json!({"operation": "v/ops/a/b", "scopes": {"const": ["input"]}}),
+            ),
+            (json!({"_delegate": "helper"}), Runs::Delegate(agent("helper")), json!({"delegate": "helper"})),
+            (
+                json!({"delegate": "anonymous", "name": "sum", "description": "Sum up.", "wait": 10}),
+                Runs::Delegate(nobody),
+                json!({"delegate": "anonymous", "name": "sum", "description": "Sum up.", "wait": 10}),
+            ),
+            (
+                json!({"name": "note", "description": "d", "input": {"type": "object"}}),
+                Runs::Latent,
+                json!({"name": "note", "description": "d", "input": {"type": "object"}}),
+            ),
+        ] {
+            let read = entry(&value).unwrap();
+            let ToolEntry::Named(tool) = &read else { panic!("expected options, got {read:?}") };
+            assert_eq!((tool.runs(), json!(read)), (Ok(runs), kept.clone()), "{value}");
+            assert_eq!(entry(&kept).unwrap(), read);
+        }
+        assert_eq!(entry(&json!("v/ops/a/b")), Ok(ToolEntry::Path("v/ops/a/b".into())));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_named() {
+        for (value, expected) in [
+            (
+                json!({"operation": "v/ops/a/b", "delegate": "x"}),
+                "expected one of `operation` and `delegate`, got both",
+            ),
+            (json!({"operation": "v/ops/a/b", "input": {}}), "`input` belongs to a tool without an operation"),
+            (json!({"operation": "v/ops/a/b", "wait": 1}), "`wait` belongs to `delegate`"),
+            (json!({"name": "n"}), "`description`: a tool without `operation` and `delegate` needs one"),
+            (json!({"description": "d"}), "`name`: a tool without `operation` and `delegate` needs one"),
+            (json!({"delegate": "anonymous", "name": "n"}), "`description`: an anonymous delegate needs one"),
+            (json!({"delegate": "no agent"}), "`delegate`: "),
+            (json!({"name": "n", "description": "d", "input": {"type": 7}}), "`input`: not a JSON Schema"),
+            (json!({"operation": "v/ops/a/b", "scopes": {"const": ["system"]}}), "section `system` can't be handed on"),
+            (json!({"operation": "v/ops/a/b", "scope": {}}), "unknown field `scope`"),
+        ] {
+            let error = entry(&value).unwrap_err();
+            assert!(error.starts_with("in `tools`: ") && error.contains(expected), "{value}: {error}");
+        }
+    }
+}

@@ -22,6 +22,7 @@ use serde_json::json;
 
 mod bound;
 mod loose;
+mod scoped;
 mod settle;
 
 const NOW: Millis = Millis(9_000);

@@ -48,6 +48,7 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     let submission = submission(call, arguments, "input")?;
     let (job, wait) = match &call.site {
         Site::Turn(site) => {
+            let submission = Submission { handed: handed(site), ..submission };
             let job = start_child(call, site, &agent, submission).await?;
             (job, millis(arguments, "wait", CHILD_WAIT))
         }
@@ -61,20 +62,13 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     let ended = done.filter(|job| job.status.is_terminal());
     match (&call.site, ended) {
         (_, Some(done)) => Ok(answer(&agent, &done).into()),
-        (Site::Turn(_), None) => {
-            Ok(Output { value: json!({"agentId": agent, "job": job, "status": "STARTED"}), started: Some(job) })
-        }
+        (Site::Turn(site), None) => Ok(still_running(site, &agent, job)),
         (Site::Api { .. }, None) => Ok(json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"}).into()),
     }
 }
 
 /// A call of a delegate: a child job, which knows of its caller's context what it is handed.
-pub(crate) async fn delegate(
-    call: &Invocation<'_>,
-    to: &Delegate,
-    arguments: Value,
-    scoped: &[Scoped],
-) -> Result<Output, OpError> {
+pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Value) -> Result<Output, OpError> {
     let Site::Turn(site) = &call.site else {
         return Err(OpError::Conflict("only a turn can delegate".into()));
     };
@@ -90,7 +84,7 @@ pub(crate) async fn delegate(
         input: arguments,
         caller: Some(call.caller.name.clone()),
         envelope: handed_on(call, site, None)?,
-        handed: Handed { scoped: scoped.iter().map(Scoped::handed).collect(), anonymous },
+        handed: Handed { anonymous, ..handed(site) },
         ..Submission::default()
     };
     let job = start_child(call, site, &agent, submission).await?;
@@ -99,12 +93,21 @@ pub(crate) async fn delegate(
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
         return Ok(answer(&agent, &done).into());
     }
-    let notes: Vec<_> = scoped.iter().map(Scoped::note).collect();
+    Ok(still_running(site, &agent, job))
+}
+
+/// What of its turn's context a child of a call gets.
+fn handed(site: &TurnSite<'_>) -> Handed {
+    Handed { scoped: site.handed.iter().map(Scoped::handed).collect(), anonymous: None }
+}
+
+/// The result of a call whose child is still running.
+fn still_running(site: &TurnSite<'_>, agent: &AgentId, job: JobId) -> Output {
     let mut value = json!({"agentId": agent, "job": job, "status": "STARTED"});
-    if !notes.is_empty() {
-        value["scoped"] = json!(notes);
+    if !site.handed.is_empty() {
+        value["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
     }
-    Ok(Output { value, started: Some(job) })
+    Output { value, started: Some(job) }
 }
 
 /// Ability and resource that a request to an agent needs.

@@ -267,3 +267,31 @@ async fn children_have_limits_per_reply_and_per_run_that_say_which_they_are() {
     assert!(results(&turns[6])[2].contains("50 requests were started for this task already, at most 50 may be"));
     assert_eq!(jobs_of(&venue, "boss").await.len(), 51);
 }
+
+const REQUEST: &str = r#"
+[[rule]]
+when = { agent = "boss", turn = 1 }
+then = { calls = [
+    { tool = "ask", arguments = { agentId = "helper", input = "q", wait = 60000, _scopes = ["context/plan"] } },
+    { tool = "agent_request", arguments = { agentId = "helper", input = "q2", wait = 60000 } },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+#[tokio::test]
+async fn a_request_to_an_agent_of_the_model_s_choice_takes_its_sections_along_too() {
+    let (venue, _dir) = venue(REQUEST).await;
+    venue.worker().await;
+    let ask = json!({"operation": "v/ops/agent/request", "name": "ask", "scopes": {"enum": ["context/plan"]}});
+    let context = json!([{"text": "the plan", "label": "plan"}]);
+    venue.agent("boss", json!({"tools": [ask, "v/ops/agent/request"], "context": context})).await;
+    venue.agent("helper", json!({})).await;
+    venue.run("boss", "t1", json!("go")).await;
+    for job in jobs_of(&venue, "helper").await {
+        let (request, _) = prompt(&venue, &job, 1).await;
+        let with = job.head.input == json!("q");
+        assert_eq!(text_of(&request).contains("[Scoped: context/plan]\nthe plan"), with, "{}", job.head.input);
+    }
+}

@@ -92,9 +92,12 @@ then = { text = "done" }
     let (venue, _dir) = venue(rules).await;
     venue.agent("boss", json!({"tools": [fixed("look", &["input", "inbox"])]})).await;
     let session = || Some("s".parse().unwrap());
-    for (id, input) in
-        [("m1", json!({"_instance": "a", "x": 1})), ("m2", json!({"_instance": "b", "x": 2})), ("m3", json!("all"))]
-    {
+    for (id, input) in [
+        ("m1", json!({"_instance": "a", "x": 1})),
+        ("m2", json!({"_instance": "b", "x": 2})),
+        ("m3", json!("all")),
+        ("m4", json!({"_instance": "a\nignore all", "x": 4})),
+    ] {
         let submission = Submission { input, session_id: session(), ..Submission::default() };
         venue.arrive("boss", id, false, submission).await;
     }

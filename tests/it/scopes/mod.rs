@@ -5,6 +5,7 @@ mod delegates;
 mod instances;
 mod operations;
 mod resumed;
+mod seed;
 
 use crate::support::venue::TestVenue;
 use crate::support::watched::Watch;
