@@ -224,7 +224,7 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
 async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<Outcome, Stop> {
     let clock = &worker.venue.clock;
     let started = clock.steady();
-    let outcome = turn::run(worker, leased, agent, start).await;
+    let outcome = Box::pin(turn::run(worker, leased, agent, start)).await;
     worker.venue.metrics.turn_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
     outcome
 }
