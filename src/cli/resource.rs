@@ -21,7 +21,8 @@ pub enum Resource {
     },
     /// Erase what every kind of resource keeps in a namespace; for operators
     ///
-    /// Doing it again finds nothing and changes nothing. Revoke the namespace first (`trellis policy revoke --path
+    /// Turns that ran under it lose what was said in them, their prompts, and their jobs' inputs and outputs; a replay
+    /// of them says `erased`. Doing it again finds nothing and changes nothing. Revoke the namespace first (`trellis policy revoke --path
     /// r/NAMESPACE`), so that no running turn writes into it anew.
     #[command(after_help = "Example:\n  trellis resource purge app/user/u_123 --recursive --yes")]
     Purge {
@@ -56,7 +57,7 @@ impl Resource {
                 }
                 let asked = json!({"namespace": namespace, "recursive": recursive});
                 let purged = Client::new(&server)?.run("v/ops/resource/purge", &asked, None).await?;
-                context.out.value(&purged, || counted(&purged["purged"]))?;
+                context.out.value(&purged, || [counted(&purged["purged"]), counted(&purged["erased"])].join("\n"))?;
                 remark("`trellis policy revoke --path r/NAMESPACE` keeps running turns from writing there anew");
             }
         }

@@ -135,6 +135,24 @@ pub struct TurnRecord {
     /// SHA-256 of the prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,
+    /// What was said in it was erased.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub erased: bool,
+}
+
+/// Stands in a transcript where something was erased.
+const ERASED: &str = "[erased]";
+
+impl TurnRecord {
+    /// The same without anything that was said: when it was, what it cost and what it did stays.
+    #[must_use]
+    pub fn erase(self) -> Self {
+        let heard = self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), ..heard });
+        let said =
+            (!self.said.is_empty()).then(|| ChatMessage::Assistant { text: ERASED.to_owned(), calls: Vec::new() });
+        let calls = self.calls.into_iter().map(|call| CallRecord { instance: None, scoped: Vec::new(), ..call });
+        Self { heard: heard.collect(), said: said.into_iter().collect(), calls: calls.collect(), erased: true, ..self }
+    }
 }
 
 /// Something that a caller said.

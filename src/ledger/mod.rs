@@ -1,5 +1,6 @@
 //! The ledger as it is stored: which manifests make up a turn's record, and the parts they name.
 
+pub mod erase;
 pub mod experiment;
 pub mod show;
 pub mod why;
@@ -95,7 +96,8 @@ pub async fn restore(
         for (key, doc) in store.scan(owner, &prefix, Some(&after), false, span.count).await? {
             let Some(bytes) = doc.value else { continue };
             let record: TurnRecord = decode(&key, &bytes)?;
-            if record.turn <= span.last {
+            // An erased one is as good as gone: what it said is in no prompt any more.
+            if record.turn <= span.last && !record.erased {
                 transcript.push(record);
             }
         }

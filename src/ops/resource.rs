@@ -3,6 +3,7 @@
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority::grant::check_namespace;
+use crate::ledger::erase::{self, Erasure};
 use crate::resources::purge;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -43,7 +44,8 @@ impl Operation for Resource {
             ),
             Verb::Purge => (
                 "v/ops/resource/purge",
-                "Erase what every kind of resource keeps in a namespace, with `recursive` below it too.",
+                "Erase what every kind of resource keeps in a namespace, with `recursive` below it too, and what was said \
+                 in the turns that ran under it, with their prompts, inputs and outputs.",
                 json!({"namespace": text(), "recursive": {"type": "boolean"}}),
                 vec!["namespace"],
                 Effect::Idempotent,
@@ -86,7 +88,12 @@ impl Operation for Resource {
                 let namespace = namespace(&arguments)?;
                 let recursive = arguments["recursive"].as_bool().unwrap_or(false);
                 let purged = purge::purge(call.venue, owner, namespace, recursive).await?;
-                Ok(json!({"namespace": namespace, "recursive": recursive, "purged": purged}).into())
+                let turns = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
+                Ok(json!({
+                    "namespace": namespace, "recursive": recursive, "purged": purged,
+                    "erased": {"turns": turns.turns, "jobs": turns.jobs},
+                })
+                .into())
             }
         }
     }

@@ -12,6 +12,10 @@
 //! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
 //! | `a.c/<hash>/<number>` | bytes of its content, 256 KiB each, `<number>` 4 digits | asset operations, before the record | as the record |
+//! | `r/memory/<namespace>/<id>` | JSON memory entry; `<id>` is an HMAC of its content | commits | until forgotten or purged |
+//! | `r/files/f/<path>/r` | JSON file record | commits | until purged |
+//! | `r/files/c/<path>/<hash>` | JSON text, the content of the file | commits | as the record |
+//! | `r/scratchpad/<bucket>/<at>-<job>` | JSON note, see `domain::resource::scratchpad` | commits | the newest 200, until purged |
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
@@ -47,9 +51,14 @@ pub fn agent_gate(agent: &AgentId) -> String {
     format!("g/{}/gate", agent.token())
 }
 
+/// Prefix of an agent's turn records, by session and turn.
+pub fn agent_turns(agent: &AgentId) -> String {
+    format!("g/{}/turn/", agent.token())
+}
+
 /// Prefix of a session's turn records.
 pub fn turns(session: &SessionKey) -> String {
-    format!("g/{}/turn/{}/", session.agent.token(), session.session.token())
+    format!("{}{}/", agent_turns(&session.agent), session.session.token())
 }
 
 /// Document of a turn record.

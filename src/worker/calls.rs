@@ -258,8 +258,8 @@ impl Round<'_> {
                 Box::pin(hand::delegate(self, index, call, to, arguments)).await?
             }
             Ok(Resolved { target: Target::Resource { resource, tool }, arguments }) => {
-                let called = resources::Called { index, name: &call.tool, resource, tool };
-                resources::call(self, called, arguments, &call.injection).await?
+                let called = resources::Called { index, call, resource, tool };
+                resources::call(self, called, arguments).await?
             }
             Ok(Resolved { target: Target::Operation(path), arguments }) => {
                 let catalog = &self.worker.venue.catalog;

@@ -1,46 +1,44 @@
 //! Stage 6 for resources: each call with the grants and the mode of its moment.
 
+use super::answers::{self, Made};
 use super::calls::{Round, plain, refused};
 use super::session::Stop;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::context::text;
 use crate::domain::resource::memory::Source;
-use crate::domain::resource::{Declared, Held, prefix};
-use crate::domain::turn::{CallOutcome, Outcome};
-use crate::domain::values::inject::Injection;
-use crate::ops::OpError;
+use crate::domain::resource::{Ability, Declared, Held, prefix};
+use crate::domain::tools::Target;
+use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
+use crate::ops::{Need, OpError};
 use crate::resources::{Access, Call, Registered, mode_of, provider};
 use serde_json::Value;
 
 /// Which tool of which resource, and where in the reply.
 pub(super) struct Called<'a> {
     pub(super) index: u32,
-    /// As the model knows it.
-    pub(super) name: &'a str,
+    pub(super) call: &'a PlannedCall,
     pub(super) resource: &'a str,
     pub(super) tool: &'a str,
 }
 
 /// A call of a resource's tool.
-pub(super) async fn call(
-    round: &Round<'_>,
-    called: Called<'_>,
-    arguments: &Value,
-    injection: &Injection,
-) -> Result<CallOutcome, Stop> {
-    match run(round, &called, arguments, injection).await {
-        Ok(value) => Ok(plain(Outcome::Ok, &text::tool_result(&value, round.result_bytes()))),
+pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
+    match run(round, &called, arguments).await {
+        Ok(Ran::Done(value)) => Ok(plain(Outcome::Ok, &text::tool_result(&value, round.result_bytes()))),
+        Ok(Ran::Asked(outcome)) => Ok(*outcome),
         Err(error) => refused(error),
     }
 }
 
-async fn run(
-    round: &Round<'_>,
-    called: &Called<'_>,
-    arguments: &Value,
-    injection: &Injection,
-) -> Result<Value, OpError> {
-    let Called { index, name, resource, tool } = *called;
+enum Ran {
+    /// With its result.
+    Done(Value),
+    /// Not yet: a person is asked.
+    Asked(Box<CallOutcome>),
+}
+
+async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<Ran, OpError> {
+    let Called { index, call, resource, tool } = *called;
     let setting = round.setting();
     let declared = setting.config.resources.get(resource);
     let declared = declared.ok_or_else(|| OpError::NotFound(format!("there is no resource `{resource}` any more")))?;
@@ -48,7 +46,10 @@ async fn run(
     let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
     let held = Held::of(&round.caller.authority);
     let mode = mode_of(declared, &round.caller.envelope, &held);
-    let arguments = checked(found, called, mode, arguments, injection)?;
+    let (arguments, writes) = checked(found, called, mode, arguments)?;
+    if writes && let Some(outcome) = asked(round, called, &held, &arguments) {
+        return Ok(Ran::Asked(Box::new(outcome)));
+    }
     let workspace = round.workspace();
     let venue = &round.worker.venue;
     let prefix = prefix(resource);
@@ -66,18 +67,24 @@ async fn run(
         session: Some(setting.session.session.to_string()),
         job: setting.plan.job().map(ToString::to_string),
     };
-    found.provider.call(&Call { access, name, index, source }, tool, &arguments).await
+    let call = Call { access, name: &call.tool, index, source };
+    found.provider.call(&call, tool, &arguments).await.map(Ran::Done)
 }
 
-/// The final arguments of a call that the mode permits. No error shows an injected value.
-fn checked(
-    found: &Registered,
-    called: &Called<'_>,
-    mode: Mode,
-    arguments: &Value,
-    injection: &Injection,
-) -> Result<Value, OpError> {
-    let Called { name, tool, .. } = *called;
+/// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.
+fn asked(round: &Round<'_>, called: &Called<'_>, held: &Held, arguments: &Value) -> Option<CallOutcome> {
+    let Called { index, call, resource, tool } = *called;
+    let target = Target::Resource { resource: resource.to_owned(), tool: tool.to_owned() };
+    let authority = &round.caller.authority;
+    let ability = Ability::Write.as_str();
+    let needs = held.on(Ability::Write).iter().map(|namespace| Need { ability, resource: format!("r/{namespace}") });
+    let needs = needs.filter(|need| authority.permits(need.ability, &need.resource).is_ok()).collect();
+    answers::asked(round, &Made { index, call, runs: &call.tool, needs, target, arguments })
+}
+
+/// The final arguments of a call that the mode permits, and whether it writes. No error shows an injected value.
+fn checked(found: &Registered, called: &Called<'_>, mode: Mode, arguments: &Value) -> Result<(Value, bool), OpError> {
+    let Called { call: PlannedCall { tool: name, injection, .. }, tool, .. } = *called;
     let known = found.tools.iter().find(|(known, _)| known.name == tool);
     let (known, validator) = known.ok_or_else(|| OpError::NotFound(format!("there is no tool `{name}` any more")))?;
     if known.writes && mode == Mode::Read {
@@ -99,7 +106,7 @@ fn checked(
         })
         .collect();
     if problems.is_empty() {
-        return Ok(arguments);
+        return Ok((arguments, known.writes));
     }
     Err(OpError::Invalid(format!("arguments of `{name}` are not valid: {}", problems.join("; "))))
 }

@@ -432,6 +432,7 @@ pub(super) fn record(
         authority: setting.authority.clone().nowhere(),
         settles: None,
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
+        erased: false,
     }
 }
 

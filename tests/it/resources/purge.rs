@@ -56,6 +56,55 @@ async fn a_user_is_erased_by_one_command_redis() {
     a_user_is_erased_by_one_command(Backend::Redis).await;
 }
 
+/// Keys of the documents of the owner that hold a text.
+async fn holding(site: &Site, text: &str) -> Vec<String> {
+    let docs = site.venue.venue.store.scan(&site.venue.owner, "", None, false, 10_000).await.unwrap();
+    let holds = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(text);
+    docs.into_iter().filter(|(_, doc)| doc.value.as_deref().is_some_and(holds)).map(|(key, _)| key).collect()
+}
+
+async fn nothing_that_an_erased_user_said_or_read_is_left(backend: Backend) {
+    let Some(site) = Site::over(backend).await else { return };
+    let site = site.clerk(json!({"memory": {"mode": "read-write", "preload": "all"}})).await;
+    let long = format!("secret-of-a {}", "and its long tail ".repeat(300));
+    let (a, b) = (json!(["app/user/a"]), json!(["app/user/b"]));
+    site.ok("a1", a.clone(), "memory_write", json!({"content": long})).await;
+    site.ok("a2", json!(["app/user/a/work"]), "memory_write", json!({"content": "secret-of-a at work"})).await;
+    site.ok("a3", a, "memory_read", json!({})).await;
+    site.ok("b1", b.clone(), "memory_write", json!({"content": "kept-of-b"})).await;
+    site.ok("b2", b, "memory_read", json!({})).await;
+    assert!(holding(&site, "secret-of-a").await.len() > 5);
+    let arguments = json!({"namespace": "app/user/a", "recursive": true});
+    let done = operate(&site, true, "purge", arguments.clone()).await.unwrap();
+    assert_eq!(done["purged"]["memory"], 2);
+    assert_eq!(done["erased"], json!({"turns": 6, "jobs": 3}));
+    assert_eq!(holding(&site, "secret-of-a").await, [""; 0]);
+    let again = operate(&site, true, "purge", arguments).await.unwrap();
+    assert_eq!(again["erased"], json!({"turns": 0, "jobs": 0}), "nothing is left to erase");
+    let (store, owner) = (&*site.venue.venue.store, &site.venue.owner);
+    let past = |session: &str| {
+        let key = super::key("clerk", session);
+        async move { trellis::ledger::load(store, owner, &key, 2).await.unwrap().unwrap() }
+    };
+    let erased = past("a3").await;
+    let gone = erased.seen.unwrap().inputs.unwrap_err();
+    assert!(gone.contains(&"resource/memory".to_owned()) && gone.contains(&"transcript".to_owned()), "{gone:?}");
+    assert!(past("b2").await.seen.unwrap().inputs.is_ok(), "another user's turns are built again as they were");
+    site.saw("clerk", "b1", "resource/memory").await;
+    site.saw("clerk", "b2", "resource/memory").await;
+    assert!(!holding(&site, "kept-of-b").await.is_empty());
+}
+
+#[tokio::test]
+async fn nothing_that_an_erased_user_said_or_read_is_left_embedded() {
+    nothing_that_an_erased_user_said_or_read_is_left(Backend::Embedded).await;
+}
+
+#[tokio::test]
+async fn nothing_that_an_erased_user_said_or_read_is_left_redis() {
+    nothing_that_an_erased_user_said_or_read_is_left(Backend::Redis).await;
+}
+
 #[tokio::test]
 async fn no_agent_may_erase() {
     let site = Site::new().await.clerk(writable()).await;

@@ -23,6 +23,7 @@
 //! | `row […]` | a row of the ledger |
 //! | `values …`, `unresolved …`, `cut …`, `used …`, `prefix …`, `prompt …` | the rest of it |
 
+pub mod erase;
 pub mod manifest;
 pub mod part;
 mod read;

@@ -1,0 +1,100 @@
+//! Erasing what a record holds of somebody: its contents are named by a part that never is there, so
+//! that whoever reads it learns that it was erased.
+
+use super::manifest::Manifest;
+use super::part::PartName;
+use super::write::ItemLine;
+use std::collections::HashSet;
+
+/// Stands in the stead of a content that was erased; no content has this name.
+const ERASED: &str = "@AAAAAAAAAAAAAAAAAAAAAA";
+
+/// Components with what was asked and answered, besides items.
+const SAID: [&str; 4] = ["task", "result", "message", "filled"];
+
+impl Manifest {
+    /// The lines with the contents that an erasure of some sources takes: those of items that came
+    /// from them, and of what was said.
+    pub fn contents_of(&self, is_source: impl Fn(&str) -> bool) -> HashSet<&str> {
+        let mut taken = HashSet::new();
+        let mut takes = false;
+        for line in &self.lines {
+            if line.starts_with(['"', '@', '#']) {
+                if takes && line != ERASED {
+                    taken.insert(line.as_str());
+                }
+                continue;
+            }
+            let (name, about) = line.split_once(' ').unwrap_or((line, ""));
+            takes = SAID.contains(&name) || (name == "item" && comes_from(about, &is_source));
+        }
+        taken
+    }
+}
+
+fn comes_from(about: &str, is_source: &impl Fn(&str) -> bool) -> bool {
+    let item: Option<ItemLine> = serde_json::from_str(about).ok();
+    item.and_then(|item| item.source).is_some_and(|source| source.split(", ").any(is_source))
+}
+
+/// A stored manifest without these lines; nothing else in it changes, nor in what builds on it.
+pub fn without(stored: &str, lines: &HashSet<&str>) -> String {
+    let kept = stored.split('\n').map(|line| if lines.contains(line) { ERASED } else { line });
+    kept.collect::<Vec<_>>().join("\n")
+}
+
+/// The parts that lines name, and of these the lists of more.
+pub fn named(lines: &HashSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
+    let (mut parts, mut lists) = (Vec::new(), Vec::new());
+    for line in lines {
+        let list = line.starts_with('#');
+        let Some(name) = line.strip_prefix(['@', '#']).and_then(PartName::parse) else { continue };
+        if list {
+            lists.push(name.clone());
+        }
+        parts.push(name);
+    }
+    (parts, lists)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::context::record::manifest::Base;
+
+    const PART: &str = "LZlWEJPXmGQDmK7nCnuWag";
+
+    fn item(source: &str, key: &str) -> String {
+        format!(r#"item {{"section":"resource","key":"{key}","source":"{source}","priority":300,"content":"text"}}"#)
+    }
+
+    #[test]
+    fn what_came_from_a_source_and_what_was_said_is_taken_and_nothing_else() {
+        let stored = [
+            "ledger 1",
+            "system",
+            "\"You remember.\"",
+            &item("r/app/u1, r/app/team", "resource/memory"),
+            &format!("@{PART}"),
+            "\"- and more\"",
+            &item("r/app/u2", "resource/other"),
+            "\"of another\"",
+            "task",
+            &format!("#{PART}"),
+            "prompt 00",
+        ]
+        .join("\n");
+        let base = Base::read(None, 1, &stored).unwrap();
+        let lines = base.manifest.contents_of(|source| source == "r/app/u1");
+        let (part, list) = (format!("@{PART}"), format!("#{PART}"));
+        assert_eq!(lines, HashSet::from([part.as_str(), "\"- and more\"", list.as_str()]));
+        let (parts, lists) = named(&lines);
+        assert_eq!((parts.len(), lists.len()), (2, 1));
+        let left = without(&stored, &lines);
+        assert!(left.contains("You remember.") && left.contains("of another") && !left.contains("and more"), "{left}");
+        let again = Base::read(None, 1, &left).unwrap();
+        assert_eq!(again.manifest.lines.len(), base.manifest.lines.len(), "what builds on it counts lines");
+        assert!(again.manifest.contents_of(|source| source == "r/app/u1").is_empty(), "once is enough");
+        assert!(PartName::parse(&ERASED[1..]).is_some());
+    }
+}

@@ -1,0 +1,183 @@
+//! Erasing turns: what ran under a namespace that is erased keeps its place, its times and its costs,
+//! and nothing of what was read, said or returned.
+
+use super::{corrupt, fetch};
+use crate::agents;
+use crate::domain::authority::capability::covers;
+use crate::domain::context::record::Parts;
+use crate::domain::context::record::erase::{named, without};
+use crate::domain::context::record::manifest::{Base, Manifest};
+use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::resource::Ability;
+use crate::domain::session::TurnRecord;
+use crate::store::{Change, DocKey, DocWrite, Expect, Store, StoreError, decode, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+use serde_json::Value;
+use std::collections::{BTreeSet, HashSet};
+
+/// Records that one read takes.
+const RECORDS: usize = 200;
+/// Documents that one write changes.
+const WRITES: usize = 500;
+/// Stands in the stead of a job's input and output.
+const ERASED: &str = "[erased]";
+
+/// What is erased: a namespace, or everything below it too.
+#[derive(Debug, Clone, Copy)]
+pub struct Erasure<'a> {
+    /// Without `r/`.
+    pub namespace: &'a str,
+    /// What lies below it too.
+    pub recursive: bool,
+}
+
+/// How much was erased.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Erased {
+    /// Turns.
+    pub turns: usize,
+    /// Jobs, with their inputs and outputs.
+    pub jobs: usize,
+}
+
+impl Erasure<'_> {
+    fn is_of(&self, namespace: &str) -> bool {
+        namespace == self.namespace || (self.recursive && covers(self.namespace, namespace))
+    }
+
+    /// A turn ran under a grant of it: anything in it may come from there.
+    fn concerns(&self, record: &TurnRecord) -> bool {
+        let granted = [Ability::Read, Ability::Write].map(|ability| record.authority.namespaces(ability.as_str()));
+        granted.iter().flatten().any(|namespace| self.is_of(namespace))
+    }
+}
+
+/// Erases the turns of an owner that ran under a namespace, their prompts, and their jobs.
+pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<Erased, StoreError> {
+    let mut erased = Erased::default();
+    for agent in agents::list(venue, owner).await? {
+        let found = concerned(venue, owner, &agent.id, erasure).await?;
+        prompts(venue, owner, &agent.id, &found.places, erasure).await?;
+        let jobs: Vec<_> = found.jobs.iter().collect();
+        for job in jobs {
+            erased.jobs += usize::from(self::job(venue, owner, job).await?);
+        }
+        // Last: by its record a turn is found again, should this not come to its end.
+        erased.turns += found.records.len();
+        write(venue, owner, found.records).await?;
+    }
+    Ok(erased)
+}
+
+/// Turns of an agent: their places among its records, those that are not erased yet, and their jobs.
+#[derive(Default)]
+struct Found {
+    places: HashSet<String>,
+    records: Vec<DocWrite>,
+    jobs: BTreeSet<JobId>,
+}
+
+async fn concerned(venue: &Venue, owner: &Owner, agent: &AgentId, erasure: Erasure<'_>) -> Result<Found, StoreError> {
+    let mut found = Found::default();
+    let prefix = keys::agent_turns(agent);
+    let mut after: Option<DocKey> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
+        for (key, doc) in &page {
+            let Some(bytes) = &doc.value else { continue };
+            let record: TurnRecord = decode(key, bytes)?;
+            if !erasure.concerns(&record) {
+                continue;
+            }
+            found.places.insert(key[prefix.len()..].to_owned());
+            found.jobs.extend(record.job.iter().chain(record.ended.iter().map(|(job, _)| job)).cloned());
+            if !record.erased {
+                found.records.push(put(key.clone(), &record.erase()));
+            }
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
+            Some(_) | None => return Ok(found),
+        }
+    }
+}
+
+fn put<T: serde::Serialize>(key: DocKey, value: &T) -> DocWrite {
+    let bytes = Bytes::from(serde_json::to_vec(value).expect("records serialise"));
+    DocWrite { key, expect: Expect::Any, change: Change::Put(bytes) }
+}
+
+async fn write(venue: &Venue, owner: &Owner, writes: Vec<DocWrite>) -> Result<(), StoreError> {
+    for writes in writes.chunks(WRITES) {
+        venue.store.write(venue.now(), owner, writes).await?;
+    }
+    Ok(())
+}
+
+/// Erases what the records of these turns' prompts hold. `places` are `<session>/<turn>`.
+async fn prompts(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentId,
+    places: &HashSet<String>,
+    erasure: Erasure<'_>,
+) -> Result<(), StoreError> {
+    let store: &dyn Store = &*venue.store;
+    let is_source = |source: &str| source.strip_prefix("r/").is_some_and(|namespace| erasure.is_of(namespace));
+    let prefix = keys::agent_ledgers(agent);
+    let mut after: Option<DocKey> = None;
+    let mut last: Option<(String, Base)> = None;
+    loop {
+        let page = store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
+        for (key, doc) in &page {
+            let place = &key[prefix.len()..];
+            let Some((session, turn)) = place.split_once('/') else { continue };
+            let Ok(turn) = turn.parse() else { continue };
+            let bytes = doc.value.clone().unwrap_or_default();
+            let stored = std::str::from_utf8(&bytes).map_err(|error| corrupt(key, &error))?;
+            let before = last.take().filter(|(of, _)| of == session).map(|(_, base)| base);
+            let Ok(base) = Base::read(before.as_ref(), turn, stored) else { continue };
+            if places.contains(place) {
+                strip(venue, owner, key, stored, &base.manifest.contents_of(is_source)).await?;
+            }
+            last = Some((session.to_owned(), base));
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
+            Some(_) | None => return Ok(()),
+        }
+    }
+}
+
+async fn strip(venue: &Venue, owner: &Owner, key: &str, stored: &str, lines: &HashSet<&str>) -> Result<(), StoreError> {
+    if lines.is_empty() {
+        return Ok(());
+    }
+    let (mut gone, lists) = named(lines);
+    let mut parts = Parts::new();
+    fetch(&*venue.store, owner, lists.iter().cloned(), &mut parts).await?;
+    gone.extend(Manifest::listed(&parts, lists));
+    let delete = |name| DocWrite { key: keys::part(name), expect: Expect::Any, change: Change::Delete };
+    let mut writes: Vec<_> = gone.iter().map(delete).collect();
+    let left = Bytes::from(without(stored, lines));
+    // Last: by its lines the parts are found again.
+    writes.push(DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(left) });
+    write(venue, owner, writes).await
+}
+
+/// Erases a job's input and output. Whether there was anything to erase.
+async fn job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    let places = [(keys::job_head(job), "input"), (keys::job_result(job), "output"), (keys::job_result(job), "error")];
+    let mut changed = false;
+    for (key, field) in places {
+        let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        let Some(bytes) = doc.value else { continue };
+        let mut value: Value = decode(&key, &bytes)?;
+        let Some(place) = value.get_mut(field).filter(|place| !place.is_null() && *place != ERASED) else { continue };
+        *place = ERASED.into();
+        write(venue, owner, vec![put(key, &value)]).await?;
+        changed = true;
+    }
+    Ok(changed)
+}
