@@ -79,6 +79,7 @@ pub enum AgentStatus {
 }
 
 /// Configuration of an agent: the content of an agent file.
+#[expect(clippy::struct_excessive_bools, reason = "each is a key of the file")]
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentConfig {

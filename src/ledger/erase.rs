@@ -150,7 +150,13 @@ async fn prompts(
     }
 }
 
-async fn strip(venue: &Venue, owner: &Owner, key: &str, stored: &str, lines: &HashSet<&str>) -> Result<(), StoreError> {
+async fn strip(
+    venue: &Venue,
+    owner: &Owner,
+    key: &str,
+    stored: &str,
+    lines: &BTreeSet<&str>,
+) -> Result<(), StoreError> {
     if lines.is_empty() {
         return Ok(());
     }

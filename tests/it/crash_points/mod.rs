@@ -315,10 +315,21 @@ impl Run {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let tree: BTreeMap<String, String> =
             tree.into_iter().map(|(key, doc)| (key, text(&doc.value.unwrap()))).collect();
+        let kept = self.store.scan(&self.owner, "r/", None, false, 100).await.unwrap();
+        let kept: Vec<Value> = kept.into_iter().map(|(_, doc)| untimed(&doc.value.unwrap())).collect();
         let outbox = self.store.outbox(&self.owner).await.unwrap();
         let outbox: Vec<String> = outbox.into_iter().map(|entry| entry.id).collect();
-        json!({"turns": turns, "jobs": jobs, "tree": tree, "mailbox": mailbox, "outbox": outbox})
+        json!({"turns": turns, "jobs": jobs, "tree": tree, "kept": kept, "mailbox": mailbox, "outbox": outbox})
     }
+}
+
+/// What is kept of a resource, whenever it was.
+fn untimed(bytes: &[u8]) -> Value {
+    let mut value: Value = serde_json::from_slice(bytes).unwrap();
+    if let Some(map) = value.as_object_mut() {
+        map.retain(|key, _| !["created", "updated", "at"].contains(&key.as_str()));
+    }
+    value
 }
 
 fn turn(record: &TurnRecord) -> Value {

@@ -47,7 +47,7 @@ pub const THREE_TURNS: Scenario = Scenario {
     turns: 3,
 };
 
-pub const ALL: [Scenario; 11] = [
+pub const ALL: [Scenario; 12] = [
     THREE_TURNS,
     Scenario {
         name: "a task with a child job that answers within the turn",
@@ -156,6 +156,19 @@ pub const ALL: [Scenario; 11] = [
         turns: 2,
     },
     Scenario {
+        name: "a task that remembers, writes a file and fills a bucket",
+        agents: &[(
+            "minding",
+            r#"{"contextWrite": true, "resources": {"memory": {"mode": "read-write"}, "files": {"mode": "read-write"}}}"#,
+        )],
+        events: &[task("minding", "t1", r#"{"input": "go", "context": ["app/u1"], "contextIds": ["alpha"]}"#)],
+        direct: false,
+        cancel: None,
+        racing: false,
+        jobs: 1,
+        turns: 2,
+    },
+    Scenario {
         name: "a provider that is overloaded twice",
         agents: &[("flaky", "{}")],
         events: &[task("flaky", "t1", "{}")],
@@ -171,6 +184,14 @@ pub const RULES: &str = r#"
 [[rule]]
 when = { agent = "asking", turn = 1 }
 then = { calls = [{ tool = "lattice_append", arguments = { path = "w/asked", value = "yes" } }, { tool = "lattice_write", arguments = { path = "w/asked2/x", value = "no" } }, { tool = "lattice_read", arguments = { path = "w/asked" } }] }
+
+[[rule]]
+when = { agent = "minding", turn = 1 }
+then = { calls = [{ tool = "memory_write", arguments = { content = "likes tea" } }, { tool = "memory_write", arguments = { content = "likes tea" } }, { tool = "files_write", arguments = { path = "a.md", content = "text" } }] }
+
+[[rule]]
+when = { agent = "minding" }
+then = { text = "it is kept" }
 
 [[rule]]
 when = { agent = "asking" }

@@ -92,7 +92,7 @@ async fn a_grandchild_may_do_no_more_than_an_agent_above_that_only_reads() {
     site.venue.agent("leaf", json!({"resources": writable()})).await;
     for (id, mode, outcome) in [("r", "read", "unknown tool"), ("w", "read-write", "ok")] {
         site.venue.agent("top", json!({"resources": {"notes": {"kind": "memory", "mode": mode}}})).await;
-        let input = task("do", "memory_write", json!({"content": format!("from {id}")}));
+        let input = task("do", "memory_write", &json!({"content": format!("from {id}")}));
         assert_eq!(site.ask("top", id, json!([A]), input).await.status, JobStatus::Complete);
         let (jobs, _) = trellis::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap();
         let leaf = jobs.iter().filter(|job| job.head.agent.as_str() == "leaf").max_by_key(|job| job.head.created);
@@ -155,7 +155,7 @@ async fn no_lattice_operation_reaches_what_is_remembered() {
 async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
     let site = Site::new().await.clerk(writable()).await;
     let context = json!([A, B]).as_array().cloned();
-    let input = task("slowly", "memory_write", json!({"content": "too late", "scope": A}));
+    let input = task("slowly", "memory_write", &json!({"content": "too late", "scope": A}));
     let submission = trellis::domain::event::Submission {
         input,
         session_id: Some("s".parse().unwrap()),
@@ -186,7 +186,7 @@ async fn turns_that_write_one_scope_at_once_all_remain_and_the_same_content_is_k
     let mut jobs = Vec::new();
     for n in 0..12 {
         let content = if n % 2 == 0 { "the same".to_owned() } else { format!("own {n}") };
-        let input = task("do", "memory_write", json!({"content": content}));
+        let input = task("do", "memory_write", &json!({"content": content}));
         let submission = trellis::domain::event::Submission {
             input,
             context: json!([A]).as_array().cloned(),

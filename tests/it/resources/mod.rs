@@ -46,7 +46,7 @@ const SHAPES: [(&str, &[&str]); 15] = [
 ];
 
 /// The input of a task by which its agent makes this call; `word` is `do`, or `slowly`.
-fn task(word: &str, tool: &str, args: Value) -> Value {
+fn task(word: &str, tool: &str, args: &Value) -> Value {
     let mut keys: Vec<_> = args.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     json!({word: format!("{tool}({})", keys.join(",")), "args": args})
@@ -128,7 +128,7 @@ impl Site {
 
     /// What a tool of `clerk` answered: its outcome, and its text.
     async fn call(&self, id: &str, grants: Value, tool: &str, args: Value) -> (String, String) {
-        self.ask("clerk", id, grants, task("do", tool, args)).await;
+        self.ask("clerk", id, grants, task("do", tool, &args)).await;
         self.first("clerk", id).await
     }
 

@@ -1,7 +1,14 @@
-//! Declarations are checked wherever an agent is applied.
+//! Declarations are checked wherever an agent is applied, and writes wait where a policy says so.
 
+use super::{Site, task, writable};
 use crate::support::http::Server;
 use serde_json::json;
+use std::time::Duration;
+use trellis::approvals;
+use trellis::domain::approval::Verdict;
+use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::event::Submission;
+use trellis::ops::Caller;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {
@@ -22,4 +29,37 @@ async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {
     }
     let config = json!({"model": model, "resources": {"memory": {"mode": "read-write", "autoScan": true}}});
     server.put("/api/v1/agents/clerk", config).await.body(201);
+}
+
+#[tokio::test]
+async fn what_the_policy_asks_about_is_written_once_a_person_has_approved_it() {
+    let site = Site::new().await.clerk(writable()).await;
+    let (venue, owner) = (&site.venue.venue, &site.venue.owner);
+    let asks = vec![Capability { with: "r/app/user/a".into(), can: "write".into() }];
+    trellis::policy::set_approvals(venue, owner, asks).await.unwrap().unwrap();
+    let submission = Submission {
+        input: task("do", "memory_write", &json!({"content": "approved"})),
+        session_id: Some("s".parse().unwrap()),
+        context: json!(["app/user/a"]).as_array().cloned(),
+        ..Submission::default()
+    };
+    let job = site.venue.arrive("clerk", "s", true, submission).await.job.unwrap();
+    let mut waiting = Vec::new();
+    for _ in 0..3000 {
+        waiting = approvals::list(venue, owner, false).await.unwrap();
+        if !waiting.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let asked = &waiting[0];
+    assert_eq!(asked.tool, "memory_write");
+    let kept = || async { venue.store.scan(owner, "r/memory/", None, false, 10).await.unwrap().len() };
+    assert_eq!(kept().await, 0, "not before");
+    let person = Caller::new(owner.clone(), "a person".into(), Authority::unlimited());
+    let approved = Verdict::Approved { arguments: None, scopes: None };
+    approvals::decide(venue, &person, &asked.id, approved, None).await.unwrap();
+    site.venue.ended(&job).await;
+    assert_eq!(kept().await, 1);
+    site.ok("other", json!(["app/user/b"]), "memory_write", json!({"content": "not asked about"})).await;
 }

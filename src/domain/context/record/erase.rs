@@ -4,7 +4,7 @@
 use super::manifest::Manifest;
 use super::part::PartName;
 use super::write::ItemLine;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 /// Stands in the stead of a content that was erased; no content has this name.
 const ERASED: &str = "@AAAAAAAAAAAAAAAAAAAAAA";
@@ -15,18 +15,18 @@ const SAID: [&str; 4] = ["task", "result", "message", "filled"];
 impl Manifest {
     /// The lines with the contents that an erasure of some sources takes: those of items that came
     /// from them, and of what was said.
-    pub fn contents_of(&self, is_source: impl Fn(&str) -> bool) -> HashSet<&str> {
-        let mut taken = HashSet::new();
-        let mut takes = false;
+    pub fn contents_of(&self, is_source: impl Fn(&str) -> bool) -> BTreeSet<&str> {
+        let mut taken = BTreeSet::new();
+        let mut within = false;
         for line in &self.lines {
             if line.starts_with(['"', '@', '#']) {
-                if takes && line != ERASED {
+                if within && line != ERASED {
                     taken.insert(line.as_str());
                 }
                 continue;
             }
             let (name, about) = line.split_once(' ').unwrap_or((line, ""));
-            takes = SAID.contains(&name) || (name == "item" && comes_from(about, &is_source));
+            within = SAID.contains(&name) || (name == "item" && comes_from(about, &is_source));
         }
         taken
     }
@@ -38,13 +38,13 @@ fn comes_from(about: &str, is_source: &impl Fn(&str) -> bool) -> bool {
 }
 
 /// A stored manifest without these lines; nothing else in it changes, nor in what builds on it.
-pub fn without(stored: &str, lines: &HashSet<&str>) -> String {
+pub fn without(stored: &str, lines: &BTreeSet<&str>) -> String {
     let kept = stored.split('\n').map(|line| if lines.contains(line) { ERASED } else { line });
     kept.collect::<Vec<_>>().join("\n")
 }
 
 /// The parts that lines name, and of these the lists of more.
-pub fn named(lines: &HashSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
+pub fn named(lines: &BTreeSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
     let (mut parts, mut lists) = (Vec::new(), Vec::new());
     for line in lines {
         let list = line.starts_with('#');
@@ -87,7 +87,7 @@ mod tests {
         let base = Base::read(None, 1, &stored).unwrap();
         let lines = base.manifest.contents_of(|source| source == "r/app/u1");
         let (part, list) = (format!("@{PART}"), format!("#{PART}"));
-        assert_eq!(lines, HashSet::from([part.as_str(), "\"- and more\"", list.as_str()]));
+        assert_eq!(lines, BTreeSet::from([part.as_str(), "\"- and more\"", list.as_str()]));
         let (parts, lists) = named(&lines);
         assert_eq!((parts.len(), lists.len()), (2, 1));
         let left = without(&stored, &lines);
