@@ -73,7 +73,7 @@ pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) 
 
 fn shown(session: &SessionKey, turn: u64, row: Row, path: &str) -> Option<Reached> {
     let Row { key, source, rendered, status, .. } = row;
-    let source = source.filter(|source| overlap(source, path))?;
+    let source = source.filter(|source| source.split(", ").any(|one| overlap(one, path)))?;
     let is_there = rendered > 0 && matches!(status, Status::Full | Status::Shrunk);
     is_there.then(|| reached(session, turn, key, source, rendered))
 }

@@ -153,9 +153,10 @@ async fn no_lattice_operation_reaches_what_is_remembered() {
 
 #[tokio::test]
 async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
-    let site = Site::new().await.clerk(writable()).await;
+    let (site, held_up) = Site::held_up().await;
+    let site = site.clerk(writable()).await;
     let context = json!([A, B]).as_array().cloned();
-    let input = task("slowly", "memory_write", &json!({"content": "too late", "scope": A}));
+    let input = task("beside", "memory_write", &json!({"content": "too late", "scope": A}));
     let submission = trellis::domain::event::Submission {
         input,
         session_id: Some("s".parse().unwrap()),
@@ -163,14 +164,9 @@ async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
         ..trellis::domain::event::Submission::default()
     };
     let submitted = site.venue.arrive("clerk", "s", true, submission).await;
-    for _ in 0..3000 {
-        if !site.venue.model_calls().is_empty() {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    }
-    tokio::time::sleep(std::time::Duration::from_millis(700)).await;
+    tokio::time::timeout(std::time::Duration::from_mins(1), held_up.reached.notified()).await.expect("it is called");
     site.revoke("r/app/user/a").await;
+    held_up.go_on.notify_one();
     site.venue.ended(&submitted.job.unwrap()).await;
     let (outcome, text) = site.first("clerk", "s").await;
     assert_eq!(outcome, "denied");

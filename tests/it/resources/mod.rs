@@ -1,5 +1,6 @@
 //! Resources through real turns: what is remembered, who sees it, and how it is erased.
 
+mod cli;
 mod files;
 mod memory;
 mod purge;
@@ -8,10 +9,14 @@ mod shared;
 
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
+use crate::support::watched::{Watch, Watched};
+use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
 use trellis::domain::authority::policy::Revocation;
@@ -24,7 +29,7 @@ use trellis::domain::session::TurnRecord;
 use trellis::ledger;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::store::{Store, keys};
+use trellis::store::{Checkpoint, Held, Lease, Store, keys};
 
 /// The calls of these tests: a tool, and which arguments it is given.
 const SHAPES: [(&str, &[&str]); 15] = [
@@ -45,7 +50,8 @@ const SHAPES: [(&str, &[&str]); 15] = [
     ("job_run", &["input", "operation"]),
 ];
 
-/// The input of a task by which its agent makes this call; `word` is `do`, or `slowly`.
+/// The input of a task by which its agent makes this call; `word` is `do`, or
+/// `beside` for another call that happens once.
 fn task(word: &str, tool: &str, args: &Value) -> Value {
     let mut keys: Vec<_> = args.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
@@ -64,14 +70,32 @@ fn rules() -> String {
     for (tool, keys) in SHAPES {
         let arguments: Vec<_> = keys.iter().map(|key| format!("{key} = \"{{{{input.args.{key}}}}}\"")).collect();
         let call = format!("{{ tool = \"{tool}\", arguments = {{ {} }} }}", arguments.join(", "));
-        let slow = r#"{ tool = "test_delay", arguments = { delay = 3000 } }"#;
-        for (word, calls) in [("do", call.clone()), ("slowly", format!("{call}, {slow}"))] {
+        let once = r#"{ tool = "test_once", arguments = {} }"#;
+        for (word, calls) in [("do", call.clone()), ("beside", format!("{call}, {once}"))] {
             let when = format!(r#"{{ turn = 1, text = '"{word}":"{tool}({})"' }}"#, keys.join(","));
             let _ = writeln!(rules, "[[rule]]\nwhen = {when}\nthen = {{ calls = [{calls}] }}\n");
         }
     }
     let say = "[[rule]]\nwhen = { text = '\"say\":' }\nthen = { text = \"{{input.say}}\" }\n\n";
     rules + say + "[[rule]]\nthen = { text = \"done\" }\n"
+}
+
+/// Holds a turn up between its calls and its commit.
+#[derive(Clone, Default)]
+struct HeldUp {
+    reached: Arc<Notify>,
+    go_on: Arc<Notify>,
+    was: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl Watch for HeldUp {
+    async fn checkpointed(&self, _lease: &Lease, write: &Checkpoint, _held: &Held) {
+        if !write.calls.is_empty() && !self.was.swap(true, Ordering::SeqCst) {
+            self.reached.notify_one();
+            self.go_on.notified().await;
+        }
+    }
 }
 
 /// Memory and files, to be read and written.
@@ -111,9 +135,20 @@ impl Site {
         Some(Self { venue, _dir: dir })
     }
 
+    /// Whose first call that happens once is held up until it is let go.
+    async fn held_up() -> (Self, HeldUp) {
+        let dir = tempfile::tempdir().unwrap();
+        let embedded = EmbeddedStore::open(dir.path()).unwrap();
+        let bus = EmbeddedBus::new(Arc::clone(&embedded), Duration::from_secs(2), Clock::system()).unwrap();
+        let watch = HeldUp::default();
+        let store = Arc::new(Watched { inner: embedded, watch: watch.clone() });
+        let venue = TestVenue::new(store, Arc::new(bus), dir.path(), &rules()).await;
+        (Self { venue, _dir: dir }, watch)
+    }
+
     /// An agent named `clerk`, and a worker.
     async fn clerk(self, resources: Value) -> Self {
-        self.venue.agent("clerk", json!({"resources": resources, "tools": ["v/ops/test/delay"]})).await;
+        self.venue.agent("clerk", json!({"resources": resources, "tools": ["v/ops/test/once"]})).await;
         self.venue.worker().await;
         self
     }
