@@ -29,6 +29,12 @@ pub struct Preview {
     /// Values of the request, as with `trellis submit`
     #[arg(long = "context", value_name = "KEY=VALUE", value_parser = input::pair)]
     values: Vec<(String, Value)>,
+    /// A grant of the request, as with `trellis submit`
+    #[arg(long = "grant", value_name = "GRANT", value_parser = input::grant)]
+    grants: Vec<Value>,
+    /// A shared bucket that the request names, as with `trellis submit`
+    #[arg(long = "context-id", value_name = "BUCKET")]
+    context_ids: Vec<String>,
     /// The exact prompt instead; with `--output json` the exact model request
     #[arg(long)]
     prompt: bool,
@@ -49,6 +55,12 @@ impl Preview {
         }
         if !self.values.is_empty() {
             body["sessionContext"] = self.values.into_iter().collect::<serde_json::Map<_, _>>().into();
+        }
+        if let Some(grants) = input::grants(&self.grants) {
+            body["context"] = grants.into();
+        }
+        if !self.context_ids.is_empty() {
+            body["contextIds"] = json!(self.context_ids);
         }
         let client = Client::new(&self.server)?;
         let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;

@@ -127,8 +127,10 @@ pub(super) async fn context(
         Value::Null => Preview::default(),
         body => serde_json::from_value(body).map_err(Problem::bad_request)?,
     };
+    let asked = Preview { envelope: who.caller.request(), ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(|error| match error {
         PreviewError::NoAgent(_) | PreviewError::NoSession(_) => Problem::not_found(error),
+        PreviewError::Grant(_) => Problem::bad_request(error),
         PreviewError::Store(error) => error.into(),
     })?;
     let answer = match run(&inputs) {

@@ -3,6 +3,8 @@
 
 use super::{corrupt, fetch};
 use crate::agents;
+use crate::approvals;
+use crate::domain::approval::Approval;
 use crate::domain::authority::capability::covers;
 use crate::domain::context::record::Parts;
 use crate::domain::context::record::erase::{named, without};
@@ -59,9 +61,11 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
     for agent in agents::list(venue, owner).await? {
         let found = concerned(venue, owner, &agent.id, erasure).await?;
         prompts(venue, owner, &agent.id, &found.places, erasure).await?;
-        let jobs: Vec<_> = found.jobs.iter().collect();
-        for job in jobs {
+        for job in &found.jobs {
             erased.jobs += usize::from(self::job(venue, owner, job).await?);
+        }
+        if !found.jobs.is_empty() {
+            erase_asked(venue, owner, &found.jobs).await?;
         }
         // Last: by its record a turn is found again, should this not come to its end.
         erased.turns += found.records.len();
@@ -170,6 +174,17 @@ async fn strip(
     // Last: by its lines the parts are found again.
     writes.push(DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(left) });
     write(venue, owner, writes).await
+}
+
+/// Deletes what people were asked in the service of these jobs, once it was answered: it has the
+/// arguments of calls. What still waits belongs to a turn that has not ended.
+async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
+    let asked = approvals::list(venue, owner, true).await?;
+    let of_jobs = asked.iter().filter(|asked| asked.answer.is_some());
+    let of_jobs = of_jobs.filter(|asked| asked.job.as_ref().is_some_and(|job| jobs.contains(job)));
+    let delete =
+        |asked: &Approval| DocWrite { key: keys::approval(&asked.id), expect: Expect::Any, change: Change::Delete };
+    write(venue, owner, of_jobs.map(delete).collect()).await
 }
 
 /// Erases a job's input and output. Whether there was anything to erase.

@@ -5,6 +5,7 @@ use super::{gather, session};
 use crate::agents;
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::context::budget::{Budget, RATIO_DEFAULT};
 use crate::domain::context::inputs::{Frame, Inputs, Moment};
 use crate::domain::context::{entry, fill};
@@ -43,6 +44,11 @@ pub struct Preview {
     pub session_context: Values,
     /// Shared buckets that the task names.
     pub context_ids: Vec<String>,
+    /// Grants of that task.
+    pub context: Option<Vec<Value>>,
+    /// Who asks: the task may do no more.
+    #[serde(skip)]
+    pub envelope: Envelope,
     /// Of this session; of a new one when absent.
     pub session: Option<SessionId>,
 }
@@ -56,6 +62,9 @@ pub enum PreviewError {
     /// The agent has no such session.
     #[error("no session `{0}`: nothing was ever sent to it")]
     NoSession(SessionKey),
+    /// A grant that breaks a rule.
+    #[error(transparent)]
+    Grant(#[from] GrantError),
     /// The store.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -142,6 +151,8 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
             (Run::new(facts.version, state(facts)?, session::inbox(&facts.mailbox)?, false), transcript)
         }
     };
+    let grants = asked.context.map(|grants| grant::parse(&grants, &venue.boundaries)).transpose()?;
+    let envelope = asked.envelope.granted(grants);
     let task = asked.task.map(|input| Event {
         id: event,
         caller: Some(owner.to_string()),
@@ -150,7 +161,7 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         parent: None,
         session_context: asked.session_context,
         context_ids: asked.context_ids,
-        envelope: Envelope::default(),
+        envelope,
         handed: Handed::default(),
         payload: Payload::Task { job, input },
     });

@@ -35,6 +35,10 @@ fn a_user_is_remembered_and_erased_from_the_command_line() {
     assert!(submit("1", &grant("app/user/a")).contains("tea it is"));
     assert!(!submit("2", &grant("app/user/b")).contains("tea it is"));
     assert!(submit("3", &["--context-id", "alpha", "--wait"]).contains("a bucket"));
+    let look = |more: &[&str]| up.run(&[&["context", "clerk", "--task", "7", "--prompt"], more].concat()).ok();
+    assert!(look(&["--grant", "app/user/a"]).contains("- [general] likes tea"));
+    assert!(look(&["--grant", "app/user/b"]).contains("Memory topics: none."));
+    assert!(look(&["--context-id", "alpha"]).contains("a bucket"));
     let listed = up.run(&["resource", "list"]).ok();
     assert_eq!(listed, "alpha  scratchpad  1\napp/user/a  memory  1");
     up.run(&["resource", "purge", "app/user", "--recursive"]).expect(2, "say so with `--yes`");
