@@ -7,6 +7,7 @@ use std::time::Duration;
 use trellis::approvals;
 use trellis::domain::approval::Verdict;
 use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::context::ledger::Status;
 use trellis::domain::event::Submission;
 use trellis::ops::Caller;
 
@@ -62,4 +63,16 @@ async fn what_the_policy_asks_about_is_written_once_a_person_has_approved_it() {
     site.venue.ended(&job).await;
     assert_eq!(kept().await, 1);
     site.ok("other", json!(["app/user/b"]), "memory_write", json!({"content": "not asked about"})).await;
+}
+
+#[tokio::test]
+async fn a_kind_that_nothing_provides_any_more_is_said_in_the_prompt() {
+    // As a venue of another version has applied it.
+    let site = Site::new().await.clerk(json!({"crm": {}, "memory": {}})).await;
+    site.ok("s", json!(["app/user/a"]), "memory_read", json!({})).await;
+    let (prompt, row) = site.saw("clerk", "s", "resource/crm").await;
+    assert_eq!(row.unwrap().status, Status::Failed);
+    assert!(prompt.contains("[Context: crm — unavailable: `resources.crm`: nothing provides the kind"), "{prompt}");
+    let (prompt, row) = site.saw("clerk", "s", "resource/memory").await;
+    assert!(row.unwrap().status == Status::Full && prompt.contains("## Resource: memory\nMemory topics: none."));
 }
