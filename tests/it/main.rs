@@ -19,6 +19,7 @@ mod crash_points;
 mod deployment;
 mod embedded_store;
 mod examples;
+mod fuzz;
 mod http_api;
 mod http_client;
 mod http_jobs;

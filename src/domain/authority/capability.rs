@@ -86,8 +86,9 @@ fn check_with(with: &str) -> Result<(), String> {
     if !is_nfc(with) {
         return Err("expected Unicode normalisation form C".into());
     }
-    let (scheme, rest) = with.split_once("://").map_or(("", with), |(scheme, rest)| (scheme, rest));
-    if !scheme.is_empty() && (rest.is_empty() || !scheme.chars().all(|c| c.is_ascii_alphanumeric())) {
+    let (scheme, rest) = with.split_once("://").map_or((None, with), |(scheme, rest)| (Some(scheme), rest));
+    let is_scheme = |scheme: &str| !scheme.is_empty() && scheme.chars().all(|c| c.is_ascii_alphanumeric());
+    if scheme.is_some_and(|scheme| rest.is_empty() || !is_scheme(scheme)) {
         return Err("expected a host after the scheme".into());
     }
     let rest = rest.strip_suffix('/').unwrap_or(rest);
@@ -202,6 +203,8 @@ mod tests {
             ("w/a\u{1f}b", "crud", Some("control characters")),
             ("w/e\u{301}", "crud", Some("normalisation form C")),
             ("https://", "http", Some("expected a host")),
+            ("://", "http", Some("expected a host")),
+            ("://w/a", "crud", Some("expected a host")),
             ("w/a", "", Some("expected an ability")),
             ("w/a", "crud/*", Some("expected an ability")),
             ("w/a", "crud read", Some("expected an ability")),
