@@ -1,9 +1,11 @@
 //! An owner's policy as it is stored: roots and revocations. Its version is a part of every commit,
 //! so that what is revoked stops a turn that is already running.
 
+use crate::auth::caller::Recognised;
 use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
+use crate::domain::token::Refused;
 use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -17,6 +19,23 @@ pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), Sto
     let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
     let policy = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
     Ok((policy.unwrap_or_default(), doc.version))
+}
+
+/// A caller with what is left of its token: without what its own owner, and the one that it acts
+/// for, have taken back from it by its name or by the id of a grant. [`Refused::Revoked`] when
+/// that is all. Without a token nothing was granted that could be taken back.
+pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Recognised, Refused>, StoreError> {
+    let Some(own) = known.token_owner.clone() else { return Ok(Ok(known)) };
+    let other = (known.caller.owner != own).then(|| known.caller.owner.clone());
+    for owner in std::iter::once(own).chain(other) {
+        let (policy, _) = load(store, &owner).await?;
+        let caller = &mut known.caller;
+        for revocation in policy.taken_from(&caller.name, &caller.envelope) {
+            let Some(path) = &revocation.path else { return Ok(Err(Refused::Revoked)) };
+            caller.authority = caller.authority.clone().without(path.trim_end_matches('/'));
+        }
+    }
+    Ok(Ok(known))
 }
 
 /// The part of a commit that holds only under this version.

@@ -50,7 +50,7 @@ impl Venue {
         if entries.is_empty() {
             return;
         }
-        let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, owner, entries).await;
+        let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, &self.key, owner, entries).await;
         if let Err(error) = relayed {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
         }

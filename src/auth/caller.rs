@@ -14,6 +14,8 @@ pub struct Recognised {
     pub caller: Caller,
     /// It may give values to keys that its token claims.
     pub may_override: bool,
+    /// Whom its token is about; absent without one.
+    pub token_owner: Option<Owner>,
 }
 
 /// A request about another owner than its token.
@@ -29,11 +31,12 @@ impl Verified {
         if !own && !self.operator {
             return Err(NotTheOwner(self.owner));
         }
+        let token_owner = Some(self.owner.clone());
         let name = if own { self.owner.to_string() } else { self.subject.to_string() };
         let claims = if own { self.claims } else { Values::new() };
         let envelope = Envelope { grants: self.grants, claims, ..Envelope::default() };
         let caller = Caller::new(named.unwrap_or(self.owner), name, Authority::new(self.capabilities));
         let caller = Caller { operator: self.operator, envelope, ..caller };
-        Ok(Recognised { caller, may_override: self.may_override })
+        Ok(Recognised { caller, may_override: self.may_override, token_owner })
     }
 }

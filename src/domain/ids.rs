@@ -266,6 +266,13 @@ pub fn hmac_hex(key: &[u8], text: &[u8]) -> String {
     hex::encode(mac.finalize().into_bytes())
 }
 
+/// Whether `digits` are [`hmac_hex`] of a text; it takes as long wherever they differ.
+pub fn hmac_fits(key: &[u8], text: &[u8], digits: &str) -> bool {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes a key of any length");
+    mac.update(text);
+    hex::decode(digits).is_ok_and(|given| mac.verify_slice(&given).is_ok())
+}
+
 impl JobId {
     /// The job of an event: HMAC of (owner, event id) under the venue's key, so that it is
     /// idempotent and can't be guessed by who doesn't hold the key.

@@ -10,6 +10,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;
 use crate::ingress::{self, Arrival, Submitted};
+use crate::ops::agent::key_needed;
 use crate::resources;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -46,6 +47,10 @@ pub(super) async fn apply(
     let id = agent_id(&id)?;
     let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
     resources::check(&config).map_err(Problem::bad_request)?;
+    if let Some(need) = key_needed(&body) {
+        let permitted = who.caller.authority.permits(need.ability, &need.resource);
+        permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;
+    }
     let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller.authority).await?;
     let (status, result) = match applied {
         Applied::Created => (StatusCode::CREATED, "created"),

@@ -53,7 +53,7 @@ impl Who {
                 Some(key.map_err(|e| Problem::bad_request(format!("header `{KEY_HEADER}`: {e}")))?)
             }
         };
-        let Recognised { caller, may_override } = known;
+        let Recognised { caller, may_override, .. } = known;
         Ok(Self { caller, may_override, key })
     }
 }
@@ -76,7 +76,7 @@ fn recognised(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Recognise
             let owner = named.unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"));
             let name = owner.to_string();
             let caller = Caller { operator: true, ..Caller::new(owner, name, Authority::unlimited()) };
-            Recognised { caller, may_override: false }
+            Recognised { caller, may_override: false, token_owner: None }
         }
         Some(verified) => {
             token?;

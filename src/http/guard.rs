@@ -4,6 +4,7 @@ use super::Api;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{self, Access, methods};
 use crate::domain::authority::capability::segment;
+use crate::policy;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -61,7 +62,7 @@ async fn admitted(api: &Api, request: Request) -> Result<Request, Problem> {
     if access == Access::Open {
         return Ok(Request::from_parts(parts, body));
     }
-    let caller = api.recognised(&parts.headers)?;
+    let caller = policy::held(&*api.venue.store, api.recognised(&parts.headers)?).await??;
     match access {
         Access::Open | Access::Caller => {}
         Access::Operator if caller.caller.operator => {}

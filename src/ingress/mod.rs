@@ -5,7 +5,7 @@ use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
 };
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex};
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::resource::scratchpad;
@@ -291,8 +291,8 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
 /// The venue's seal on a message of its own, by which it knows it in the queue: everybody who may
 /// publish could write the rest.
 pub fn sealed(venue: &Venue, owner: &Owner, agent: &AgentId, id: &EventId, submission: Submission) -> Submission {
-    let seal = Some(seal(&venue.key, owner, agent, id, &submission));
-    Submission { seal, ..submission }
+    let said = said(owner, agent, id, &submission);
+    Submission { seal: Some(hmac_hex(&venue.key, said.as_bytes())), ..submission }
 }
 
 /// Takes what somebody has published for what it is: what only the venue says counts under its seal.
@@ -304,30 +304,27 @@ pub fn unsealed(
     mut submission: Submission,
 ) -> Result<Submission, SubmissionError> {
     if let Some(given) = submission.seal.take() {
-        let expected = seal(&venue.key, owner, agent, id, &submission);
-        return if same(&given, &expected) { Ok(submission) } else { Err(SubmissionError::Forged("seal")) };
+        let said = said(owner, agent, id, &submission);
+        let fits = hmac_fits(&venue.key, said.as_bytes(), &given);
+        return if fits { Ok(submission) } else { Err(SubmissionError::Forged("seal")) };
     }
-    let said = [
+    let claimed = [
         ("caller", submission.caller.is_some()),
         ("parent", submission.parent.is_some()),
         ("envelope", !submission.envelope.is_default()),
         ("handed", !submission.handed.is_empty()),
     ];
-    match said.into_iter().find(|(_, said)| *said) {
+    match claimed.into_iter().find(|(_, claimed)| *claimed) {
         Some((key, _)) => Err(SubmissionError::Forged(key)),
         None => Ok(submission),
     }
 }
 
-fn seal(key: &[u8], owner: &Owner, agent: &AgentId, id: &EventId, submission: &Submission) -> String {
+/// What a seal on a submission covers.
+fn said(owner: &Owner, agent: &AgentId, id: &EventId, submission: &Submission) -> String {
     let mut said = serde_json::json!(["submission", owner.token(), agent, id, submission]);
     said.sort_all_objects();
-    hmac_hex(key, said.to_string().as_bytes())
-}
-
-/// Takes as long wherever two texts differ.
-fn same(a: &str, b: &str) -> bool {
-    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+    said.to_string()
 }
 
 /// An id for a submission that names none: it can't be recognised when it is sent again.

@@ -129,11 +129,8 @@ impl Operation for Agent {
         };
         let mut needs = vec![Need { ability: self.0.ability(), resource }];
         if let Verb::Create = self.0 {
-            // An agent thinks with a key only by leave of somebody who may use it.
             let config = [&arguments["config"], &arguments["definition"]].into_iter().find(|config| !config.is_null());
-            // What is no name may be a key: it is refused later, and never repeated.
-            let key = config.and_then(|config| SecretName::of_path(config["model"]["key"].as_str()?).ok());
-            needs.extend(key.map(|name| Need { ability: "secret/use", resource: name.path() }));
+            needs.extend(config.and_then(key_needed));
         }
         Ok(needs)
     }
@@ -161,6 +158,14 @@ impl Operation for Agent {
             }
         }
     }
+}
+
+/// An agent thinks with a key only by leave of somebody who may use it: what a configuration with
+/// `model.key` needs.
+pub fn key_needed(config: &Value) -> Option<Need> {
+    // What is no name may be a key: it is refused later, and never repeated.
+    let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
+    Some(Need { ability: "secret/use", resource: name.path() })
 }
 
 fn no_agent(id: &AgentId) -> OpError {

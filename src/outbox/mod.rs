@@ -1,5 +1,7 @@
 //! Stage 8: what a commit decided to publish, and the relay that does it.
 
+pub mod seal;
+
 use crate::bus::{Address, Bus, BusError, InKind, Message};
 use crate::domain::event::{Completion, ResultBody};
 use crate::domain::ids::{AgentId, EventId, Owner, SessionKey};
@@ -95,16 +97,17 @@ pub fn refusal(
     messages
 }
 
-/// Publishes entries, several at a time, and removes them from the store. What fails stays for
+/// Publishes entries, several at a time and under the venue's seal (of `key`), and removes them from the store. What fails stays for
 /// the sweep and holds up nothing behind it.
 pub async fn relay(
     store: &dyn Store,
     bus: &dyn Bus,
     metrics: &Metrics,
+    key: &[u8],
     owner: &Owner,
     entries: &[OutboxEntry],
 ) -> Result<(), BusError> {
-    let publishing: Vec<_> = entries.iter().map(|entry| publish(bus, owner, entry)).collect();
+    let publishing: Vec<_> = entries.iter().map(|entry| publish(bus, key, owner, entry)).collect();
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
     let mut done = Vec::with_capacity(results.len());
     let mut outcome = Ok(());
@@ -124,9 +127,9 @@ pub async fn relay(
 }
 
 /// Publishes one entry; its id, unless it is no message.
-async fn publish(bus: &dyn Bus, owner: &Owner, entry: &OutboxEntry) -> Result<Option<String>, BusError> {
+async fn publish(bus: &dyn Bus, key: &[u8], owner: &Owner, entry: &OutboxEntry) -> Result<Option<String>, BusError> {
     match serde_json::from_slice::<Message>(&entry.message) {
-        Ok(message) => bus.publish(&message).await.map(|()| Some(entry.id.clone())),
+        Ok(message) => bus.publish(&seal::sealed(key, message)).await.map(|()| Some(entry.id.clone())),
         Err(error) => {
             tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
             Ok(None)

@@ -1,7 +1,8 @@
 //! One delivery: parse, admit, run, settle.
 
+use super::callers::{self, Unknown};
 use super::stage::{self, Stage};
-use super::{Worker, callers, session};
+use super::{Worker, session};
 use crate::approvals;
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::approval::AnswerBody;
@@ -12,9 +13,11 @@ use crate::ingress::{self, Arrival, SubmissionError};
 use crate::jobs;
 use crate::ops::OpError;
 use crate::outbox;
+use crate::outbox::seal::{self, Sender};
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use bytes::Bytes;
 use serde::Deserialize;
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,21 +47,7 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
     tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
     match delivery.kind {
         InKind::Task | InKind::Message => submission(worker, &delivery).await,
-        InKind::Result => match serde_json::from_slice::<ResultBody>(&delivery.body) {
-            Ok(body) => {
-                let admit = ingress::result_admission(
-                    &delivery.owner,
-                    &delivery.agent,
-                    body,
-                    delivery.published,
-                    delivery.sequence,
-                );
-                admitted(worker, &delivery, admit, "result").await;
-            }
-            Err(error) => {
-                refuse(worker, &delivery, refusal(ErrorCode::Refused, format!("malformed result: {error}"))).await;
-            }
-        },
+        InKind::Result => result(worker, &delivery).await,
         InKind::Wake => match serde_json::from_slice::<WakeBody>(&delivery.body) {
             Ok(body) => {
                 let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
@@ -75,32 +64,94 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
     }
 }
 
-async fn cancel(worker: &Worker, delivery: &Delivery) {
-    match serde_json::from_slice::<CancelBody>(&delivery.body) {
-        Err(error) => {
-            refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed cancel: {error}"))).await;
+/// What only the venue sends, and whose it is.
+fn said(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Box<JobResult>> {
+    let mut body: Value = body_of(serde_json::from_slice(&delivery.body), what)?;
+    let Delivery { owner, agent, kind, .. } = delivery;
+    let sender = seal::unsealed(&worker.venue.key, owner, agent, *kind, &mut body);
+    Ok((body, sender))
+}
+
+fn body_of<T>(parsed: serde_json::Result<T>, what: &str) -> Result<T, Box<JobResult>> {
+    parsed.map_err(|error| refusal(ErrorCode::Refused, format!("malformed {what}: {error}")))
+}
+
+#[expect(clippy::unnecessary_box_returns, reason = "it is the error side of the same results")]
+fn forged(what: &str) -> Box<JobResult> {
+    let text = format!("FORGED: a {what} counts only under the seal of the venue that sends it");
+    refusal(ErrorCode::Forged, text)
+}
+
+/// How a job ended that an agent waits for: only the venue can say so.
+async fn result(worker: &Worker, delivery: &Delivery) {
+    let body = said(worker, delivery, "result").and_then(|(body, sender)| match sender {
+        Sender::Venue => body_of(serde_json::from_value::<ResultBody>(body), "result"),
+        Sender::Anybody | Sender::Forger => Err(forged("result")),
+    });
+    match body {
+        Ok(body) => {
+            let Delivery { owner, agent, published, sequence, .. } = delivery;
+            let admit = ingress::result_admission(owner, agent, body, *published, *sequence);
+            admitted(worker, delivery, admit, "result").await;
         }
-        Ok(body) => match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
-            Ok(_) => delivery.settle.ack().await,
-            Err(error) => {
-                tracing::warn!(%error, "cancel not applied yet");
-                delivery.settle.nak(RETRY).await;
-            }
-        },
+        Err(refused) => refuse(worker, delivery, refused).await,
+    }
+}
+
+/// A cancellation: by the venue, or by who may cancel that job.
+async fn cancel(worker: &Worker, delivery: &Delivery) {
+    let body = said(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
+        Sender::Venue | Sender::Anybody => Ok((body_of(serde_json::from_value::<CancelBody>(body), "cancel")?, sender)),
+        Sender::Forger => Err(forged("cancel")),
+    });
+    let (body, sender) = match body {
+        Ok(said) => said,
+        Err(refused) => return refuse(worker, delivery, refused).await,
+    };
+    if sender == Sender::Anybody
+        && let Err(unknown) = may_cancel(worker, delivery, &body).await
+    {
+        return not_known(worker, delivery, unknown).await;
+    }
+    match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
+        Ok(_) => delivery.settle.ack().await,
+        Err(error) => {
+            tracing::warn!(%error, "cancel not applied yet");
+            delivery.settle.nak(RETRY).await;
+        }
+    }
+}
+
+async fn may_cancel(worker: &Worker, delivery: &Delivery, body: &CancelBody) -> Result<(), Unknown> {
+    let caller = callers::person(worker, delivery).await?;
+    let permitted = caller.authority.permits("job/cancel", &format!("j/{}", body.job));
+    permitted.map_err(|denied| {
+        Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text("this cancellation")))
+    })
+}
+
+/// The answer to a sender who isn't known, or not yet.
+async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
+    match unknown {
+        Unknown::Refused(code, text) => refuse(worker, delivery, refusal(code, text)).await,
+        Unknown::Later(error) => {
+            tracing::warn!(%error, "sender not looked up yet");
+            delivery.settle.nak(RETRY).await;
+        }
     }
 }
 
 /// A person's answer to what an agent waits for.
 async fn decide(worker: &Worker, delivery: &Delivery) {
-    let body = serde_json::from_slice::<AnswerBody>(&delivery.body);
-    let body = body.map_err(|error| refusal(ErrorCode::Refused, format!("malformed answer: {error}")));
-    let known = body.and_then(|body| {
-        let caller = callers::person(worker, delivery).map_err(|(code, text)| refusal(code, text))?;
-        Ok((body, caller))
-    });
-    let (AnswerBody { approval, digest, answer }, caller) = match known {
-        Ok(known) => known,
-        Err(refused) => return refuse(worker, delivery, refused).await,
+    let AnswerBody { approval, digest, answer } = match serde_json::from_slice(&delivery.body) {
+        Ok(body) => body,
+        Err(error) => {
+            return refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed answer: {error}"))).await;
+        }
+    };
+    let caller = match callers::person(worker, delivery).await {
+        Ok(caller) => caller,
+        Err(unknown) => return not_known(worker, delivery, unknown).await,
     };
     match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
         Ok(_) => delivery.settle.ack().await,
@@ -128,25 +179,41 @@ fn id_of_place(delivery: &Delivery) -> EventId {
     EventId::new(format!("seq-{}-{}", delivery.published, delivery.sequence)).expect("digits are a legal id")
 }
 
-async fn submission(worker: &Worker, delivery: &Delivery) {
+/// A submission with who sent it, or its terminal answer.
+async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival, Box<JobResult>>, StoreError> {
     let parsed = event_id(delivery).and_then(|id| {
         let refused = |e: SubmissionError| refusal(e.code(), e.to_string());
         let said = ingress::parse(&delivery.body).map_err(refused)?;
         let sealed = said.seal.is_some();
         let said = ingress::unsealed(&worker.venue, &delivery.owner, &delivery.agent, &id, said).map_err(refused)?;
-        let identified = callers::identified(worker, delivery, sealed, said);
-        let (submission, may_override) = identified.map_err(|(code, text)| refusal(code, text))?;
-        Ok(Arrival {
-            owner: delivery.owner.clone(),
-            agent: delivery.agent.clone(),
-            task: delivery.kind == InKind::Task,
-            id,
-            submission,
-            received: delivery.published,
-            sequence: delivery.sequence,
-            may_override,
-        })
+        Ok((id, said, sealed))
     });
+    let (id, said, sealed) = match parsed {
+        Ok(parsed) => parsed,
+        Err(refused) => return Ok(Err(refused)),
+    };
+    let (submission, may_override) = match callers::identified(worker, delivery, sealed, said).await {
+        Ok(identified) => identified,
+        Err(Unknown::Refused(code, text)) => return Ok(Err(refusal(code, text))),
+        Err(Unknown::Later(error)) => return Err(error),
+    };
+    Ok(Ok(Arrival {
+        owner: delivery.owner.clone(),
+        agent: delivery.agent.clone(),
+        task: delivery.kind == InKind::Task,
+        id,
+        submission,
+        received: delivery.published,
+        sequence: delivery.sequence,
+        may_override,
+    }))
+}
+
+async fn submission(worker: &Worker, delivery: &Delivery) {
+    let parsed = match arrival(worker, delivery).await {
+        Ok(parsed) => parsed,
+        Err(error) => return not_known(worker, delivery, Unknown::Later(error)).await,
+    };
     let admission = parsed
         .and_then(|arrival| ingress::admission(&worker.venue, &arrival).map_err(|e| refusal(e.code(), e.to_string())));
     match admission {

@@ -8,22 +8,9 @@ import sys
 
 import covia
 from covia import Grid
-from covia.exceptions import GridError, JobFailedError, JobNotFoundError
+from covia.exceptions import JobFailedError, JobNotFoundError
 from covia.status import JobStatus
-
-
-def expect(what, actual, expected):
-    if actual != expected:
-        raise SystemExit(f"{what}: expected {expected!r}, got {actual!r}")
-
-
-def refused(what, status, call):
-    try:
-        call()
-    except GridError as error:
-        expect(f"{what}: status", error.status_code, status)
-        return str(error)
-    raise SystemExit(f"{what}: expected status {status}, got an answer")
+from checks import expect, refused
 
 
 def discovery(venue):

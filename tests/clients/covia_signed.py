@@ -9,21 +9,7 @@ import sys
 import covia
 from covia import Grid
 from covia.auth import Ed25519Auth
-from covia.exceptions import GridError
-
-
-def expect(what, actual, expected):
-    if actual != expected:
-        raise SystemExit(f"{what}: expected {expected!r}, got {actual!r}")
-
-
-def refused(what, status, call):
-    try:
-        call()
-    except GridError as error:
-        expect(f"{what}: status", error.status_code, status)
-        return str(error)
-    raise SystemExit(f"{what}: expected status {status}, got an answer")
+from checks import expect, refused
 
 
 def main(url):
@@ -41,6 +27,13 @@ def main(url):
         expect("its output", "hello" in str(answer.output), True)
         expect("jobs", venue.list_jobs(), [answer.id])
         refused("what operators keep", 403, lambda: venue.workspace.write("v/context/project", {"x": 1}))
+        did = venue.did
+    # Its streams leave out what `auth` adds to a request: there the token goes with the headers of all.
+    headers = {}
+    key.apply(headers, did)
+    with Grid.connect(url, headers=headers) as venue:
+        statuses = [event.json["status"] for event in venue.get_job(answer.id).stream() if event.event == "job-update"]
+        expect("its stream", statuses, ["COMPLETE"])
     with Grid.connect(url, auth=other) as venue:
         expect("another key reads", venue.workspace.read("w/orders/7").exists, False)
         expect("its jobs", venue.list_jobs(), [])

@@ -285,6 +285,7 @@ async fn what_waits_survives_a_restart() {
         dir: dir.path().to_owned(),
         lease: venue.lease,
         sweep: venue.sweep,
+        auth: Arc::clone(&venue.auth),
     };
     second.sweep = Duration::from_millis(100);
     second.worker().await;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Live, Message};
 use trellis::jobs;
+use trellis::outbox::seal;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
 struct Fleet {
@@ -44,10 +45,12 @@ impl Fleet {
         self.publish_as(None, agent, kind, body).await;
     }
 
+    /// What the venue alone sends is under its seal.
     async fn publish_as(&self, id: Option<&str>, agent: &str, kind: InKind, body: Value) {
         let to = Address::In { owner: self.venue.owner.clone(), agent: agent.parse().unwrap(), kind };
         let id = id.map(str::to_owned);
-        self.venue.venue.bus.publish(&Message { to, id, body }).await.unwrap();
+        let message = seal::sealed(&self.venue.venue.key, Message { to, id, body });
+        self.venue.venue.bus.publish(&message).await.unwrap();
     }
 
     /// Subjects of everything that went out, without what all begin with.

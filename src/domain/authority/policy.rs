@@ -79,6 +79,18 @@ impl Policy {
     }
 }
 
+impl Policy {
+    /// What was taken back of a caller outside turns: by its name, or by one of its request's grants.
+    /// Not what was taken back by path alone: that says what no agent may do, and who said so reads on.
+    pub fn taken_from<'a>(&'a self, holder: &'a str, envelope: &'a Envelope) -> impl Iterator<Item = &'a Revocation> {
+        self.revocations.iter().filter(move |revocation| {
+            let (creator, home) = (&Authority::unlimited(), &Scope::default());
+            let named = revocation.holder.is_some() || revocation.grant.is_some();
+            named && revocation.concerns(Actor { holder, caps: None, creator, home }, envelope)
+        })
+    }
+}
+
 impl Revocation {
     fn concerns(&self, actor: Actor<'_>, envelope: &Envelope) -> bool {
         let holder = self

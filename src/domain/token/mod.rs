@@ -50,6 +50,9 @@ pub enum Refused {
     /// Not begun.
     #[error("the token is not valid yet: compare the clocks, or wait")]
     NotYet,
+    /// Taken back by an owner.
+    #[error("the token, or all that its holder may do, was revoked; ask its owner or the operators of this venue")]
+    Revoked,
     /// Made for somebody else.
     #[error("the token is for another audience, expected `aud` to be the `did` of `GET /api/v1/status`")]
     Audience,

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::agents;
+use trellis::auth::Auth;
 use trellis::bus::Bus;
 use trellis::clock::Clock;
 use trellis::domain::agent::AgentConfig;
@@ -35,6 +36,8 @@ pub struct TestVenue {
     pub lease: Duration,
     /// Pause of its workers between two sweeps.
     pub sweep: Duration,
+    /// How its workers recognise who sends.
+    pub auth: Arc<Auth>,
 }
 
 impl TestVenue {
@@ -61,6 +64,7 @@ impl TestVenue {
             shutdown: Shutdown::new(metrics),
             lease: Duration::from_secs(30),
             sweep: Duration::from_millis(200),
+            auth: Arc::default(),
         }
     }
 
@@ -73,7 +77,7 @@ impl TestVenue {
         };
         let models = Models::new(ModelOptions { scripted, providers: ProviderOptions::default() }).await.unwrap();
         let options = WorkerOptions {
-            auth: Arc::default(),
+            auth: Arc::clone(&self.auth),
             name: "test".into(),
             slots: 8,
             lease: self.lease,

@@ -1,5 +1,7 @@
 //! `auth.mode = "jwt"` from outside: over HTTP, in the queue, on the command line, by the published client.
 
+mod cancel;
+
 use crate::support::cli::{Process, command, run};
 use crate::support::fleet::Fleet;
 use crate::support::http::{Answer, Server};
@@ -34,22 +36,14 @@ struct Site {
 impl Site {
     async fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let issuer = SigningKey::generate().unwrap().named(Some("k1".into()));
-        let mut jwk = issuer.public_jwk();
-        jwk["trellis_owner"] = json!("acme");
-        let jwks = dir.path().join("keys.json");
-        std::fs::write(&jwks, json!({"keys": [jwk]}).to_string()).unwrap();
-        let auth = auth(AuthConfig { jwks: Some(jwks), audience: vec![AUDIENCE.into()], ..AuthConfig::default() });
+        let (issuer, auth) = issuer(dir.path());
         let plain = Server::start().await;
         let server = Server::with(Arc::clone(&plain.venue), auth).await;
         Self { server, issuer, _plain: plain, _dir: dir }
     }
 
     fn token(&self, sub: &str, more: &Value) -> String {
-        let now = Clock::system().now().0 / 1000;
-        let mut claims = json!({"iss": "https://id.example", "sub": sub, "aud": AUDIENCE, "exp": now + 3600});
-        claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        self.issuer.sign(&claims).unwrap()
+        token(&self.issuer, sub, more)
     }
 
     async fn send(&self, method: Method, path: &str, token: &str, owner: Option<&str>, body: &Value) -> Answer {
@@ -68,6 +62,24 @@ impl Site {
         let body = json!({"operation": operation, "input": input});
         self.send(Method::POST, "/api/v1/run", token, None, &body).await
     }
+}
+
+/// An issuer for `acme`, and those who trust it.
+fn issuer(dir: &Path) -> (SigningKey, Arc<Auth>) {
+    let issuer = SigningKey::generate().unwrap().named(Some("k1".into()));
+    let mut jwk = issuer.public_jwk();
+    jwk["trellis_owner"] = json!("acme");
+    let jwks = dir.join("keys.json");
+    std::fs::write(&jwks, json!({"keys": [jwk]}).to_string()).unwrap();
+    let auth = auth(AuthConfig { jwks: Some(jwks), audience: vec![AUDIENCE.into()], ..AuthConfig::default() });
+    (issuer, auth)
+}
+
+fn token(issuer: &SigningKey, sub: &str, more: &Value) -> String {
+    let now = Clock::system().now().0 / 1000;
+    let mut claims = json!({"iss": "https://id.example", "sub": sub, "aud": AUDIENCE, "exp": now + 3600});
+    claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    issuer.sign(&claims).unwrap()
 }
 
 fn auth(config: AuthConfig) -> Arc<Auth> {
@@ -194,6 +206,61 @@ async fn what_a_token_does_not_grant_is_denied_on_every_route() {
     let agent = token(json!([{"with": "g/a", "can": "crud/read"}]));
     site.get("/api/v1/agents/a", &agent).await.is_problem(404, "no agent `a`");
     site.get("/api/v1/agents/ab", &agent).await.is_problem(403, "crud/read on g/ab");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_revoked_token_calls_nothing_any_more() {
+    let site = Site::new().await;
+    let token = |jti: &str| site.token("acme/ann", &json!({"jti": jti}));
+    let (lost, other, root) = (token("lost"), token("other"), site.token("acme/root", &json!({"jti": "root"})));
+    let write =
+        async |path: &str, token: &str| site.run("lattice/write", json!({"path": path, "value": 1}), token).await;
+    write("w/a/x", &lost).await.body(200);
+    site.run("policy/revoke", json!({"grant": "lost"}), &other).await.body(200);
+    write("w/a/y", &lost).await.is_problem(401, "was revoked");
+    for path in ["jobs", "agents", "operations", "values/read?path=w/a/x"] {
+        site.get(&format!("/api/v1/{path}"), &lost).await.is_problem(401, "was revoked");
+    }
+    let agent = json!({"model": {"provider": "scripted", "name": "echo"}});
+    site.send(Method::PUT, "/api/v1/agents/a", &lost, None, &agent).await.is_problem(401, "was revoked");
+    write("w/a/y", &other).await.body(200);
+    let shown = site.run("policy/show", json!({}), &other).await.body(200);
+    let id = shown["revocations"][0]["id"].as_str().unwrap_or_else(|| panic!("{shown}"));
+    let restore = json!({"operation": "policy/restore", "input": {"id": id}});
+    site.send(Method::POST, "/api/v1/run", &root, Some("acme/ann"), &restore).await.body(200);
+    write("w/a/z", &lost).await.body(200);
+    // From a holder, a path only.
+    site.run("policy/revoke", json!({"holder": "acme/ann", "path": "w/pay"}), &other).await.body(200);
+    write("w/pay/x", &lost).await.is_problem(403, "which was revoked");
+    write("w/payments", &lost).await.body(200);
+    // A path alone says what no agent may do.
+    site.run("policy/revoke", json!({"path": "w/agents"}), &other).await.body(200);
+    write("w/agents/x", &other).await.body(200);
+    // What an operator's own owner took back, he lacks for others too; so does he what they took back.
+    let as_ann = async || {
+        let body = json!({"operation": "lattice/read", "input": {"path": "w/a/x"}});
+        site.send(Method::POST, "/api/v1/run", &root, Some("acme/ann"), &body).await
+    };
+    as_ann().await.body(200);
+    site.run("policy/revoke", json!({"holder": "acme/root"}), &other).await.body(200);
+    as_ann().await.is_problem(401, "was revoked");
+    site.get("/api/v1/jobs", &root).await.body(200);
+    site.run("policy/revoke", json!({"grant": "root"}), &root).await.body(200);
+    site.get("/api/v1/jobs", &root).await.is_problem(401, "was revoked");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_gets_a_key_only_from_who_may_use_it() {
+    let site = Site::new().await;
+    let agent = json!({"model": {"provider": "openai", "name": "m", "key": "s/KEY"}});
+    let create = json!({"with": "g/keyed", "can": "agent/create"});
+    let apply = async |att: Value| {
+        let token = site.token("acme/ann", &json!({"att": att}));
+        site.send(Method::PUT, "/api/v1/agents/keyed", &token, None, &agent).await
+    };
+    apply(json!([create])).await.is_problem(403, "requires secret/use on s/KEY");
+    apply(json!([create, {"with": "s/OTHER", "can": "secret"}])).await.is_problem(403, "secret/use on s/KEY");
+    apply(json!([create, {"with": "s/KEY", "can": "secret/use"}])).await.body(201);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,0 +1,102 @@
+//! The venue's seal on what it sends itself through the queue: results and cancellations.
+//!
+//! It is put on when a message leaves, so that what lies in outboxes is the same before and after,
+//! and covers owner, agent, kind and body. Everybody who may publish could write the rest.
+
+use crate::bus::{Address, InKind, Message};
+use crate::domain::ids::{AgentId, Owner, hmac_fits, hmac_hex};
+use serde_json::{Value, json};
+
+/// The key of a body that the seal has.
+const SEAL: &str = "seal";
+
+/// What a body says of who sent it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sender {
+    /// The venue itself.
+    Venue,
+    /// It doesn't say.
+    Anybody,
+    /// Somebody who would be the venue.
+    Forger,
+}
+
+const fn is_sealed(kind: InKind) -> bool {
+    match kind {
+        InKind::Result | InKind::Cancel => true,
+        // Submissions have a seal among their own keys, answers a token; a wake says nothing.
+        InKind::Task | InKind::Message | InKind::Decide | InKind::Wake => false,
+    }
+}
+
+/// The message with the seal, if it is of a kind that has one. The same for the same message.
+#[must_use]
+pub fn sealed(key: &[u8], mut message: Message) -> Message {
+    if let Address::In { owner, agent, kind } = &message.to
+        && is_sealed(*kind)
+    {
+        let seal = hmac_hex(key, said(owner, agent, *kind, &message.body).as_bytes());
+        if let Value::Object(body) = &mut message.body {
+            body.insert(SEAL.to_owned(), Value::from(seal));
+        }
+    }
+    message
+}
+
+/// Takes the seal out of a body, and says whose it is.
+pub fn unsealed(key: &[u8], owner: &Owner, agent: &AgentId, kind: InKind, body: &mut Value) -> Sender {
+    let seal = body.as_object_mut().and_then(|body| body.shift_remove(SEAL));
+    match seal {
+        None => Sender::Anybody,
+        Some(Value::String(seal)) if hmac_fits(key, said(owner, agent, kind, body).as_bytes(), &seal) => Sender::Venue,
+        Some(_) => Sender::Forger,
+    }
+}
+
+fn said(owner: &Owner, agent: &AgentId, kind: InKind, body: &Value) -> String {
+    let mut said = json!([kind, owner.token(), agent, body]);
+    said.sort_all_objects();
+    said.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEY: &[u8] = b"the venue's";
+
+    fn message(kind: InKind) -> Message {
+        let to = Address::In { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), kind };
+        Message { to, id: Some("i".into()), body: json!({"job": "x", "n": 1.5, "deep": {"b": 1, "a": [null]}}) }
+    }
+
+    #[test]
+    fn a_seal_covers_owner_agent_kind_and_body() {
+        let sent = sealed(KEY, message(InKind::Result));
+        let text = sent.body.to_string();
+        let taken = |owner: &str, agent: &str, kind: InKind, text: &str| {
+            let mut body = serde_json::from_str(text).unwrap();
+            (unsealed(KEY, &owner.parse().unwrap(), &agent.parse().unwrap(), kind, &mut body), body)
+        };
+        assert_eq!(taken("t/u", "a", InKind::Result, &text), (Sender::Venue, message(InKind::Result).body));
+        for (owner, agent, kind, text) in [
+            ("t/v", "a", InKind::Result, text.clone()),
+            ("t/u", "b", InKind::Result, text.clone()),
+            ("t/u", "a", InKind::Cancel, text.clone()),
+            ("t/u", "a", InKind::Result, text.replace("1.5", "1.6")),
+            ("t/u", "a", InKind::Result, r#"{"job": "x", "seal": "00"}"#.to_owned()),
+            ("t/u", "a", InKind::Result, r#"{"job": "x", "seal": null}"#.to_owned()),
+        ] {
+            assert_eq!(taken(owner, agent, kind, &text).0, Sender::Forger, "{owner} {agent} {kind:?} {text}");
+        }
+        assert_eq!(taken("t/u", "a", InKind::Result, r#"{"job": "x"}"#).0, Sender::Anybody);
+    }
+
+    #[test]
+    fn what_nobody_has_to_trust_has_no_seal() {
+        assert_eq!(sealed(KEY, message(InKind::Wake)), message(InKind::Wake));
+        let out = Address::Out { owner: "t/u".parse().unwrap(), agent: "a".parse().unwrap(), job: "j".into() };
+        let out = Message { to: out, ..message(InKind::Wake) };
+        assert_eq!(sealed(KEY, out.clone()), out);
+    }
+}
