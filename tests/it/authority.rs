@@ -5,20 +5,16 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::{Address, InKind, Live, Message};
-use trellis::clock::Clock;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
-use trellis::domain::session::TurnRecord;
 use trellis::ingress::SubmitError;
 use trellis::policy;
-use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{EventKind, keys};
+use trellis::store::EventKind;
 use trellis::workspace::{Workspace, WriteOp};
 
 const RULES: &str = r#"
@@ -56,10 +52,7 @@ then = { text = "done" }
 "#;
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let (venue, dir) = TestVenue::embedded(RULES).await;
     for path in ["w/a", "w/b"] {
         let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
         let op = WriteOp::Write { path: Path::parse(&format!("{path}/seed")).unwrap(), value: json!(1), expect: None };
@@ -68,20 +61,9 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
     (venue, dir)
 }
 
-async fn read(venue: &TestVenue, path: &str) -> Option<Value> {
-    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    tree.get(&Path::parse(path).unwrap()).await.unwrap()
-}
-
-async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
-    let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
-    let found = venue.venue.store.scan(&venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
-    found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
-}
-
 /// Outcomes of the calls of an agent's first turn.
 async fn outcomes(venue: &TestVenue, agent: &str, session: &str) -> Vec<String> {
-    turns(venue, agent, session).await[0].calls.iter().map(|call| call.outcome.clone()).collect()
+    venue.turns(agent, session).await[0].calls.iter().map(|call| call.outcome.clone()).collect()
 }
 
 fn granted(session: &str, grants: Option<Value>) -> Submission {
@@ -219,10 +201,10 @@ async fn a_revocation_stops_the_commit_of_a_turn_that_is_running() {
     tokio::time::sleep(Duration::from_millis(700)).await;
     revoke(&venue, Some("w/pay"), None).await;
     venue.ended(&submitted.job.unwrap()).await;
-    assert_eq!(read(&venue, "w/pay/x").await, None, "revoked before it was committed");
-    assert_eq!(read(&venue, "w/free/x").await, Some(json!(1)), "the rest of the turn stands");
+    assert_eq!(venue.read("w/pay/x").await, None, "revoked before it was committed");
+    assert_eq!(venue.read("w/free/x").await, Some(json!(1)), "the rest of the turn stands");
     assert_eq!(outcomes(&venue, "slow", "s").await, ["denied", "ok", "ok"]);
-    let said = serde_json::to_string(&turns(&venue, "slow", "s").await[0].said).unwrap();
+    let said = serde_json::to_string(&venue.turns("slow", "s").await[0].said).unwrap();
     assert!(
         said.contains("Capability denied: v/ops/lattice/write requires crud/write on w/pay/x, which was revoked"),
         "{said}"
@@ -255,7 +237,7 @@ async fn events_of_differing_authority_have_turns_of_their_own() {
     venue.worker().await;
     let mut made = Vec::new();
     for _ in 0..600 {
-        made = turns(&venue, "talker", "s").await;
+        made = venue.turns("talker", "s").await;
         if made.len() >= 2 {
             break;
         }
@@ -298,7 +280,7 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
     venue.venue.bus.publish(&Message { to, id: Some("honest".into()), body }).await.unwrap();
     let mut done = Vec::new();
     for _ in 0..600 {
-        done = turns(&venue, "clerk", "honest").await;
+        done = venue.turns("clerk", "honest").await;
         if done.len() >= 2 {
             break;
         }
@@ -316,7 +298,7 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
     venue.agent("waiter", json!({})).await;
     let waiter = venue.arrive("waiter", "w-1", true, granted("s", None)).await.job.unwrap();
     for _ in 0..1200 {
-        if !turns(&venue, "waiter", "s").await.is_empty() {
+        if !venue.turns("waiter", "s").await.is_empty() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
@@ -339,10 +321,10 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
     let key = SessionKey { agent: "waiter".parse().unwrap(), session: "s".parse().unwrap() };
     let facts = venue.venue.store.sessions(&venue.owner, Some(&key.agent), None, 10).await.unwrap();
     assert!(facts.iter().all(|facts| facts.mailbox.iter().all(|entry| entry.kind != EventKind::Result)), "{facts:?}");
-    assert_eq!(turns(&venue, "waiter", "s").await.len(), 1);
+    assert_eq!(venue.turns("waiter", "s").await.len(), 1);
     // The true one is the venue's.
     trellis::jobs::cancel(&venue.venue, &venue.owner, &child, None).await.unwrap();
     assert_eq!(venue.ended(&waiter).await.status, JobStatus::Complete);
-    let prompts = serde_json::to_string(&turns(&venue, "waiter", "s").await).unwrap();
+    let prompts = serde_json::to_string(&venue.turns("waiter", "s").await).unwrap();
     assert!(!prompts.contains("pay me"), "{prompts}");
 }

@@ -3,18 +3,14 @@
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
-use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
-use trellis::store::embedded::EmbeddedStore;
 use trellis::store::keys;
-use trellis::workspace::{Workspace, WriteOp};
+use trellis::workspace::Workspace;
 
 const RULES: &str = r#"
 [[rule]]
@@ -71,18 +67,9 @@ then = { text = "done" }
 "#;
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let (venue, dir) = TestVenue::embedded(RULES).await;
     venue.worker().await;
     (venue, dir)
-}
-
-async fn write(venue: &TestVenue, path: &str, value: Value) {
-    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    let op = WriteOp::Write { path: Path::parse(path).unwrap(), value, expect: None };
-    tree.apply_now(venue.venue.now(), &op).await.unwrap();
 }
 
 async fn turns(venue: &TestVenue, job: &Job) -> Vec<TurnRecord> {
@@ -104,7 +91,7 @@ fn output(job: &Job) -> Value {
 #[tokio::test]
 async fn a_loaded_path_is_shown_from_the_next_turn_on_at_its_level() {
     let (venue, _dir) = venue().await;
-    write(&venue, "w/reports/Q1", json!({"total": 42})).await;
+    venue.write("w/reports/Q1", json!({"total": 42})).await;
     venue.agent("reader", json!({"caps": [{"with": "w/reports", "can": "crud/read"}]})).await;
     let job = ask(&venue, "reader", "t1", "a", json!({"do": "load", "level": "session"})).await;
     assert_eq!(output(&job), json!("I see it"));
@@ -114,9 +101,9 @@ async fn a_loaded_path_is_shown_from_the_next_turn_on_at_its_level() {
     assert_eq!(output(&ask(&venue, "reader", "t2", "a", json!("look")).await), json!("I see it"));
     assert_eq!(output(&ask(&venue, "reader", "t3", "b", json!("look")).await), json!("I see nothing"));
     // It is read afresh: what it shows is what is there now.
-    write(&venue, "w/reports/Q1", json!({"total": 43})).await;
+    venue.write("w/reports/Q1", json!({"total": 43})).await;
     assert_eq!(output(&ask(&venue, "reader", "t4", "a", json!("look")).await), json!("I see nothing"));
-    write(&venue, "w/reports/Q1", json!({"total": 42})).await;
+    venue.write("w/reports/Q1", json!({"total": 42})).await;
     assert_eq!(output(&ask(&venue, "reader", "t5", "a", json!("forget")).await), json!("I see nothing"));
     // At the level of the agent every session has it.
     assert_eq!(
@@ -147,7 +134,7 @@ async fn entries_of_every_form_are_shown_and_what_fails_says_why() {
     let (venue, _dir) = venue().await;
     venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
     let done = venue.run("echo", "t0", json!({"message": {"deep": [1, 2]}})).await;
-    write(&venue, "w/docs/policy", json!("pay on time")).await;
+    venue.write("w/docs/policy", json!("pay on time")).await;
     let config = json!({"context": [
         "Be brief.",
         "w/docs/policy",
@@ -179,8 +166,8 @@ async fn a_required_entry_that_is_not_there_fails_the_task_before_any_model_call
 #[tokio::test]
 async fn loads_leave_a_nearly_full_context_and_stay_out() {
     let (venue, _dir) = venue().await;
-    write(&venue, "w/big/a", json!("a".repeat(5_000))).await;
-    write(&venue, "w/big/b", json!("b".repeat(5_000))).await;
+    venue.write("w/big/a", json!("a".repeat(5_000))).await;
+    venue.write("w/big/b", json!("b".repeat(5_000))).await;
     let config = json!({"contextBudget": {"bytes": 11_000}, "defaultTools": false, "tools": ["v/ops/lattice/read"]});
     venue.agent("crowded", config).await;
     let job = venue.run("crowded", "t1", json!({})).await;

@@ -14,14 +14,11 @@ use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::domain::lattice::Path;
-use trellis::domain::lattice::layout::Scope;
 use trellis::ledger;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
 use trellis::worker::preview::{self, Preview};
-use trellis::workspace::{Workspace, WriteOp};
 
 const RULES: &str = r#"
 [[rule]]
@@ -101,12 +98,6 @@ async fn open(dir: &FilePath) -> Arc<EmbeddedStore> {
     EmbeddedStore::open(dir).unwrap()
 }
 
-async fn write(venue: &TestVenue, path: &str, value: Value) {
-    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    let op = WriteOp::Write { path: Path::parse(path).unwrap(), value, expect: None };
-    tree.apply_now(venue.venue.now(), &op).await.unwrap();
-}
-
 async fn ask(venue: &TestVenue, agent: &str, id: &str, session: &str, input: Value) -> Job {
     let submission = Submission { input, session_id: Some(session.parse().unwrap()), ..Submission::default() };
     let submitted = venue.arrive(agent, id, true, submission).await;
@@ -145,7 +136,7 @@ async fn long_scenario(backend: Backend) {
     for life in 0..3 {
         let venue = disk.venue(life).await;
         writer(&venue).await;
-        write(&venue, "w/plain", json!(format!("plain text {life}, {}", "and more ".repeat(300)))).await;
+        venue.write("w/plain", json!(format!("plain text {life}, {}", "and more ".repeat(300)))).await;
         for _ in 0..5 {
             for session in ["a", "b", "c"] {
                 number += 1;
@@ -234,7 +225,7 @@ async fn a_part_that_is_gone_is_named() {
     let disk = Disk::new(Backend::Embedded).await.unwrap();
     let venue = disk.venue(0).await;
     writer(&venue).await;
-    write(&venue, "w/plain", json!("to be erased ".repeat(30))).await;
+    venue.write("w/plain", json!("to be erased ".repeat(30))).await;
     ask(&venue, "writer", "t1", "a", json!({"n": "r", "note": "short"})).await;
     let store = &*venue.venue.store;
     let parts = store.scan(&venue.owner, "p/", None, false, 1_000).await.unwrap();

@@ -5,7 +5,7 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use crate::support::watched::{Watch, Watched};
 use async_trait::async_trait;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -16,7 +16,6 @@ use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::domain::session::TurnRecord;
 use trellis::jobs::{self, Cancelled};
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -120,26 +119,8 @@ async fn idle_fleet() -> Option<(TestVenue, tempfile::TempDir)> {
 }
 
 async fn idle_laptop() -> (TestVenue, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let (venue, dir) = TestVenue::embedded(RULES).await;
     (venue, dir)
-}
-
-async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
-    let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
-    let found = venue.venue.store.scan(&venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
-    found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
-}
-
-async fn read(venue: &TestVenue, path: &str) -> Option<Value> {
-    let tree = trellis::workspace::Workspace::new(
-        Arc::clone(&venue.venue.store),
-        venue.owner.clone(),
-        trellis::domain::lattice::layout::Scope::default(),
-    );
-    tree.get(&trellis::domain::lattice::Path::parse(path).unwrap()).await.unwrap()
 }
 
 #[tokio::test]
@@ -149,8 +130,8 @@ async fn a_task_of_three_turns_writes_reads_and_completes() {
     let job = venue.run("writer", "t1", json!({"name": "a", "text": "hello"})).await;
     assert_eq!(job.status, JobStatus::Complete);
     assert_eq!(job.result.unwrap().output, Some(json!("wrote hello")));
-    assert_eq!(read(&venue, "w/log").await, Some(json!(["a"])));
-    let turns = turns(&venue, "writer", job.head.session.as_str()).await;
+    assert_eq!(venue.read("w/log").await, Some(json!(["a"])));
+    let turns = venue.turns("writer", job.head.session.as_str()).await;
     assert_eq!(turns.len(), 3);
     assert_eq!(turns[0].calls.iter().map(|c| c.outcome.as_str()).collect::<Vec<_>>(), ["ok", "ok"]);
     assert_eq!(venue.model_calls().iter().filter(|c| c["event"] == "replied").count(), 3);
@@ -311,7 +292,7 @@ async fn a_loop_of_tool_calls_ends_at_the_limit_of_turns() {
     venue.agent("looping", json!({"limits": {"turns": 4}})).await;
     let job = venue.run("looping", "t1", json!({})).await;
     assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::LimitReached));
-    assert_eq!(turns(&venue, "looping", job.head.session.as_str()).await.len(), 4);
+    assert_eq!(venue.turns("looping", job.head.session.as_str()).await.len(), 4);
 }
 
 #[tokio::test]
@@ -320,10 +301,10 @@ async fn bad_calls_are_told_to_the_model_and_the_run_goes_on() {
     venue.agent("confused", json!({"caps": [{"with": "w/open", "can": "crud"}]})).await;
     let job = venue.run("confused", "t1", json!({})).await;
     assert_eq!(job.status, JobStatus::Complete);
-    let turns = turns(&venue, "confused", job.head.session.as_str()).await;
+    let turns = venue.turns("confused", job.head.session.as_str()).await;
     let outcomes: Vec<_> = turns[0].calls.iter().map(|c| c.outcome.as_str()).collect();
     assert_eq!(outcomes, ["unknown tool", "denied", "error"]);
-    assert_eq!(read(&venue, "w/secret/x").await, None);
+    assert_eq!(venue.read("w/secret/x").await, None);
 }
 
 #[tokio::test]
@@ -333,7 +314,7 @@ async fn a_message_is_consumed_by_the_turn_that_shows_it() {
     let submission = Submission { input: json!("ping"), ..Submission::default() };
     venue.arrive("echo", "m1", false, submission).await;
     for _ in 0..3000 {
-        let turns = turns(&venue, "echo", "main").await;
+        let turns = venue.turns("echo", "main").await;
         if let Some(turn) = turns.first() {
             assert_eq!(turn.events[0].as_str(), "m1");
             assert!(serde_json::to_string(&turn.said).unwrap().contains("ping"));
@@ -392,7 +373,7 @@ async fn a_call_that_must_not_be_repeated_is_told_as_unknown_to_a_successor() {
     second.worker().await;
     let job = second.ended(&job).await;
     assert_eq!(job.result.unwrap().output, Some(json!("I look before I pay again")));
-    let turns = turns(&second, "payer", job.head.session.as_str()).await;
+    let turns = second.turns("payer", job.head.session.as_str()).await;
     assert_eq!(turns[0].calls[0].outcome, "outcome unknown");
     let replies = second.model_calls().iter().filter(|call| call["event"] == "replied").count();
     assert_eq!(replies, 2, "the recorded reply is not asked for again");

@@ -7,11 +7,15 @@ use std::time::Duration;
 use trellis::agents;
 use trellis::auth::Auth;
 use trellis::bus::Bus;
+use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
 use trellis::domain::agent::AgentConfig;
 use trellis::domain::event::Submission;
-use trellis::domain::ids::{AgentId, EventId, JobId, Owner};
+use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use trellis::domain::job::Job;
+use trellis::domain::lattice::Path as LatticePath;
+use trellis::domain::lattice::layout::Scope;
+use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::jobs;
 use trellis::model::endpoint::ProviderOptions;
@@ -21,10 +25,12 @@ use trellis::ops::Catalog;
 use trellis::retry::Policy;
 use trellis::secrets::Vault;
 use trellis::shutdown::Shutdown;
-use trellis::store::Store;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::{Store, keys};
 use trellis::telemetry::Metrics;
 use trellis::venue::{Venue, load_or_make_key};
 use trellis::worker::{self, WorkerOptions};
+use trellis::workspace::{Workspace, WriteOp};
 
 /// A venue with a folder for its rules and its log of model calls.
 pub struct TestVenue {
@@ -66,6 +72,36 @@ impl TestVenue {
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
         }
+    }
+
+    /// Over an embedded store and queue in a folder of its own, which is there as long as it is held.
+    pub async fn embedded(rules: &str) -> (Self, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
+        (Self::new(store, Arc::new(bus), dir.path(), rules).await, dir)
+    }
+
+    fn tree(&self) -> Workspace {
+        Workspace::new(Arc::clone(&self.venue.store), self.owner.clone(), Scope::default())
+    }
+
+    /// Writes a value of the lattice.
+    pub async fn write(&self, path: &str, value: Value) {
+        let op = WriteOp::Write { path: LatticePath::parse(path).unwrap(), value, expect: None };
+        self.tree().apply_now(self.venue.now(), &op).await.unwrap();
+    }
+
+    /// A value of the lattice.
+    pub async fn read(&self, path: &str) -> Option<Value> {
+        self.tree().get(&LatticePath::parse(path).unwrap()).await.unwrap()
+    }
+
+    /// The records of a session's turns, the first ones first.
+    pub async fn turns(&self, agent: &str, session: &str) -> Vec<TurnRecord> {
+        let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
+        let found = self.venue.store.scan(&self.owner, &keys::turns(&key), None, false, 100).await.unwrap();
+        found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
     }
 
     /// Starts a worker.
