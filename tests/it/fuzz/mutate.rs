@@ -80,7 +80,7 @@ impl Random {
 /// A few changes of a text, some of them by pieces of `others`.
 pub fn text(random: &mut Random, origin: &str, others: &[String]) -> String {
     let mut bytes = origin.as_bytes().to_vec();
-    for _ in 0..1 + random.below(3) {
+    for _ in 0..=random.below(3) {
         let at = random.below(bytes.len() + 1);
         match random.below(8) {
             0 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
@@ -130,7 +130,7 @@ pub fn json(random: &mut Random, origin: &str, others: &[String]) -> String {
     if random.below(8) == 0 {
         return text(random, origin, others);
     }
-    for _ in 0..1 + random.below(2) {
+    for _ in 0..=random.below(2) {
         let count = leaves(&mut document, &mut |_, _| {});
         let chosen = random.below(count);
         let other = random.pick(others).clone();

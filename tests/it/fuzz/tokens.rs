@@ -37,8 +37,7 @@ struct Site {
 }
 
 pub fn target() -> Target<impl FnMut(&str, &mut Random) -> Result<Verdict, String>> {
-    let mut site = Site::new();
-    let seeds = site.seeds();
+    let (mut site, seeds) = (Site::new(), seeds());
     let check = move |input: &str, random: &mut Random| site.check(input, random);
     Target { name: "tokens", seeds, mutate: mutate::json, check }
 }
@@ -65,49 +64,6 @@ impl Site {
         };
         let auth = Auth::open(&config, "trellis").unwrap();
         Self { _dir: dir, keys, auth, signed: Vec::new() }
-    }
-
-    /// Chains, the root first. Keys are written `<k1>`: they are others in every run.
-    fn seeds(&self) -> Vec<String> {
-        let cap = |with: &str, can: &str| json!({"with": with, "can": can});
-        let own = |by: &str, to: &str, att: Value| {
-            let name = format!("<{by}>");
-            json!({"by": by, "claims": {"iss": name, "sub": name, "aud": to, "exp": NOW + 60.0, "jti": by, "att": att}})
-        };
-        let link = |by: &str, to: &str, att: Value| json!({"by": by, "claims": {"iss": format!("<{by}>"), "aud": to, "exp": NOW + 50.0, "att": att}});
-        let ann = |sub: &str, to: &str, att: Value| {
-            let claims = json!({"iss": ISSUER, "sub": sub, "aud": to, "exp": NOW + 60.0, "nbf": NOW - 5.0, "att": att});
-            json!({"by": "issuer", "claims": claims})
-        };
-        let vendor = json!([cap("w/vendor", "crud"), cap("r/app/u1", "*")]);
-        let plain = json!({"by": "k1", "claims": {"iss": "<k1>", "sub": "<k1>", "aud": AUDIENCE, "exp": NOW + 60.0}});
-        [
-            json!([plain]),
-            json!([own("k1", AUDIENCE, json!([]))]),
-            json!([own("k1", AUDIENCE, vendor.clone())]),
-            json!([own("k1", AUDIENCE, json!([cap("<k1>/w/x", "crud/*"), cap("", "crud/read")]))]),
-            json!([own("k1", AUDIENCE, json!([cap("<k2>/w/x", "crud")]))]),
-            json!([ann("acme/ann", AUDIENCE, json!([cap("/acme/bob/w", "crud/read"), cap("/acme/ann/w", "*")]))]),
-            json!([ann("globex/bob", AUDIENCE, json!([]))]),
-            json!([ann("acme/_venue", AUDIENCE, json!([]))]),
-            json!([
-                own("k1", "<k2>", vendor.clone()),
-                link("k2", AUDIENCE, json!([cap("w/vendor/acme", "crud/read")]))
-            ]),
-            json!([own("k1", "<k2>", vendor.clone()), link("k2", AUDIENCE, json!([cap("w", "crud")]))]),
-            json!([
-                ann("acme/ann", "<k1>", vendor.clone()),
-                link("k1", "<k2>", vendor.clone()),
-                link("k2", AUDIENCE, vendor)
-            ]),
-            json!([
-                ann("acme/ann", "<k3>", json!([cap("https://api.example/v1", "http")])),
-                link("k3", AUDIENCE, json!([cap("https://api.example/v1/x", "http/get")]))
-            ]),
-        ]
-        .iter()
-        .map(Value::to_string)
-        .collect()
     }
 
     fn check(&mut self, input: &str, random: &mut Random) -> Result<Verdict, String> {
@@ -179,6 +135,46 @@ impl Site {
             None => Ok(()),
         }
     }
+}
+
+/// Chains, the root first. Keys are written `<k1>`: they are others in every run.
+fn seeds() -> Vec<String> {
+    let cap = |with: &str, can: &str| json!({"with": with, "can": can});
+    let own = |by: &str, to: &str, att: Value| {
+        let name = format!("<{by}>");
+        json!({"by": by, "claims": {"iss": name, "sub": name, "aud": to, "exp": NOW + 60.0, "jti": by, "att": att}})
+    };
+    let link = |by: &str, to: &str, att: Value| json!({"by": by, "claims": {"iss": format!("<{by}>"), "aud": to, "exp": NOW + 50.0, "att": att}});
+    let ann = |sub: &str, to: &str, att: Value| {
+        let claims = json!({"iss": ISSUER, "sub": sub, "aud": to, "exp": NOW + 60.0, "nbf": NOW - 5.0, "att": att});
+        json!({"by": "issuer", "claims": claims})
+    };
+    let vendor = json!([cap("w/vendor", "crud"), cap("r/app/u1", "*")]);
+    let plain = json!({"by": "k1", "claims": {"iss": "<k1>", "sub": "<k1>", "aud": AUDIENCE, "exp": NOW + 60.0}});
+    [
+        json!([plain]),
+        json!([own("k1", AUDIENCE, json!([]))]),
+        json!([own("k1", AUDIENCE, vendor.clone())]),
+        json!([own("k1", AUDIENCE, json!([cap("<k1>/w/x", "crud/*"), cap("", "crud/read")]))]),
+        json!([own("k1", AUDIENCE, json!([cap("<k2>/w/x", "crud")]))]),
+        json!([ann("acme/ann", AUDIENCE, json!([cap("/acme/bob/w", "crud/read"), cap("/acme/ann/w", "*")]))]),
+        json!([ann("globex/bob", AUDIENCE, json!([]))]),
+        json!([ann("acme/_venue", AUDIENCE, json!([]))]),
+        json!([own("k1", "<k2>", vendor.clone()), link("k2", AUDIENCE, json!([cap("w/vendor/acme", "crud/read")]))]),
+        json!([own("k1", "<k2>", vendor.clone()), link("k2", AUDIENCE, json!([cap("w", "crud")]))]),
+        json!([
+            ann("acme/ann", "<k1>", vendor.clone()),
+            link("k1", "<k2>", vendor.clone()),
+            link("k2", AUDIENCE, vendor)
+        ]),
+        json!([
+            ann("acme/ann", "<k3>", json!([cap("https://api.example/v1", "http")])),
+            link("k3", AUDIENCE, json!([cap("https://api.example/v1/x", "http/get")]))
+        ]),
+    ]
+    .iter()
+    .map(Value::to_string)
+    .collect()
 }
 
 fn now() -> Millis {
