@@ -4,12 +4,9 @@
 //! person, or the session itself when time has run out.
 
 use crate::domain::approval::{Answer, Approval, Subject, Verdict};
-use crate::domain::authority::envelope::Envelope;
 use crate::domain::event::{Event, Payload, order};
 use crate::domain::ids::{EventId, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
-use crate::domain::scope::Handed;
-use crate::domain::values::Values;
 use crate::jobs;
 use crate::ops::{Caller, OpError, dispatch};
 use crate::store::{
@@ -194,16 +191,8 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), O
     let now = venue.now();
     let id = EventId::new(format!("answer-{}", approval.id)).expect("hex digits are a legal id");
     let event = Event {
-        id: id.clone(),
         caller: approval.answer.as_ref().map(|answer| answer.by.clone()),
-        received: now,
-        reply_to: None,
-        parent: None,
-        session_context: Values::new(),
-        context_ids: Vec::new(),
-        envelope: Envelope::default(),
-        handed: Handed::default(),
-        payload: Payload::Decision { approval: approval.id.clone() },
+        ..Event::new(id.clone(), now, Payload::Decision { approval: approval.id.clone() })
     };
     let event = NewEvent {
         body_hash: sha256_hex(approval.id.as_str().as_bytes()),

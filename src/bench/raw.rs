@@ -49,18 +49,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         SessionKey { agent: "bench-0".parse().expect("a legal id"), session: name.parse().expect("a legal id") };
     let id = EventId::new(name).expect("a legal id");
     let now = venue.now();
-    let event = Event {
-        id: id.clone(),
-        caller: None,
-        received: now,
-        reply_to: None,
-        parent: None,
-        session_context: serde_json::Map::new(),
-        context_ids: Vec::new(),
-        envelope: crate::domain::authority::envelope::Envelope::default(),
-        handed: crate::domain::scope::Handed::default(),
-        payload: Payload::Message { input: serde_json::Value::Null },
-    };
+    let event = Event::new(id.clone(), now, Payload::Message { input: serde_json::Value::Null });
     let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));
     let event = NewEvent {
         id,

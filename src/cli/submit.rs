@@ -5,6 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{note, remark};
 use super::{Context, input, queue, wait};
 use crate::bus::InKind;
+use crate::domain::budget::Budget;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::limits::SUBMISSION_BYTES;
@@ -51,6 +52,10 @@ pub struct Submit {
     /// boundary. Repeatable
     #[arg(long = "context-id", value_name = "BUCKET")]
     context_ids: Vec<String>,
+    /// What the task and everything under it may use at most, `tokens=N`, `cost=DOLLARS`, `turns=N` or
+    /// `wallClock=SECONDS`. Repeatable
+    #[arg(long = "budget", value_name = "LIMIT=N", value_parser = input::pair)]
+    budget: Vec<(String, Value)>,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -70,12 +75,23 @@ impl Submit {
         }
     }
 
+    fn budget(&self) -> Result<Budget, Failure> {
+        let named: Value = self.budget.iter().cloned().collect::<serde_json::Map<_, _>>().into();
+        let budget: Budget = serde_json::from_value(named).map_err(|e| Failure::usage(format!("`--budget`: {e}")))?;
+        budget.check().map_err(|error| Failure::usage(format!("`--budget`: {error}")))?;
+        Ok(budget)
+    }
+
     async fn over_http(&self, context: &Context, id: &EventId, input: Value) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
+        let budget = self.budget()?;
         let accepted = if self.context.is_empty() && self.grants.is_empty() {
             let mut body = json!({"agentId": self.agent, "input": input, "timeout": 0});
             if let Some(session) = &self.session {
                 body["sessionId"] = session.as_str().into();
+            }
+            if !self.budget.is_empty() {
+                body["budget"] = json!(budget);
             }
             if !self.context_ids.is_empty() {
                 body["contextIds"] = json!(self.context_ids);
@@ -88,6 +104,7 @@ impl Submit {
                 session_id: self.session.clone(),
                 session_context: self.context.iter().cloned().collect(),
                 context_ids: self.context_ids.clone(),
+                budget,
                 context: input::grants(&self.grants),
                 ..Submission::default()
             };
@@ -123,6 +140,7 @@ impl Submit {
             reply_to,
             session_context: self.context.iter().cloned().collect(),
             context_ids: self.context_ids.clone(),
+            budget: self.budget()?,
             context: input::grants(&self.grants),
             ..Submission::default()
         };

@@ -3,6 +3,7 @@
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::policy::{Actor, Policy};
 use crate::domain::authority::{Authority, Capability};
+use crate::domain::budget::Budget;
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::entry::{ContextEntry, check_entries};
@@ -159,17 +160,36 @@ pub enum Completion {
 }
 
 /// How much a task may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AgentLimits {
     /// Turns per task.
     #[serde(default = "default_turns")]
     pub turns: u32,
+    /// Tokens of a task and of everything under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars of a task and of everything under it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// Seconds of a task since it was accepted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wall_clock: Option<u64>,
+    /// A task that reaches a limit has one last turn to end in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wind_down: bool,
 }
 
 impl Default for AgentLimits {
     fn default() -> Self {
-        Self { turns: default_turns() }
+        Self { turns: default_turns(), tokens: None, cost: None, wall_clock: None, wind_down: false }
+    }
+}
+
+impl AgentLimits {
+    /// What a task may use, its turns apart.
+    pub const fn budget(&self) -> Budget {
+        Budget { tokens: self.tokens, cost: self.cost, turns: None, wall_clock: self.wall_clock }
     }
 }
 
@@ -303,6 +323,15 @@ impl AgentConfig {
         }
         if self.limits.turns == 0 {
             return bad("`limits.turns`: expected at least 1, got 0".into());
+        }
+        let budget = self.limits.budget();
+        budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;
+        if let Some(price) = &self.model.price {
+            price.check().or_else(|error| bad(format!("`model.price`: {error}")))?;
+        } else if budget.cost.is_some() {
+            return bad(
+                "`limits.cost`: the model needs a `price`, as `{input, output}` in dollars per million tokens".into()
+            );
         }
         if self.entity_ids_key.is_empty() {
             return bad("`entityIdsKey`: expected a key, got an empty text".into());

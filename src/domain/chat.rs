@@ -1,5 +1,6 @@
 //! What goes to a model and what comes back, independent of any provider.
 
+use crate::domain::budget::Price;
 use crate::domain::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -25,6 +26,9 @@ pub struct ModelSettings {
     /// Tokens that it takes, prompt and reply together: an upper bound of the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_window: Option<u32>,
+    /// What it costs: needed where cost is limited.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub price: Option<Price>,
     /// The owner's secret that is sent as the API key, `s/NAME`; without it the venue's own.
     #[serde(default, skip_serializing_if = "Option::is_none", with = "key")]
     pub key: Option<SecretName>,
@@ -54,6 +58,20 @@ mod key {
 }
 
 impl ModelSettings {
+    /// A model with its provider's defaults.
+    pub fn new(provider: &str, name: &str) -> Self {
+        Self {
+            provider: provider.to_owned(),
+            name: name.to_owned(),
+            base_url: None,
+            temperature: None,
+            max_tokens: None,
+            context_window: None,
+            price: None,
+            key: None,
+        }
+    }
+
     /// `provider/name`.
     pub fn id(&self) -> String {
         format!("{}/{}", self.provider, self.name)

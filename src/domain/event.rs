@@ -1,6 +1,7 @@
 //! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
 
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::budget::Budget;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::scope::Handed;
@@ -70,6 +71,9 @@ pub struct Event {
     /// What its turns may do at most.
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
+    /// What a task and everything under it may use at most.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
     /// What a delegate brings along of its caller's context.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
@@ -159,6 +163,9 @@ pub struct Submission {
     /// What a delegate brings along. Only the venue's own messages have any.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
+    /// What the task and everything under it may use at most.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
     /// The venue's seal on all of this, by which it knows its own messages in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
@@ -201,6 +208,23 @@ pub struct Completion {
 }
 
 impl Event {
+    /// One that says this, from nobody in particular.
+    pub fn new(id: EventId, received: Millis, payload: Payload) -> Self {
+        Self {
+            id,
+            caller: None,
+            received,
+            reply_to: None,
+            parent: None,
+            session_context: Values::new(),
+            context_ids: Vec::new(),
+            handed: Handed::default(),
+            envelope: Envelope::default(),
+            budget: Budget::default(),
+            payload,
+        }
+    }
+
     /// The head of the job that a task opened in `session`.
     pub fn head(&self, session: &SessionKey) -> Option<JobHead> {
         let Payload::Task { job, input } = &self.payload else { return None };
@@ -268,6 +292,7 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
         parent,
         envelope: _,
         handed,
+        budget,
         seal: _,
     } = submission;
     let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
@@ -276,6 +301,9 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
     }
     if let (false, Value::Array(said)) = (context_ids.is_empty(), &mut said) {
         said.push(json!({"contextIds": context_ids}));
+    }
+    if let (false, Value::Array(said)) = (budget.is_empty(), &mut said) {
+        said.push(json!({"budget": budget}));
     }
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())

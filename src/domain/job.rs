@@ -127,6 +127,8 @@ pub struct JobResult {
 pub enum ErrorCode {
     /// A limit on turns or time was reached.
     LimitReached,
+    /// A budget of the request, or of one above it, is used up.
+    BudgetExceeded,
     /// Its event killed its workers too often.
     Dead,
     /// Text without a completion, in `explicit` mode.

@@ -25,6 +25,9 @@ pub const APPROVAL_TIME: Duration = Duration::from_hours(1);
 /// Longest time that an agent may give a person to answer its questions: 30 days.
 pub const APPROVAL_TIME_MAX: Duration = Duration::from_hours(30 * 24);
 
+/// How long a model call may hold a part of a budget before it counts as spent: longer than any call.
+pub const BUDGET_HOLD: Duration = Duration::from_mins(30);
+
 /// Questions that an agent may ask a person at once: what fits on one screen.
 pub const QUESTIONS: usize = 20;
 

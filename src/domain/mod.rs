@@ -17,6 +17,7 @@ pub mod token;
 pub mod agent;
 pub mod approval;
 pub mod asset;
+pub mod budget;
 pub mod gate;
 pub mod resource;
 pub mod session;

@@ -2,6 +2,7 @@
 
 use crate::domain::approval::Awaiting;
 use crate::domain::authority::Authority;
+use crate::domain::budget::Deadline;
 use crate::domain::chat::{ChatMessage, Usage};
 use crate::domain::context::load::Load;
 use crate::domain::event::Mandate;
@@ -89,6 +90,19 @@ pub struct TaskProgress {
     /// It was told that text alone doesn't complete the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reminded: bool,
+    /// It has reached its limit of turns, and has one more to end in.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub winding: bool,
+    /// When its time is over.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Deadline>,
+}
+
+impl TaskProgress {
+    /// Of a task that no turn has served.
+    pub const fn new(job: JobId) -> Self {
+        Self { job, turns: 0, reminded: false, winding: false, deadline: None }
+    }
 }
 
 /// What a turn leaves: a line of the timeline and its part of the transcript.

@@ -106,6 +106,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::ReplyTo(_)
             | SubmissionError::Grant(_)
             | SubmissionError::ContextIds(_)
+            | SubmissionError::Budget(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {

@@ -1,6 +1,5 @@
 //! Stages 1 and 2: a submission becomes an admission, from the queue or directly.
 
-use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
@@ -9,9 +8,8 @@ use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, 
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::resource::scratchpad;
-use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
-use crate::domain::values::{Values, protected};
+use crate::domain::values::protected;
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -62,6 +60,9 @@ pub enum SubmissionError {
     /// Values that the caller may not set.
     #[error(transparent)]
     Override(#[from] protected::OverrideDenied),
+    /// A budget that can't be meant, or of a message.
+    #[error("`budget`: {0}")]
+    Budget(String),
     /// Names of buckets that break a rule.
     #[error("`contextIds`: {0}")]
     ContextIds(String),
@@ -83,7 +84,8 @@ impl SubmissionError {
             | Self::TooLarge { .. }
             | Self::ReplyTo(_)
             | Self::ContextTooLarge(_)
-            | Self::ContextIds(_) => ErrorCode::Refused,
+            | Self::ContextIds(_)
+            | Self::Budget(_) => ErrorCode::Refused,
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
             Self::Grant(_) => ErrorCode::GrantInvalid,
             Self::Forged(_) => ErrorCode::Forged,
@@ -105,6 +107,15 @@ fn check_context(arrival: &Arrival) -> Result<(), SubmissionError> {
         protected::check(context, arrival.submission.envelope.claims.keys().map(String::as_str))?;
     }
     Ok(())
+}
+
+/// Whether the budget of a submission can be kept.
+fn check_budget(arrival: &Arrival) -> Result<(), SubmissionError> {
+    let budget = &arrival.submission.budget;
+    if !arrival.task && !budget.is_empty() {
+        return Err(SubmissionError::Budget("a message has none, give it to a task".into()));
+    }
+    budget.check().map_err(SubmissionError::Budget)
 }
 
 /// Answer to a direct submission.
@@ -161,6 +172,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     }
     check_context(arrival)?;
     let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
+    check_budget(arrival)?;
     let context_ids = scratchpad::buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
@@ -173,16 +185,15 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         None => Payload::Message { input },
     };
     let event = Event {
-        id: id.clone(),
         caller: submission.caller.clone(),
-        received: arrival.received,
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
         session_context: submission.session_context.clone(),
         context_ids,
         envelope: submission.envelope.clone().granted(grants),
         handed: submission.handed.clone(),
-        payload,
+        budget: submission.budget,
+        ..Event::new(id.clone(), arrival.received, payload)
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
     let event = NewEvent {
@@ -206,18 +217,7 @@ pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, receiv
     let body_hash = sha256_hex(&serde_json::to_vec(&body).unwrap_or_default());
     let session = SessionKey { agent: agent.clone(), session: body.session_id };
     let job = body.job.clone();
-    let event = Event {
-        id: id.clone(),
-        caller: None,
-        received,
-        reply_to: None,
-        parent: None,
-        session_context: Values::new(),
-        context_ids: Vec::new(),
-        envelope: Envelope::default(),
-        handed: Handed::default(),
-        payload: Payload::Result { job: body.job, result: body.result },
-    };
+    let event = Event::new(id.clone(), received, Payload::Result { job: body.job, result: body.result });
     let event = NewEvent {
         id,
         body_hash,

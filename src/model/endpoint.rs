@@ -305,15 +305,7 @@ mod tests {
     }
 
     fn check(provider: &str, base_url: Option<&str>) -> Result<(AdapterKind, Option<String>, String), String> {
-        let settings = ModelSettings {
-            provider: provider.into(),
-            name: "m".into(),
-            base_url: base_url.map(Into::into),
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
-            key: None,
-        };
+        let settings = ModelSettings { base_url: base_url.map(Into::into), ..ModelSettings::new(provider, "m") };
         let target = resolve(&settings, None, &options(), |_| "https://api.openai.com/v1/".into());
         target.map(|target| (target.kind, target.base_url, target.key)).map_err(|error| error.to_string())
     }
@@ -382,13 +374,9 @@ mod tests {
             hosts: Binding::parse(&hosts).unwrap(),
         };
         let settings = ModelSettings {
-            provider: provider.into(),
-            name: "m".into(),
             base_url: base_url.map(Into::into),
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
             key: Some(secret.name.clone()),
+            ..ModelSettings::new(provider, "m")
         };
         assert!(matches!(resolve(&settings, None, &options(), |_| String::new()), Err(TargetError::NoSecret(_))));
         let target = resolve(&settings, Some(&secret), &options(), |_| "https://api.openai.com/v1/".into());
@@ -429,20 +417,7 @@ mod tests {
         let shown = format!(
             "{:?} {:?}",
             options(),
-            resolve(
-                &ModelSettings {
-                    provider: "openai".into(),
-                    name: "m".into(),
-                    base_url: None,
-                    temperature: None,
-                    max_tokens: None,
-                    context_window: None,
-                    key: None,
-                },
-                None,
-                &options(),
-                |_| String::new()
-            )
+            resolve(&ModelSettings::new("openai", "m"), None, &options(), |_| String::new())
         );
         assert!(!shown.contains("sk-env") && !shown.contains("gk"), "{shown}");
     }

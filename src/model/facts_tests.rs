@@ -6,15 +6,7 @@ use serde_json::json;
 
 fn request(messages: Vec<ChatMessage>) -> ModelRequest {
     ModelRequest {
-        model: ModelSettings {
-            provider: "scripted".into(),
-            name: "m".into(),
-            base_url: None,
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
-            key: None,
-        },
+        model: ModelSettings::new("scripted", "m"),
         system: String::new(),
         messages,
         tools: Vec::new().into(),

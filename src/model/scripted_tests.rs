@@ -6,15 +6,7 @@ use tokio::sync::mpsc::unbounded_channel;
 
 fn request(name: &str, text: &str) -> ModelRequest {
     ModelRequest {
-        model: ModelSettings {
-            provider: "scripted".into(),
-            name: name.into(),
-            base_url: None,
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
-            key: None,
-        },
+        model: ModelSettings::new("scripted", name),
         system: String::new(),
         messages: vec![ChatMessage::User { text: text.into() }],
         tools: Vec::new().into(),

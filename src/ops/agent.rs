@@ -42,6 +42,17 @@ impl Verb {
     fn spec(self) -> Spec {
         let text = || json!({"type": "string"});
         let millis = || json!({"type": "integer", "minimum": 0});
+        let budget = || {
+            let about = "What the task and everything under it may use at most; it can only tighten what is left.";
+            json!({
+                "type": "object", "description": about, "additionalProperties": false,
+                "properties": {
+                    "tokens": {"type": "integer", "minimum": 1}, "cost": {"type": "number", "description": "US dollars"},
+                    "turns": {"type": "integer", "minimum": 1},
+                    "wallClock": {"type": "integer", "minimum": 1, "description": "seconds"}
+                }
+            })
+        };
         let grants = || {
             let text =
                 "What the request may do at most: namespaces of resources, or {with, can}. Trusted code says it.";
@@ -67,7 +78,8 @@ impl Verb {
                 schema(
                     &json!({
                         "agentId": text(), "input": {}, "sessionId": text(),
-                        "wait": millis(), "timeout": millis(), "context": grants(), "contextIds": buckets()
+                        "wait": millis(), "timeout": millis(), "context": grants(), "contextIds": buckets(),
+                        "budget": budget()
                     }),
                     &["agentId", "input"],
                 ),

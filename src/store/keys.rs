@@ -19,6 +19,7 @@
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
+//! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | retention |
 //! | `j/<job>/c/<child>` | empty; jobs started in its service | admit, checkpoint | as the head |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
@@ -163,6 +164,11 @@ pub fn job_child(parent: &JobId, job: &JobId) -> String {
     format!("{}{job}", job_children(parent))
 }
 
+/// Document of a budget's account.
+pub fn account(name: &str) -> String {
+    format!("b/{name}")
+}
+
 /// Prefix of approvals.
 pub const APPROVALS: &str = "h/";
 
@@ -244,6 +250,7 @@ mod tests {
         assert_eq!(asset_chunk(&asset_id, 7), format!("a.c/{asset_id}/0007"));
         assert_eq!(job_status(&job), format!("j/{job}/s"));
         assert_eq!(job_child(&job, &job), format!("j/{job}/c/{job}"));
+        assert_eq!(account("x-agent"), "b/x-agent");
         assert_eq!(approval(&job), format!("h/{job}"));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));

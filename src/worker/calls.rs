@@ -87,7 +87,7 @@ pub(super) async fn make(
             authority: authority.within(&setting.authority),
             operator: false,
             // What is handed on is bound by the modes of this agent's resources.
-            envelope: clamped(setting.mandate.envelope.clone(), &setting.config),
+            envelope: clamped(setting.mandate.envelope.clone(), &setting.config).paid_from(&setting.purse),
         },
         parent: parent(turn),
         turn: setting.turn,

@@ -52,7 +52,8 @@ pub(super) async fn inputs(
     }
     items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
     items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
-    let served = setting.plan.served(&setting.state, config, &setting.mandate);
+    let mut served = setting.plan.served(&setting.state, config, &setting.mandate);
+    served.last = setting.last.is_some();
     let instances = scope::instances(&items, &served);
     let transcript = transcript(worker, leased).await?.clone();
     let window = config.model.context_window;
@@ -91,7 +92,7 @@ fn tools(
     values: &Resolver,
     instances: Vec<String>,
 ) -> Arc<ToolTable> {
-    if setting.plan.is_anonymous() {
+    if setting.plan.is_anonymous() || setting.last.is_some() {
         return Arc::new(ToolTable::bare(setting.plan.task.is_some()));
     }
     let bound = agent.config.injects();

@@ -23,6 +23,7 @@ mod recheck;
 mod relay;
 mod resources;
 mod session;
+mod spend;
 pub mod stage;
 mod sweep;
 mod turn;

@@ -13,7 +13,7 @@ use crate::domain::event::{Event, Mandate, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::resource::Held;
-use crate::domain::scope::{self, Handed};
+use crate::domain::scope::{self};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::tools::resolve_with;
 use crate::domain::turn::run::{Pending, Run};
@@ -154,16 +154,11 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
     let grants = asked.context.map(|grants| grant::parse(&grants, &venue.boundaries)).transpose()?;
     let envelope = asked.envelope.granted(grants);
     let task = asked.task.map(|input| Event {
-        id: event,
         caller: Some(owner.to_string()),
-        received: venue.now(),
-        reply_to: None,
-        parent: None,
         session_context: asked.session_context,
         context_ids: asked.context_ids,
         envelope,
-        handed: Handed::default(),
-        payload: Payload::Task { job, input },
+        ..Event::new(event, venue.now(), Payload::Task { job, input })
     });
     run.inbox.extend(task.map(|event| Pending { key: EVENT.into(), event, crashes: 0, status: None }));
     Ok(Rested { key, run, transcript })

@@ -194,8 +194,11 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
     };
     let mut start = Start::Mailbox;
     if leased.checkpoint.is_none() {
+        let deadline = leased.run.deadline();
+        let overdue = deadline.is_some_and(|deadline| worker.venue.now() >= deadline);
         match leased.run.next(worker.options.crash_limit) {
-            Next::Rest => return rest(worker, leased, None).await,
+            Next::Rest | Next::Await { .. } if overdue => {}
+            Next::Rest => return rest(worker, leased, deadline).await,
             Next::Settle(settled) => return commit::settle(worker, leased, &settled).await,
             // Due at once: it takes its place among those that wait for the agent's resumption.
             Next::Turn(_) | Next::GiveUp(_) | Next::Await { news: true, .. }
@@ -208,7 +211,7 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
                 let due = news || worker.venue.now() >= until;
                 let decided = if due { answers::decided(worker, leased).await? } else { Vec::new() };
                 if decided.is_empty() {
-                    return rest(worker, leased, Some(until)).await;
+                    return rest(worker, leased, Some(deadline.map_or(until, |deadline| deadline.min(until)))).await;
                 }
                 start = Start::Answers(decided);
             }

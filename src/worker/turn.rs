@@ -3,15 +3,17 @@
 use super::commit::{self, Outcome};
 use super::session::{self, Leased, Stop};
 use super::stage::Stage;
-use super::{Worker, answers, ask, books, calls, gather, keeper, values};
-use crate::domain::agent::AgentRecord;
+use super::{Worker, answers, books, calls, gather, keeper, spend, values};
+use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::budget::Purse;
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::turn::run::{Plan, Run};
-use crate::domain::turn::{Action, Observed, Recorded, Setting, Turn};
+use crate::domain::turn::{Action, Last, Observed, Recorded, Setting, Turn};
 use crate::jobs;
 use crate::ops::dispatch;
 use crate::policy;
@@ -87,7 +89,7 @@ impl Start {
             }
             Self::Answers(decided) => Turn::settle(setting, answers::exchange(worker, leased).await?, decided),
             Self::Mailbox => match values::mandate(&setting) {
-                Ok(()) => Turn::begin(setting),
+                Ok(()) => Turn::begin(setting, now),
                 Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
             },
         })
@@ -124,13 +126,10 @@ pub(super) async fn run(
         }
         let observed = match action {
             Action::Gather => gathered(worker, leased, &bench, agent, &turn).await?,
-            Action::Ask(request) => {
-                let observed = ask::model(worker, leased, job.as_ref(), &request).await?;
-                if let Observed::Answered(Ok(reply)) = &observed {
-                    worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
-                }
-                observed
-            }
+            Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
+                Some(observed) => observed,
+                None => return spend::wait(worker, leased).await,
+            },
             Action::Record(recorded) => {
                 let hide = |path: &str, arguments: &mut Value| {
                     dispatch::hide(&worker.venue.catalog, path, arguments);
@@ -163,6 +162,12 @@ async fn setting(
     if let Some(before) = before {
         authority = authority.within(before);
     }
+    let purse = purse(&plan, &agent.config, &mandate.envelope);
+    let winding =
+        leased.run.state.task.as_ref().filter(|progress| progress.winding && Some(&progress.job) == plan.job());
+    let limit = agent.config.limits.turns;
+    let last = winding
+        .map(|_| Last { code: ErrorCode::LimitReached, reason: format!("the limit of {limit} turns was reached") });
     let setting = Setting {
         owner,
         session: leased.lease.session.clone(),
@@ -174,8 +179,22 @@ async fn setting(
         plan,
         mandate,
         authority,
+        purse,
+        last,
     };
     Ok((setting, version))
+}
+
+/// What a turn pays from: its task's, or what stands above its message.
+fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
+    let above = (envelope.accounts.as_slice(), envelope.deadline);
+    let task = plan.task.as_ref().and_then(|task| Some((task, task.event.job()?)));
+    match task {
+        Some((task, job)) => {
+            Purse::of_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
+        }
+        None => Purse { inherited: envelope.accounts.clone(), ..Purse::default() },
+    }
 }
 
 const fn stage_of(action: &Action) -> Option<Stage> {

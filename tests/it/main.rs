@@ -7,6 +7,7 @@ mod support;
 mod approvals;
 mod auth;
 mod authority;
+mod budgets;
 mod bus_conformance;
 mod chaos;
 mod children;

@@ -60,15 +60,7 @@ async fn models(url: &str, timeout: Duration) -> Models {
 
 fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {
     ModelRequest {
-        model: ModelSettings {
-            provider: provider.into(),
-            name: "small".into(),
-            base_url: None,
-            temperature: Some(0.5),
-            max_tokens: Some(100),
-            context_window: None,
-            key: None,
-        },
+        model: ModelSettings { temperature: Some(0.5), max_tokens: Some(100), ..ModelSettings::new(provider, "small") },
         system: "You are a clerk.".into(),
         messages,
         tools: vec![ToolSpec {

@@ -3,6 +3,8 @@
 use super::capability::Capability;
 use super::grant::{self, NotWithinParent};
 use super::{Authority, Scope};
+use crate::domain::budget::Purse;
+use crate::domain::time::Millis;
 use crate::domain::values::Values;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -38,6 +40,12 @@ pub struct Envelope {
     /// Claims of the verified token behind it, e.g. `user_id`.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub claims: Values,
+    /// Budgets that it uses, by the names of their accounts, outermost first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub accounts: Vec<String>,
+    /// Its time is over then.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<Millis>,
 }
 
 impl Envelope {
@@ -48,7 +56,11 @@ impl Envelope {
 
     /// One turn may act for both.
     pub fn is_same_authority(&self, other: &Self) -> bool {
-        self.bound == other.bound && self.modes == other.modes && self.claims == other.claims
+        let limits = |envelope: &Self| (envelope.accounts.clone(), envelope.deadline);
+        self.bound == other.bound
+            && self.modes == other.modes
+            && self.claims == other.claims
+            && limits(self) == limits(other)
     }
 
     /// The same, limited to the grants of a request; absent = inherited.
@@ -78,6 +90,14 @@ impl Envelope {
         child.holders.push(holder);
         child.grants.extend(home.job.as_ref().map(ToString::to_string));
         Ok(child)
+    }
+
+    /// The same, paid from these accounts and no others, in this time.
+    #[must_use]
+    pub fn paid_from(mut self, purse: &Purse) -> Self {
+        self.accounts = purse.accounts().cloned().collect();
+        self.deadline = purse.deadline.map(|deadline| deadline.at);
+        self
     }
 
     /// The mode of a kind of resource under this bound.

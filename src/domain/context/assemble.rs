@@ -483,7 +483,7 @@ fn tail(inputs: &Inputs) -> Tail {
     let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running(job, pending)).collect();
     let input = match &served.task {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
-            Some(text::task(job, caller.as_deref(), input, inputs.frame.completion, served.remind))
+            Some(text::task(job, caller.as_deref(), input, inputs.frame.completion, (served.remind, served.last)))
         }
         Some(_) | None if served.messages.is_empty() && served.results.is_empty() => Some(text::NOTHING.to_owned()),
         Some(_) | None => None,

@@ -79,15 +79,7 @@ mod tests {
     }
 
     fn request(system: &str, messages: Vec<ChatMessage>) -> ModelRequest {
-        let model = ModelSettings {
-            provider: "p".into(),
-            name: "m".into(),
-            base_url: None,
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
-            key: None,
-        };
+        let model = ModelSettings::new("p", "m");
         ModelRequest { model, system: system.into(), messages, tools: Vec::new().into(), turn: "t/u/a/s/1".into() }
     }
 

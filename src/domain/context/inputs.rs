@@ -90,6 +90,9 @@ pub struct Served {
     /// The agent has said something without completing its task, in `explicit` mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
+    /// A limit is reached: the task ends with this turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub last: bool,
 }
 
 /// An event that the prompt really shows.

@@ -7,7 +7,6 @@ use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section, Tags};
 use super::ledger::{Row, Status};
 use crate::domain::agent::Completion;
-use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::domain::event::{Event, Payload};
@@ -30,18 +29,8 @@ fn job(n: u8) -> JobId {
 }
 
 fn event(n: u8, payload: Payload) -> (String, Event) {
-    let event = Event {
-        id: format!("e{n}").parse().unwrap(),
-        caller: Some("t/u".into()),
-        received: Millis(0),
-        reply_to: None,
-        parent: None,
-        session_context: serde_json::Map::new(),
-        context_ids: Vec::new(),
-        envelope: Envelope::default(),
-        handed: crate::domain::scope::Handed::default(),
-        payload,
-    };
+    let event =
+        Event { caller: Some("t/u".into()), ..Event::new(format!("e{n}").parse().unwrap(), Millis(0), payload) };
     (format!("k{n}"), event)
 }
 
@@ -106,15 +95,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
         frame: Frame {
             agent: "clerk".parse().unwrap(),
             venue: "test".into(),
-            model: ModelSettings {
-                provider: "scripted".into(),
-                name: "x".into(),
-                base_url: None,
-                temperature: None,
-                max_tokens: None,
-                context_window: None,
-                key: None,
-            },
+            model: ModelSettings::new("scripted", "x"),
             authority: Authority::default(),
             completion: Completion::Implicit,
             strict: false,
@@ -193,6 +174,7 @@ fn sections_stand_in_their_order_from_stable_to_volatile() {
         messages: vec![message(3, "hurry")],
         pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None })],
         remind: false,
+        last: false,
     };
     let items = vec![entry("policy", 5), load("w/a", 300)];
     let inputs = Inputs { transcript: vec![spoken(1, 3)], ..inputs(180_000, items, served) };

@@ -216,7 +216,13 @@ pub fn running(job: &JobId, pending: &PendingJob) -> String {
 }
 
 /// Section 10: the task, how to end it, and what is still unresolved.
-pub fn task(job: &JobId, caller: Option<&str>, input: &Value, completion: Completion, remind: bool) -> String {
+pub fn task(
+    job: &JobId,
+    caller: Option<&str>,
+    input: &Value,
+    completion: Completion,
+    (remind, last): (bool, bool),
+) -> String {
     let how = match completion {
         Completion::Implicit => {
             "Answer with text to complete it, or call complete_task; call fail_task if it can't be done."
@@ -224,8 +230,9 @@ pub fn task(job: &JobId, caller: Option<&str>, input: &Value, completion: Comple
         Completion::Explicit => "Call complete_task to complete it; call fail_task if it can't be done.",
     };
     let remind = if remind { "\nThis task is still open: text alone does not complete it." } else { "" };
+    let last = if last { "\nA limit is reached: this is your last turn, end the task now." } else { "" };
     format!(
-        "[Tasks assigned to you]\n- Task {job} (from: {}): {}\n\n{how}{remind}",
+        "[Tasks assigned to you]\n- Task {job} (from: {}): {}\n\n{how}{remind}{last}",
         one_line(caller.unwrap_or("unknown")),
         input_text(input)
     )

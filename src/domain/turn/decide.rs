@@ -109,6 +109,11 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
         Verdict::GoOn => {}
         Verdict::Loose => decision.keep(setting),
         Verdict::Park => decision.state.parked = true,
+        Verdict::WindDown => {
+            if let Some(progress) = &mut decision.state.task {
+                progress.winding = true;
+            }
+        }
         Verdict::Remind => {
             if let Some(progress) = &mut decision.state.task {
                 progress.reminded = true;
@@ -221,6 +226,8 @@ enum Verdict {
     Park,
     /// A person is asked first.
     Await,
+    /// The limit of turns is reached: one more, to end in.
+    WindDown,
     Remind,
     Idle,
     /// Too many turns without a task.
@@ -234,6 +241,9 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
         return Verdict::Ended(result);
     }
     let limit = setting.config.limits.turns;
+    if let (Some(last), true) = (&setting.last, open) {
+        return Verdict::Ended(last.ending(&recorded.reply.text, recorded.calls.is_empty(), setting.config.completion));
+    }
     if recorded.calls.is_empty() {
         // What a message has started is not the task's to wait for.
         let waiting = state.pending.values().any(|pending| pending.under.is_none());
@@ -253,7 +263,11 @@ fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcome
         };
     }
     if used >= limit {
-        return if open { Verdict::Ended(limit_reached(limit, recorded)) } else { Verdict::Exhausted };
+        return match (open, setting.config.limits.wind_down) {
+            (true, true) => Verdict::WindDown,
+            (true, false) => Verdict::Ended(limit_reached(limit, recorded)),
+            (false, _) => Verdict::Exhausted,
+        };
     }
     if outcomes.iter().any(|outcome| outcome.asked.is_some()) {
         return Verdict::Await;
@@ -318,8 +332,9 @@ fn carry(setting: &Setting, recorded: &Recorded) -> SessionState {
         }
         Some(job) => {
             let before = state.task.take().filter(|progress| progress.job == *job);
-            let before = before.unwrap_or_else(|| TaskProgress { job: job.clone(), turns: 0, reminded: false });
-            state.task = Some(TaskProgress { turns: before.turns + 1, ..before });
+            let before = before.unwrap_or_else(|| TaskProgress::new(job.clone()));
+            let deadline = setting.purse.deadline;
+            state.task = Some(TaskProgress { turns: before.turns + 1, deadline, ..before });
         }
     }
     state

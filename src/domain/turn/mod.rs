@@ -18,9 +18,10 @@ mod settle;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::agent::AgentConfig;
+use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::approval::{Answer, AwaitingCall, Ruling};
 use crate::domain::authority::Authority;
+use crate::domain::budget::{Origin, Purse};
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
 use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
@@ -28,7 +29,7 @@ use crate::domain::context::ledger::Ledger;
 use crate::domain::context::record::{LedgerWrite, Scribe};
 use crate::domain::event::Mandate;
 use crate::domain::ids::SessionKey;
-use crate::domain::job::ErrorCode;
+use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::scope::{Scoped, Sections};
 use crate::domain::session::{Heard, SessionState, TurnRecord};
 use crate::domain::time::Millis;
@@ -65,6 +66,51 @@ pub struct Setting {
     pub mandate: Mandate,
     /// What it may do.
     pub authority: Authority,
+    /// What it pays from, and until when.
+    pub purse: Purse,
+    /// The task ends with this turn: a limit is reached.
+    pub last: Option<Last>,
+}
+
+/// Why a turn is the last of its task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Last {
+    /// What the task fails with, unless it ends itself.
+    pub code: ErrorCode,
+    /// Which limit.
+    pub reason: String,
+}
+
+impl Last {
+    /// How the task ends that hasn't ended itself.
+    fn ending(&self, text: &str, is_text: bool, completion: Completion) -> JobResult {
+        if is_text && completion == Completion::Implicit {
+            return JobResult::complete(text.into());
+        }
+        JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))
+    }
+}
+
+impl Setting {
+    /// The limit of time that is passed.
+    pub fn overdue(&self, now: Millis) -> Option<Last> {
+        let deadline = self.purse.deadline.filter(|deadline| now >= deadline.at)?;
+        Some(Last { code: code_of(deadline.origin), reason: format!("its time was over at {}", deadline.at.rfc3339()) })
+    }
+
+    /// A limit is reached: whether there is another turn to end the task in.
+    fn may_wind_down(&self) -> bool {
+        let waits = self.state.awaiting.is_some();
+        self.config.limits.wind_down && self.last.is_none() && self.plan.task.is_some() && !waits
+    }
+}
+
+/// What a task fails with at a limit.
+pub const fn code_of(origin: Origin) -> ErrorCode {
+    match origin {
+        Origin::Agent => ErrorCode::LimitReached,
+        Origin::Request => ErrorCode::BudgetExceeded,
+    }
 }
 
 /// A reply as it is recorded before its tools run. A successor goes on from it: with this table,
@@ -173,6 +219,8 @@ pub enum ModelFailure {
         /// No more tries.
         exhausted: bool,
     },
+    /// A limit is reached: it is not asked.
+    Short(Last),
     /// It never will.
     Permanent {
         /// The provider's words.
@@ -262,7 +310,12 @@ impl Turn {
     }
 
     /// A turn from the beginning.
-    pub fn begin(setting: Setting) -> (Self, Action) {
+    pub fn begin(mut setting: Setting, now: Millis) -> (Self, Action) {
+        match setting.overdue(now) {
+            Some(last) if setting.may_wind_down() => setting.last = Some(last),
+            Some(Last { code, reason }) if setting.last.is_none() => return Self::refuse(setting, code, &reason, now),
+            Some(_) | None => {}
+        }
         (Self::at(setting, Phase::Gathering), Action::Gather)
     }
 
@@ -437,9 +490,19 @@ impl Turn {
         Action::Record(Box::new(recorded))
     }
 
-    fn unanswered(&self, asking: Asking, failure: ModelFailure, now: Millis) -> Action {
+    fn unanswered(&mut self, asking: Asking, failure: ModelFailure, now: Millis) -> Action {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
+            ModelFailure::Short(last) if self.setting.may_wind_down() => {
+                self.setting.last = Some(last);
+                self.phase = Phase::Gathering;
+                Action::Gather
+            }
+            ModelFailure::Short(Last { code, reason }) => {
+                let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
+                let failed = decide::failed(&self.setting, &shown, code, &reason, now);
+                Action::Commit(Box::new(failed.with(asking.write)))
+            }
             ModelFailure::Transient { reason, exhausted: true } | ModelFailure::Permanent { reason } => {
                 let shown: Vec<_> = asking.shown.into_iter().map(|event| event.key).collect();
                 let failed = decide::failed(&self.setting, &shown, ErrorCode::ModelError, &reason, now);

@@ -131,6 +131,12 @@ impl Run {
         if news || task_wants || !self.state.shown.is_empty() { Next::Turn(Box::new(plan)) } else { Next::Rest }
     }
 
+    /// When the open task's time is over.
+    pub fn deadline(&self) -> Option<Millis> {
+        let progress = self.state.task.as_ref()?;
+        progress.deadline.filter(|_| self.open_task(&progress.job).is_some()).map(|deadline| deadline.at)
+    }
+
     /// The task for which calls wait has ended from outside.
     pub fn is_withdrawn(&self) -> bool {
         let begun = self.state.task.as_ref().map(|progress| &progress.job);
@@ -285,6 +291,7 @@ impl Plan {
         let remind = config.completion == crate::domain::agent::Completion::Explicit
             && state.task.as_ref().is_some_and(|progress| progress.reminded && Some(&progress.job) == self.job());
         Served {
+            last: false,
             task: self.task.as_ref().map(|task| plain(&task.event)),
             results: self.results.iter().map(keyed).collect(),
             messages: self.messages.iter().map(keyed).collect(),

@@ -3,7 +3,7 @@
 use super::decide::Decision;
 use super::run::{Next, Pending, Plan, Run};
 use super::*;
-use crate::domain::authority::{Authority, envelope::Envelope};
+use crate::domain::authority::Authority;
 use crate::domain::chat::ToolCall;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Moment};
@@ -32,18 +32,7 @@ fn job(n: u8) -> JobId {
 }
 
 fn pending(n: u8, payload: Payload) -> Pending {
-    let event = Event {
-        id: format!("e{n}").parse().unwrap(),
-        caller: None,
-        received: Millis(0),
-        reply_to: None,
-        parent: None,
-        session_context: serde_json::Map::new(),
-        context_ids: Vec::new(),
-        envelope: Envelope::default(),
-        handed: crate::domain::scope::Handed::default(),
-        payload,
-    };
+    let event = Event::new(format!("e{n}").parse().unwrap(), Millis(0), payload);
     Pending { key: format!("k{n}"), event, crashes: 0, status: None }
 }
 
@@ -65,7 +54,10 @@ fn awaiting(mut state: SessionState, child: u8) -> SessionState {
 }
 
 fn begun(n: u8, turns: u32, reminded: bool) -> SessionState {
-    SessionState { task: Some(TaskProgress { job: job(n), turns, reminded }), ..SessionState::default() }
+    SessionState {
+        task: Some(TaskProgress { turns, reminded, ..TaskProgress::new(job(n)) }),
+        ..SessionState::default()
+    }
 }
 
 /// An agent with a limit of 3 turns.
@@ -87,6 +79,8 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
         config_version: 2,
         mandate: run.mandate(&run.plan()),
         authority: Authority::default(),
+        purse: Purse::default(),
+        last: None,
         plan: run.plan(),
         state: run.state,
     }
@@ -156,7 +150,7 @@ fn started(n: u8) -> CallOutcome {
 
 /// Drives a turn to its commit; `outcomes` are those of its calls.
 fn drive(setting: Setting, reply: Reply, outcomes: Vec<CallOutcome>) -> Decision {
-    let (mut turn, action) = Turn::begin(setting);
+    let (mut turn, action) = Turn::begin(setting, NOW);
     assert_eq!(action, Action::Gather);
     let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
     let mut action = turn.step(Observed::Answered(Ok(reply)), NOW);
@@ -260,7 +254,7 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
     let mut reply = calls(&[("lattice_raed", json!({})), (READ, json!({}))]);
     reply.calls[1].arguments = Arguments::Malformed("{not json".into());
     let setting = setting("implicit", SessionState::default(), vec![task(1)]);
-    let (mut turn, _) = Turn::begin(setting);
+    let (mut turn, _) = Turn::begin(setting, NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
     let errors: Vec<_> = recorded.calls.iter().map(|call| call.what.clone().unwrap_err()).collect();
@@ -272,7 +266,7 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
 fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     let reply = calls(&[("complete_task", json!({"result": 7}))]);
     let setting = setting("implicit", awaiting(begun(1, 1, false), 2), vec![message(4), task(1)]);
-    let (mut turn, _) = Turn::begin(setting.clone());
+    let (mut turn, _) = Turn::begin(setting.clone(), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.step(Observed::Answered(Ok(reply.clone())), NOW);
     let Action::Commit(while_recording) = turn.step(Observed::Cancelled(Vec::new()), NOW) else {
@@ -280,7 +274,7 @@ fn a_cancelled_turn_keeps_its_transcript_and_drops_its_output() {
     };
     assert_eq!(while_recording.record.calls[0].outcome, "cancelled");
     let unknown = CallOutcome { outcome: Outcome::OutcomeUnknown, ..ok() };
-    let (mut turn, _) = Turn::begin(setting.clone());
+    let (mut turn, _) = Turn::begin(setting.clone(), NOW);
     turn.step(inputs(&turn, Vec::new()), NOW);
     turn.step(Observed::Answered(Ok(reply.clone())), NOW);
     turn.step(Observed::Recorded, NOW);
@@ -304,7 +298,7 @@ fn a_provider_that_fails_is_waited_for_until_its_tries_are_used_up() {
         [(transient(false), true), (transient(true), false), (ModelFailure::Permanent { reason: "401".into() }, false)]
     {
         let setting = setting("implicit", SessionState::default(), vec![message(4), task(1)]);
-        let (mut turn, _) = Turn::begin(setting);
+        let (mut turn, _) = Turn::begin(setting, NOW);
         turn.step(inputs(&turn, Vec::new()), NOW);
         match turn.step(Observed::Answered(Err(failure)), NOW) {
             Action::Wait { .. } => assert!(waits),
@@ -343,7 +337,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
     ] {
         let mut setting = setting("implicit", SessionState::default(), vec![task(1)]);
         Arc::make_mut(&mut setting.config).system_prompt = system.to_owned();
-        let (mut turn, _) = Turn::begin(setting);
+        let (mut turn, _) = Turn::begin(setting, NOW);
         match (turn.step(inputs(&turn, vec![entry]), NOW), expected) {
             (Action::Ask(_), None) => {}
             (Action::Commit(decision), Some(code)) => {
@@ -444,7 +438,7 @@ fn messages_that_were_given_up_leave_the_session_as_it_was() {
 
 #[test]
 fn a_turn_driven_out_of_order_fails_its_task_rather_than_commit_nonsense() {
-    let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]));
+    let (mut turn, _) = Turn::begin(setting("implicit", SessionState::default(), vec![task(1)]), NOW);
     let Action::Commit(decision) = turn.step(Observed::Recorded, NOW) else { panic!("expected a commit") };
     assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::Internal))));
 }

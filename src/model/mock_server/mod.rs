@@ -285,15 +285,7 @@ fn play(frames: VecDeque<Frame>, taken: Taken, closing: CancellationToken) -> im
 fn request(provider: &str, body: &Value, system: String, messages: Vec<ChatMessage>) -> Result<ModelRequest, String> {
     let name = body.get("model").and_then(Value::as_str).ok_or("expected `model`, got none")?;
     Ok(ModelRequest {
-        model: ModelSettings {
-            provider: provider.to_owned(),
-            name: name.to_owned(),
-            base_url: None,
-            temperature: None,
-            max_tokens: None,
-            context_window: None,
-            key: None,
-        },
+        model: ModelSettings::new(provider, name),
         system,
         messages,
         tools: Vec::new().into(),

@@ -8,6 +8,7 @@ use crate::agents;
 use crate::bus::{Address, InKind, Message};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
+use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
@@ -129,8 +130,19 @@ fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result
         context_ids: serde_json::from_value(arguments["contextIds"].clone()).unwrap_or_default(),
         context: grants,
         envelope,
+        budget: budget(&arguments["budget"])?,
         ..Submission::default()
     })
+}
+
+fn budget(named: &Value) -> Result<Budget, OpError> {
+    if named.is_null() {
+        return Ok(Budget::default());
+    }
+    let budget: Budget =
+        serde_json::from_value(named.clone()).map_err(|e| OpError::Invalid(format!("`budget`: {e}")))?;
+    budget.check().map_err(|error| OpError::Invalid(format!("`budget`: {error}")))?;
+    Ok(budget)
 }
 
 fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>) -> Result<Envelope, OpError> {

@@ -19,6 +19,7 @@
 //! | `item {…}` | an item without its content, with its key and its source |
 //! | `task`, `result "key"`, `message "key"`, `pending` | what is served |
 //! | `remind` | the reminder |
+//! | `last` | the note that the task ends with the turn |
 //! | `transcript [first,last,count]` | turn records by number |
 //! | `row […]` | a row of the ledger |
 //! | `values …`, `unresolved …`, `cut …`, `used …`, `prefix …`, `prompt …` | the rest of it |

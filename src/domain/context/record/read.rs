@@ -193,6 +193,7 @@ impl<'m> Reader<'m> {
             served.pending = pending.value("pending", gone)?.unwrap_or_default();
         }
         served.remind = self.find("remind").is_some();
+        served.last = self.find("last").is_some();
         Ok(served)
     }
 

@@ -5,7 +5,6 @@ use super::part::{Namer, PartName};
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
 use crate::domain::agent::Completion;
 use crate::domain::authority::Authority;
-use crate::domain::authority::envelope::Envelope;
 use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec};
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::budget::Budget;
@@ -42,18 +41,7 @@ fn job(n: usize) -> JobId {
 fn event(n: usize, payload: Payload) -> Event {
     let caller = Some("t/u".into());
     let id = format!("e{n}").parse().unwrap();
-    Event {
-        id,
-        caller,
-        received: Millis(0),
-        reply_to: None,
-        parent: None,
-        session_context: Map::new(),
-        context_ids: Vec::new(),
-        envelope: Envelope::default(),
-        handed: crate::domain::scope::Handed::default(),
-        payload,
-    }
+    Event { caller, session_context: Map::new(), ..Event::new(id, Millis(0), payload) }
 }
 
 fn turn(n: usize, text: String) -> TurnRecord {
@@ -86,15 +74,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
         frame: Frame {
             agent: "clerk".parse().unwrap(),
             venue: "test".into(),
-            model: ModelSettings {
-                provider: "scripted".into(),
-                name: "x".into(),
-                base_url: None,
-                temperature: Some(0.25),
-                max_tokens: None,
-                context_window: None,
-                key: None,
-            },
+            model: ModelSettings { temperature: Some(0.25), ..ModelSettings::new("scripted", "x") },
             authority: Authority::default(),
             completion: Completion::Implicit,
             strict: false,
@@ -235,6 +215,7 @@ impl Random {
                 .map(|n| (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1), under: None }))
                 .collect(),
             remind: self.below(2) == 0,
+            last: self.below(2) == 0,
         };
         let items: Vec<_> = (0..self.below(6)).map(|_| self.item()).collect();
         let Value::Object(session) = json!({"session.name": self.text(), "unused": UNUSED}) else { unreachable!() };
@@ -315,6 +296,7 @@ fn the_bytes_of_a_record_are_pinned() {
         messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}) }))],
         pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5), under: None })],
         remind: true,
+        last: true,
         ..Served::default()
     };
     let items = vec![

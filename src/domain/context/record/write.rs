@@ -122,7 +122,7 @@ impl Writer<'_> {
     }
 
     fn served(&mut self, served: &Served) {
-        let Served { task, results, messages, pending, remind } = served;
+        let Served { task, results, messages, pending, remind, last } = served;
         if let Some(task) = task {
             self.component("task".into(), &json(task));
         }
@@ -138,6 +138,9 @@ impl Writer<'_> {
         }
         if *remind {
             self.lines.push("remind".into());
+        }
+        if *last {
+            self.lines.push("last".into());
         }
     }
 

@@ -12,18 +12,7 @@ fn job(n: u8) -> JobId {
 }
 
 fn pending(n: u8, payload: Payload, status: Option<JobStatus>) -> Pending {
-    let event = Event {
-        id: format!("e{n}").parse().unwrap(),
-        caller: None,
-        received: Millis(0),
-        reply_to: None,
-        parent: None,
-        session_context: serde_json::Map::new(),
-        context_ids: Vec::new(),
-        envelope: Envelope::default(),
-        handed: Handed::default(),
-        payload,
-    };
+    let event = Event::new(format!("e{n}").parse().unwrap(), Millis(0), payload);
     Pending { key: format!("k{n}"), event, crashes: 0, status }
 }
 
@@ -43,7 +32,7 @@ fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
     let child = |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
     SessionState {
         pending: children.iter().map(child).collect(),
-        task: task.map(|n| TaskProgress { job: job(n), turns: 1, reminded: false }),
+        task: task.map(|n| TaskProgress { turns: 1, ..TaskProgress::new(job(n)) }),
         parked,
         ..SessionState::default()
     }

@@ -13,7 +13,7 @@ fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_succe
     let spec = ToolSpec { name: "run".into(), description: String::new(), schema: json!({}) };
     let target = Target::Operation(RUN.into());
     let table = ToolTable { guards, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
-    let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]));
+    let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
     let Observed::Gathered(mut gathered, scribe) = inputs(&turn, Vec::new()) else { unreachable!() };
     gathered.tools = table.into();
     turn.step(Observed::Gathered(gathered, scribe), NOW);

@@ -1,0 +1,397 @@
+//! Budgets: what a request and everything under it may use together.
+//!
+//! An [`Account`] is a lease on a budget. Before a model call its tokens and its price are held; when
+//! it has answered, what it really used is spent and the rest is free again. All jobs under a request
+//! hold from the same account, so that what one spends its siblings can't. Time needs no account: a
+//! deadline travels with the request.
+//!
+//! Money is counted in billionths of a dollar: a price per million tokens is whole in them.
+
+use crate::domain::chat::Usage;
+use crate::domain::ids::JobId;
+use crate::domain::limits::BUDGET_HOLD;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Billionths of a dollar in a dollar.
+const NANO: f64 = 1e9;
+/// Tokens that a reply is given at least: fewer hold no answer.
+const REPLY_LEAST: u64 = 16;
+/// Tokens of a reply that nothing else limits.
+const REPLY_MOST: u64 = 8_192;
+
+/// What may be used at most. Absent = no limit of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Budget {
+    /// Tokens of prompts and replies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars, by the prices of the models.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+    /// Model calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    /// Seconds since the request was accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_clock: Option<u64>,
+}
+
+/// US dollars per million tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Price {
+    /// Of a prompt.
+    pub input: f64,
+    /// Of a reply.
+    pub output: f64,
+}
+
+impl Budget {
+    /// Nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Limits that can't be meant.
+    pub fn check(&self) -> Result<(), String> {
+        let bad = |key: &str, got: String| Err(format!("`{key}`: expected more than 0, got {got}"));
+        match self {
+            Self { tokens: Some(0), .. } => bad("tokens", "0".into()),
+            Self { turns: Some(0), .. } => bad("turns", "0".into()),
+            Self { wall_clock: Some(0), .. } => bad("wallClock", "0".into()),
+            Self { cost: Some(cost), .. } if !cost.is_finite() || *cost <= 0.0 => bad("cost", cost.to_string()),
+            _ => Ok(()),
+        }
+    }
+
+    /// When its time is over, for what was accepted then.
+    pub fn deadline(&self, accepted: Millis) -> Option<Millis> {
+        self.wall_clock.map(|seconds| accepted.plus(Duration::from_secs(seconds)))
+    }
+
+    /// Whether an account must be kept for it.
+    pub const fn is_counted(&self) -> bool {
+        self.tokens.is_some() || self.cost.is_some() || self.turns.is_some()
+    }
+}
+
+impl Price {
+    /// Prices that can't be meant.
+    pub fn check(&self) -> Result<(), String> {
+        for (key, price) in [("input", self.input), ("output", self.output)] {
+            if !price.is_finite() || !(0.0..=1e6).contains(&price) {
+                return Err(format!("`{key}`: expected dollars per million tokens, got {price}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// What so many tokens cost, in billionths of a dollar, rounded up.
+    fn of(self, input: u64, output: u64) -> u64 {
+        let part = |price: f64, tokens: u64| (per_token(price) * u128::from(tokens)).div_ceil(1_000);
+        u64::try_from(part(self.input, input) + part(self.output, output)).unwrap_or(u64::MAX)
+    }
+}
+
+/// Thousandths of billionths of a dollar per token, so that the smallest prices are whole.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: 0 to a million")]
+fn per_token(price: f64) -> u128 {
+    (price * 1e6).round() as u128
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked: positive and finite")]
+fn nano(dollars: f64) -> u64 {
+    (dollars * NANO).round() as u64
+}
+
+/// Whose limits an account keeps.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// Those of the agent's configuration, per task.
+    Agent,
+    /// Those that the request names.
+    Request,
+}
+
+/// What is used of a budget.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Used {
+    /// Tokens.
+    pub tokens: u64,
+    /// Billionths of a dollar.
+    pub nano: u64,
+    /// Model calls.
+    pub turns: u32,
+}
+
+impl Used {
+    fn add(&mut self, other: Self) {
+        self.tokens = self.tokens.saturating_add(other.tokens);
+        self.nano = self.nano.saturating_add(other.nano);
+        self.turns = self.turns.saturating_add(other.turns);
+    }
+}
+
+/// A budget with what is spent of it and what is held of it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Account {
+    /// Whose limits it keeps.
+    pub origin: Origin,
+    /// The limits.
+    pub limits: Budget,
+    /// Used up.
+    #[serde(default)]
+    pub spent: Used,
+    /// Held by running calls, by session: each has one at most.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub held: BTreeMap<String, Hold>,
+}
+
+/// What a running call holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// So much.
+    #[serde(flatten)]
+    pub used: Used,
+    /// Who held it is gone by then, and it is spent.
+    pub until: Millis,
+}
+
+/// A call that is about to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct Call<'a> {
+    /// The session that makes it.
+    pub session: &'a str,
+    /// Tokens of its prompt, estimated.
+    pub prompt: u64,
+    /// Tokens of its reply at most.
+    pub reply: Option<u32>,
+    /// What the model costs.
+    pub price: Option<Price>,
+    /// When.
+    pub now: Millis,
+}
+
+/// Why a call is not made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Short {
+    /// What is left is too little, whatever others give back.
+    Spent {
+        /// Whose limits they are.
+        origin: Origin,
+        /// What is used up, in words.
+        reason: String,
+    },
+    /// Others hold what it needs; they may give it back.
+    Held,
+}
+
+impl Account {
+    /// A new one.
+    pub fn new(origin: Origin, limits: Budget) -> Self {
+        Self { origin, limits, spent: Used::default(), held: BTreeMap::new() }
+    }
+
+    /// What a worker that died left held is spent: its call may have been made.
+    fn reclaim(&mut self, session: &str, now: Millis) {
+        let Self { held, spent, .. } = self;
+        held.retain(|holder, hold| {
+            let left = holder == session || now >= hold.until;
+            if left {
+                spent.add(hold.used);
+            }
+            !left
+        });
+    }
+
+    fn taken(&self) -> Used {
+        self.held.values().fold(self.spent, |mut sum, held| {
+            sum.add(held.used);
+            sum
+        })
+    }
+
+    /// Tokens that the reply of a call may have.
+    fn room(&self, call: Call<'_>) -> Result<u64, Short> {
+        let wanted = call.reply.map_or(REPLY_MOST, u64::from).max(1);
+        let least = wanted.min(REPLY_LEAST);
+        match self.reply(self.spent, call, wanted) {
+            Ok(most) if most >= least => match self.reply(self.taken(), call, wanted) {
+                Ok(most) if most >= least => Ok(most),
+                Ok(_) | Err(_) => Err(Short::Held),
+            },
+            Ok(_) => Err(self.spent_up("what is left is too little for another call".into())),
+            Err(reason) => Err(self.spent_up(reason)),
+        }
+    }
+
+    /// The same, when so much is used.
+    fn reply(&self, used: Used, call: Call<'_>, wanted: u64) -> Result<u64, String> {
+        let mut most = wanted;
+        if let Some(limit) = self.limits.turns
+            && used.turns >= limit
+        {
+            return Err(format!("{limit} model calls were made"));
+        }
+        if let Some(limit) = self.limits.tokens {
+            let left = limit.saturating_sub(used.tokens);
+            let of = || format!("{} of {limit} tokens are used, the next call needs {}", used.tokens, call.prompt);
+            most = most.min(left.checked_sub(call.prompt).ok_or_else(of)?);
+        }
+        if let Some(dollars) = self.limits.cost {
+            let Some(price) = call.price else {
+                return Err("the model has no `price`, so that its cost can't be limited".into());
+            };
+            let left = nano(dollars).saturating_sub(used.nano);
+            let prompt = price.of(call.prompt, 0);
+            let of = || {
+                format!("${:.6} of ${dollars} are used, the next call needs ${:.6}", shown(used.nano), shown(prompt))
+            };
+            let left = left.checked_sub(prompt).ok_or_else(of)?;
+            let per_token = per_token(price.output);
+            if per_token > 0 {
+                let tokens = u128::from(left) * 1_000 / per_token;
+                most = most.min(u64::try_from(tokens).unwrap_or(u64::MAX));
+            }
+        }
+        Ok(most)
+    }
+
+    fn spent_up(&self, reason: String) -> Short {
+        Short::Spent { origin: self.origin, reason }
+    }
+
+    fn hold(&mut self, call: Call<'_>, reply: u64) {
+        let nano = call.price.map_or(0, |price| price.of(call.prompt, reply));
+        let held = Used { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
+        let hold = Hold { used: held, until: call.now.plus(BUDGET_HOLD) };
+        self.held.insert(call.session.to_owned(), hold);
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
+fn shown(nano: u64) -> f64 {
+    nano as f64 / NANO
+}
+
+/// Holds what a call needs of all accounts, or of none. Returns the tokens that its reply may have.
+pub fn hold(accounts: &mut [Account], call: Call<'_>) -> Result<u64, Short> {
+    for account in accounts.iter_mut() {
+        account.reclaim(call.session, call.now);
+    }
+    let mut reply = call.reply.map_or(REPLY_MOST, u64::from);
+    let mut held = false;
+    for account in accounts.iter() {
+        match account.room(call) {
+            Ok(room) => reply = reply.min(room),
+            Err(Short::Held) => held = true,
+            Err(spent) => return Err(spent),
+        }
+    }
+    if held {
+        return Err(Short::Held);
+    }
+    for account in accounts {
+        account.hold(call, reply);
+    }
+    Ok(reply)
+}
+
+/// What a call has really used is spent, and the rest of what it held is free. A call that was not
+/// made has used nothing.
+pub fn settle(accounts: &mut [Account], session: &str, used: Option<(Usage, Option<Price>)>) {
+    for account in accounts {
+        // Settled before, by this very call.
+        if account.held.remove(session).is_none() {
+            continue;
+        }
+        if let Some((usage, price)) = used {
+            let nano = price.map_or(0, |price| price.of(usage.input, usage.output));
+            account.spent.add(Used { tokens: usage.input.saturating_add(usage.output), nano, turns: 1 });
+        }
+    }
+}
+
+/// What a call used, where its provider doesn't say: as it was estimated.
+pub const fn counted(usage: Usage, prompt: u64, reply: u64) -> Usage {
+    Usage {
+        input: if usage.input == 0 { prompt } else { usage.input },
+        output: if usage.output == 0 { reply } else { usage.output },
+    }
+}
+
+/// Tokens of a prompt of so many bytes, at thousandths of bytes per token, rounded up.
+pub fn tokens(bytes: usize, ratio: u32) -> u64 {
+    (bytes as u64).saturating_mul(1_000).div_ceil(u64::from(ratio.max(1)))
+}
+
+/// Holds what the last call of a task needs, whatever is left: it ends the task.
+pub fn hold_last(accounts: &mut [Account], call: Call<'_>) -> u64 {
+    let reply = call.reply.map_or(REPLY_MOST, u64::from);
+    for account in accounts {
+        account.reclaim(call.session, call.now);
+        account.hold(call, reply);
+    }
+    reply
+}
+
+/// When a request's time is over, and whose limit that is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Deadline {
+    /// Then.
+    pub at: Millis,
+    /// Whose.
+    pub origin: Origin,
+}
+
+/// What a turn pays from.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Purse {
+    /// Accounts of the requests above, outermost first.
+    pub inherited: Vec<String>,
+    /// Those of its own task: made by its first call.
+    pub own: Vec<(String, Account)>,
+    /// When its time is over.
+    pub deadline: Option<Deadline>,
+}
+
+impl Purse {
+    /// Of a task that was accepted then, by an agent with these limits, with this budget of its own,
+    /// under these accounts and until then.
+    pub fn of_task(
+        job: &JobId,
+        accepted: Millis,
+        agent: &Budget,
+        request: &Budget,
+        (inherited, deadline): (&[String], Option<Millis>),
+    ) -> Self {
+        let own = [(Origin::Agent, "agent", agent), (Origin::Request, "request", request)];
+        let at = |origin, at: Option<Millis>| at.map(|at| Deadline { at, origin });
+        let times = own.iter().map(|(origin, _, limits)| at(*origin, limits.deadline(accepted)));
+        let deadline = times.chain([at(Origin::Request, deadline)]).flatten().min_by_key(|deadline| deadline.at);
+        let own = own.into_iter().filter(|(_, _, limits)| limits.is_counted());
+        let own = own.map(|(origin, name, limits)| (format!("{job}-{name}"), Account::new(origin, *limits)));
+        Self { inherited: inherited.to_vec(), own: own.collect(), deadline }
+    }
+
+    /// Its accounts, by name.
+    pub fn accounts(&self) -> impl Iterator<Item = &String> {
+        self.inherited.iter().chain(self.own.iter().map(|(name, _)| name))
+    }
+
+    /// Nothing is counted.
+    pub fn is_empty(&self) -> bool {
+        self.accounts().next().is_none()
+    }
+}
+
+#[cfg(test)]
+#[path = "budget_tests.rs"]
+mod tests;

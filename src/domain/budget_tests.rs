@@ -1,0 +1,177 @@
+//! Holding, settling and what is left, to the last token.
+
+use super::*;
+use serde_json::json;
+
+fn account(limits: serde_json::Value) -> Account {
+    Account::new(Origin::Request, serde_json::from_value(limits).unwrap())
+}
+
+fn call(session: &str, prompt: u64, reply: u32) -> Call<'_> {
+    Call { session, prompt, reply: Some(reply), price: Some(Price { input: 3.0, output: 15.0 }), now: Millis(1) }
+}
+
+fn usage(input: u64, output: u64) -> Usage {
+    Usage { input, output }
+}
+
+#[test]
+fn a_call_is_held_in_full_and_pays_what_it_used() {
+    let mut accounts = [account(json!({"tokens": 1_000}))];
+    assert_eq!(hold(&mut accounts, call("a", 400, 300)), Ok(300));
+    assert_eq!(accounts[0].held["a"].used.tokens, 700);
+    // A sibling gets what is left, and no more.
+    assert_eq!(hold(&mut accounts, call("b", 200, 300)), Ok(100));
+    assert_eq!(hold(&mut accounts, call("c", 10, 300)), Err(Short::Held), "they may give it back");
+    settle(&mut accounts, "a", Some((usage(400, 20), None)));
+    assert_eq!((accounts[0].spent.tokens, accounts[0].spent.turns), (420, 1));
+    assert_eq!(hold(&mut accounts, call("c", 10, 300)), Ok(270));
+    settle(&mut accounts, "b", Some((usage(200, 100), None)));
+    settle(&mut accounts, "c", None);
+    settle(&mut accounts, "c", Some((usage(9, 9), None)));
+    assert_eq!(accounts[0].spent.tokens, 720, "what was not made costs nothing, and nothing is paid twice");
+    assert!(accounts[0].held.is_empty());
+}
+
+#[test]
+fn what_is_spent_never_passes_the_limit_while_calls_keep_to_what_they_were_given() {
+    // A deterministic walk of three sessions over one account.
+    let mut state = 7_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut made, mut refused) = (0, 0);
+    for _ in 0..200 {
+        let mut accounts =
+            [account(json!({"tokens": 5_000, "cost": 0.05})), account(json!({"tokens": 4_000, "turns": 30}))];
+        let mut running: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for _ in 0..60 {
+            let session = ["a", "b", "c"][usize::try_from(next(3)).unwrap()];
+            match running.remove(session) {
+                Some((prompt, reply)) => {
+                    let price = Some(Price { input: 3.0, output: 15.0 });
+                    let used = (next(4) > 0).then(|| (usage(prompt, next(reply + 1)), price));
+                    settle(&mut accounts, session, used);
+                }
+                None => {
+                    let prompt = next(500);
+                    match hold(&mut accounts, call(session, prompt, 400)) {
+                        Ok(reply) => {
+                            running.insert(session, (prompt, reply));
+                            made += 1;
+                        }
+                        Err(_) => refused += 1,
+                    }
+                }
+            }
+            assert!(accounts[0].taken().tokens <= 5_000 && accounts[0].taken().nano <= 50_000_000);
+            assert!(accounts[1].taken().tokens <= 4_000 && accounts[1].taken().turns <= 30);
+        }
+    }
+    assert!(made > 1_000 && refused > 1_000, "{made} calls were made, {refused} refused");
+}
+
+#[test]
+fn a_refused_call_says_what_is_used_up_and_holds_nothing() {
+    for (limits, prompt, part) in [
+        (json!({"tokens": 100}), 200, "0 of 100 tokens are used, the next call needs 200"),
+        (json!({"tokens": 205}), 200, "what is left is too little"),
+        (json!({"cost": 0.0001}), 200, "$0.000000 of $0.0001 are used, the next call needs $0.000600"),
+    ] {
+        let mut accounts = [account(json!({})), account(limits)];
+        let Err(Short::Spent { reason, origin }) = hold(&mut accounts, call("a", prompt, 100)) else {
+            panic!("expected to be refused");
+        };
+        assert!(reason.contains(part) && origin == Origin::Request, "{reason}");
+        assert!(accounts.iter().all(|account| account.held.is_empty()), "all or none");
+    }
+    let mut accounts = [account(json!({"turns": 1}))];
+    hold(&mut accounts, call("a", 1, 100)).unwrap();
+    settle(&mut accounts, "a", Some((usage(1, 1), None)));
+    let Err(Short::Spent { reason, .. }) = hold(&mut accounts, call("a", 1, 100)) else { panic!("refused") };
+    assert_eq!(reason, "1 model calls were made");
+    let free = Call { price: None, ..call("a", 1, 100) };
+    let Err(Short::Spent { reason, .. }) = hold(&mut [account(json!({"cost": 1.0}))], free) else { panic!("refused") };
+    assert!(reason.contains("no `price`"), "{reason}");
+}
+
+#[test]
+fn what_a_dead_worker_held_is_spent() {
+    let mut accounts = [account(json!({"tokens": 1_000}))];
+    hold(&mut accounts, call("a", 100, 100)).unwrap();
+    hold(&mut accounts, call("a", 100, 100)).unwrap();
+    assert_eq!((accounts[0].spent.tokens, accounts[0].held["a"].used.tokens), (200, 200));
+}
+
+#[test]
+fn money_is_counted_to_the_billionth_and_rounded_up() {
+    let price = |input: f64, output: f64| Price { input, output };
+    assert_eq!(price(3.0, 15.0).of(1_000_000, 1_000_000), 18_000_000_000);
+    assert_eq!(price(3.0, 15.0).of(1, 0), 3_000);
+    assert_eq!(price(0.0001, 0.0).of(1, 0), 1, "a tenth of a billionth is one");
+    assert_eq!(price(0.0001, 0.0).of(10, 0), 1);
+    assert_eq!(price(0.0, 0.0).of(u64::MAX, u64::MAX), 0);
+    // The reply is cut to what the money buys: $0.0105 - $0.003 for the prompt = 500 tokens.
+    let mut accounts = [account(json!({"cost": 0.0105}))];
+    assert_eq!(hold(&mut accounts, call("a", 1_000, 4_000)), Ok(500));
+    assert!(price(-1.0, 0.0).check().is_err() && price(f64::NAN, 0.0).check().is_err());
+}
+
+#[test]
+fn limits_that_can_t_be_meant_are_refused() {
+    for (limits, key) in [
+        (json!({"tokens": 0}), "tokens"),
+        (json!({"cost": 0.0}), "cost"),
+        (json!({"cost": -1.0}), "cost"),
+        (json!({"turns": 0}), "turns"),
+        (json!({"wallClock": 0}), "wallClock"),
+    ] {
+        let budget: Budget = serde_json::from_value(limits).unwrap();
+        assert!(budget.check().unwrap_err().contains(key), "{key}");
+    }
+    assert!(serde_json::from_value::<Budget>(json!({"token": 1})).is_err());
+    assert!(serde_json::from_value::<Budget>(json!({"tokens": 5, "wallClock": 60})).unwrap().check().is_ok());
+}
+
+#[test]
+fn a_prompt_s_tokens_are_estimated_upwards() {
+    assert_eq!(tokens(0, 4_000), 0);
+    assert_eq!(tokens(1, 4_000), 1);
+    assert_eq!(tokens(4_001, 4_000), 1_001);
+    assert_eq!(counted(usage(0, 0), 7, 9), usage(7, 9));
+    assert_eq!(counted(usage(3, 0), 7, 9), usage(3, 9));
+}
+
+#[test]
+fn what_nobody_gives_back_is_spent_in_time() {
+    let mut accounts = [account(json!({"tokens": 1_000}))];
+    hold(&mut accounts, call("a", 500, 400)).unwrap();
+    assert_eq!(hold(&mut accounts, call("b", 500, 400)), Err(Short::Held));
+    let later = Call { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 50, 400) };
+    assert_eq!(hold(&mut accounts, later), Ok(50));
+    assert_eq!(accounts[0].spent.tokens, 900);
+}
+
+#[test]
+fn the_last_call_of_a_task_is_made_whatever_is_left() {
+    let mut accounts = [account(json!({"tokens": 10}))];
+    assert_eq!(hold_last(&mut accounts, call("a", 100, 50)), 50);
+    settle(&mut accounts, "a", Some((usage(100, 20), None)));
+    assert_eq!(accounts[0].spent.tokens, 120);
+}
+
+#[test]
+fn a_purse_has_the_accounts_above_and_its_own_and_the_earliest_deadline() {
+    let job = JobId::new(&"0f".repeat(16)).unwrap();
+    let agent: Budget = serde_json::from_value(json!({"tokens": 5, "wallClock": 60})).unwrap();
+    let request: Budget = serde_json::from_value(json!({"wallClock": 30})).unwrap();
+    let above = vec!["above".to_owned()];
+    let purse = |deadline| Purse::of_task(&job, Millis(1_000), &agent, &request, (&above, deadline));
+    let found = purse(None);
+    assert_eq!(found.accounts().cloned().collect::<Vec<_>>(), ["above".to_owned(), format!("{job}-agent")]);
+    assert_eq!(found.deadline, Some(Deadline { at: Millis(31_000), origin: Origin::Request }));
+    assert_eq!(purse(Some(Millis(2_000))).deadline, Some(Deadline { at: Millis(2_000), origin: Origin::Request }));
+    let free = Purse::of_task(&job, Millis(0), &Budget::default(), &Budget::default(), (&[], None));
+    assert!(free.is_empty() && free.deadline.is_none());
+}
