@@ -13,105 +13,33 @@
 pub mod decide;
 mod outcome;
 mod plan;
+mod record;
 pub mod run;
+mod setting;
 mod settle;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::approval::{Answer, AwaitingCall, Ruling};
 use crate::domain::authority::Authority;
-use crate::domain::budget::{Origin, Purse};
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
 use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::record::{LedgerWrite, Scribe};
-use crate::domain::event::Mandate;
-use crate::domain::ids::SessionKey;
-use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::job::ErrorCode;
 use crate::domain::scope::{Scoped, Sections};
-use crate::domain::session::{Heard, SessionState, TurnRecord};
+use crate::domain::session::{Heard, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, ToolTable};
 use crate::domain::values::inject::Injection;
 use decide::Decision;
 pub use outcome::{Asked, CallOutcome, Outcome};
-use run::Plan;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+pub use setting::{Last, Setting, code_of};
 use std::sync::Arc;
-
-/// Everything about a turn that doesn't change while it runs.
-#[derive(Debug, Clone)]
-pub struct Setting {
-    /// Whose.
-    pub owner: crate::domain::ids::Owner,
-    /// The session.
-    pub session: SessionKey,
-    /// The turn's number, `version + 1`.
-    pub turn: u64,
-    /// When it began.
-    pub start: Millis,
-    /// The agent's configuration as of now.
-    pub config: Arc<AgentConfig>,
-    /// Its version.
-    pub config_version: u64,
-    /// Session state before the turn.
-    pub state: SessionState,
-    /// What the turn serves.
-    pub plan: Plan,
-    /// Whose request it serves, when no task is: what it starts goes on under that.
-    pub mandate: Mandate,
-    /// What it may do.
-    pub authority: Authority,
-    /// What it pays from, and until when.
-    pub purse: Purse,
-    /// The task ends with this turn: a limit is reached.
-    pub last: Option<Last>,
-}
-
-/// Why a turn is the last of its task.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Last {
-    /// What the task fails with, unless it ends itself.
-    pub code: ErrorCode,
-    /// Which limit.
-    pub reason: String,
-}
-
-impl Last {
-    /// How the task ends that hasn't ended itself.
-    fn ending(&self, text: &str, is_text: bool, completion: Completion) -> JobResult {
-        if is_text && completion == Completion::Implicit {
-            return JobResult::complete(text.into());
-        }
-        JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))
-    }
-}
-
-impl Setting {
-    /// The limit of time that is passed.
-    pub fn overdue(&self, now: Millis) -> Option<Last> {
-        let deadline = self.purse.deadline.filter(|deadline| now >= deadline.at)?;
-        Some(Last { code: code_of(deadline.origin), reason: format!("its time was over at {}", deadline.at.rfc3339()) })
-    }
-
-    /// A limit is reached: whether there is another turn to end the task in.
-    fn may_wind_down(&self) -> bool {
-        let waits = self.state.awaiting.is_some();
-        self.config.limits.wind_down && self.last.is_none() && self.plan.task.is_some() && !waits
-    }
-}
-
-/// What a task fails with at a limit.
-pub const fn code_of(origin: Origin) -> ErrorCode {
-    match origin {
-        Origin::Agent => ErrorCode::LimitReached,
-        Origin::Request => ErrorCode::BudgetExceeded,
-    }
-}
 
 /// A reply as it is recorded before its tools run. A successor goes on from it: with this table,
 /// whatever the configuration says by then.

@@ -1,6 +1,7 @@
 //! Calls that a person has decided on: what they came to stands in the turn that asked for them.
 
-use super::decide::{CANCELLED, Decision, call_record, count_children, record, started};
+use super::decide::{CANCELLED, Decision, count_children, started};
+use super::record::{call_record, record};
 use super::{CallOutcome, Outcome, Setting, Settling};
 use crate::domain::approval::{AwaitingCall, Ruling};
 use crate::domain::chat::ChatMessage;

@@ -12,7 +12,7 @@ fn recorded(times: usize) -> Recorded {
     let reaches = vec![Reach { scopes: Some(scopes), ..Reach::default() }];
     let target = Target::Operation("v/ops/test/echo".into());
     let table = ToolTable { reaches, ..ToolTable::new(vec![spec], vec![target], Vec::new()) };
-    let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]));
+    let (mut turn, _) = Turn::begin(setting("implicit", begun(1, 0, false), vec![task(1)]), NOW);
     let doc = Item {
         section: Section::Context,
         key: "context/doc".into(),

@@ -1,0 +1,87 @@
+//! The record that a turn leaves: its line of the timeline and its part of the transcript.
+
+use super::{CallOutcome, PlannedCall, Recorded, Resolved, Setting};
+use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
+use crate::domain::scope::{Delegate, Scoped};
+use crate::domain::session::{CallRecord, TurnRecord};
+use crate::domain::time::Millis;
+use crate::domain::tools::Target;
+use serde_json::Value;
+
+pub(super) fn record(
+    setting: &Setting,
+    recorded: Option<&Recorded>,
+    outcomes: &[CallOutcome],
+    now: Millis,
+) -> TurnRecord {
+    let model = &setting.config.model;
+    TurnRecord {
+        turn: setting.turn,
+        start: recorded.map_or(setting.start, |r| r.start),
+        end: now,
+        config_version: recorded.map_or(setting.config_version, |r| r.config_version),
+        model: format!("{}/{}", model.provider, model.name),
+        usage: recorded.map_or_else(Usage::default, |r| r.reply.usage),
+        job: recorded.map_or_else(|| setting.plan.job().cloned(), |r| r.job.clone()),
+        events: recorded.map(|r| r.events.clone()).unwrap_or_default(),
+        heard: recorded.map(|r| r.heard.clone()).unwrap_or_default(),
+        said: recorded.map(|r| said(r, outcomes)).unwrap_or_default(),
+        calls: recorded.map(|r| calls(r, outcomes)).unwrap_or_default(),
+        ended: Vec::new(),
+        authority: setting.authority.clone().nowhere(),
+        settles: None,
+        prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
+        erased: false,
+    }
+}
+
+fn said(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<ChatMessage> {
+    let calls = recorded.reply.calls.iter().map(|call| ToolCall {
+        // A provider refuses a conversation with malformed arguments in it.
+        arguments: match &call.arguments {
+            Arguments::Json(value) => Arguments::Json(value.clone()),
+            Arguments::Malformed(_) => Arguments::Json(Value::Object(serde_json::Map::new())),
+        },
+        ..call.clone()
+    });
+    let assistant = ChatMessage::Assistant { text: recorded.reply.text.clone(), calls: calls.collect() };
+    let results = recorded.calls.iter().zip(outcomes).map(|(call, outcome)| ChatMessage::Tool {
+        call: call.id.clone(),
+        name: call.tool.clone(),
+        text: outcome.text.clone(),
+    });
+    std::iter::once(assistant).chain(results).collect()
+}
+
+fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
+    recorded.calls.iter().zip(outcomes).map(|(call, outcome)| call_record(call, outcome)).collect()
+}
+
+/// The line of the timeline about a call.
+pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallRecord {
+    let operation = match &call.what {
+        Ok(Resolved { target: Target::Operation(path), .. }) => path.clone(),
+        Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) => format!("g/{agent}"),
+        Ok(Resolved {
+            target:
+                Target::Complete
+                | Target::Resource { .. }
+                | Target::Fail
+                | Target::Load
+                | Target::Unload
+                | Target::MoreTools
+                | Target::Delegate(_)
+                | Target::Latent(_),
+            ..
+        })
+        | Err(_) => call.tool.clone(),
+    };
+    CallRecord {
+        tool: call.tool.clone(),
+        operation,
+        outcome: outcome.outcome.as_str().to_owned(),
+        instance: call.instance.clone(),
+        // Of a call that was not made nothing went anywhere.
+        scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
+    }
+}

@@ -1,0 +1,82 @@
+//! What a turn serves and runs with, and which limit makes it the last of its task.
+
+use super::run::Plan;
+use crate::domain::agent::{AgentConfig, Completion};
+use crate::domain::authority::Authority;
+use crate::domain::budget::{Origin, Purse};
+use crate::domain::event::Mandate;
+use crate::domain::ids::SessionKey;
+use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::session::SessionState;
+use crate::domain::time::Millis;
+use std::sync::Arc;
+
+/// Everything about a turn that doesn't change while it runs.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// Whose.
+    pub owner: crate::domain::ids::Owner,
+    /// The session.
+    pub session: SessionKey,
+    /// The turn's number, `version + 1`.
+    pub turn: u64,
+    /// When it began.
+    pub start: Millis,
+    /// The agent's configuration as of now.
+    pub config: Arc<AgentConfig>,
+    /// Its version.
+    pub config_version: u64,
+    /// Session state before the turn.
+    pub state: SessionState,
+    /// What the turn serves.
+    pub plan: Plan,
+    /// Whose request it serves, when no task is: what it starts goes on under that.
+    pub mandate: Mandate,
+    /// What it may do.
+    pub authority: Authority,
+    /// What it pays from, and until when.
+    pub purse: Purse,
+    /// The task ends with this turn: a limit is reached.
+    pub last: Option<Last>,
+}
+
+/// Why a turn is the last of its task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Last {
+    /// What the task fails with, unless it ends itself.
+    pub code: ErrorCode,
+    /// Which limit.
+    pub reason: String,
+}
+
+impl Last {
+    /// How the task ends that hasn't ended itself.
+    pub(super) fn ending(&self, text: &str, is_text: bool, completion: Completion) -> JobResult {
+        if is_text && completion == Completion::Implicit {
+            return JobResult::complete(text.into());
+        }
+        JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))
+    }
+}
+
+impl Setting {
+    /// The limit of time that is passed.
+    pub fn overdue(&self, now: Millis) -> Option<Last> {
+        let deadline = self.purse.deadline.filter(|deadline| now >= deadline.at)?;
+        Some(Last { code: code_of(deadline.origin), reason: format!("its time was over at {}", deadline.at.rfc3339()) })
+    }
+
+    /// A limit is reached: whether there is another turn to end the task in.
+    pub(super) fn may_wind_down(&self) -> bool {
+        let waits = self.state.awaiting.is_some();
+        self.config.limits.wind_down && self.last.is_none() && self.plan.task.is_some() && !waits
+    }
+}
+
+/// What a task fails with at a limit.
+pub const fn code_of(origin: Origin) -> ErrorCode {
+    match origin {
+        Origin::Agent => ErrorCode::LimitReached,
+        Origin::Request => ErrorCode::BudgetExceeded,
+    }
+}

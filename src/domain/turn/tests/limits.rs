@@ -1,0 +1,87 @@
+//! What a turn does at a limit: it fails its task, or lets it end itself.
+
+use super::*;
+use crate::domain::budget::{Deadline, Origin};
+
+fn windy(mut setting: Setting) -> Setting {
+    let mut config = (*setting.config).clone();
+    config.limits.wind_down = true;
+    setting.config = Arc::new(config);
+    setting
+}
+
+fn serving() -> Setting {
+    setting("implicit", begun(1, 1, false), vec![task(1)])
+}
+
+fn last(code: ErrorCode) -> Last {
+    Last { code, reason: "it is used up".into() }
+}
+
+fn short(setting: Setting) -> (Turn, Action) {
+    let (mut turn, _) = Turn::begin(setting, NOW);
+    turn.step(inputs(&turn, Vec::new()), NOW);
+    let failure = ModelFailure::Short(last(ErrorCode::BudgetExceeded));
+    let action = turn.step(Observed::Answered(Err(failure)), NOW);
+    (turn, action)
+}
+
+#[test]
+fn a_task_whose_budget_is_used_up_fails_and_says_so() {
+    let (_, action) = short(serving());
+    let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded))));
+}
+
+#[test]
+fn a_task_that_may_wind_down_is_asked_once_more_and_ends_with_that() {
+    let (turn, action) = short(windy(serving()));
+    assert_eq!((action, turn.setting().last.clone()), (Action::Gather, Some(last(ErrorCode::BudgetExceeded))));
+    let done = Some((JobStatus::Complete, None));
+    let failed = Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
+    let complete = || calls(&[("complete_task", json!({"result": 1}))]);
+    for (completion, reply, outcomes, expected) in [
+        ("implicit", text("this is it"), vec![], done),
+        ("explicit", text("this is it"), vec![], failed),
+        ("explicit", complete(), vec![ok()], done),
+        ("implicit", calls(&[("no_such_tool", json!({}))]), vec![ok()], failed),
+    ] {
+        let setting = setting(completion, begun(1, 1, false), vec![task(1)]);
+        let setting = Setting { last: Some(last(ErrorCode::BudgetExceeded)), ..setting };
+        assert_eq!(ended(&drive(setting, reply, outcomes)), expected, "{completion}");
+    }
+    // And it is not asked a third time.
+    let setting = Setting { last: Some(last(ErrorCode::BudgetExceeded)), ..windy(serving()) };
+    let (_, action) = short(setting);
+    assert!(matches!(action, Action::Commit(_)), "{action:?}");
+}
+
+#[test]
+fn the_limit_of_turns_leaves_one_more_where_the_agent_winds_down() {
+    let read = || calls(&[(READ, json!({}))]);
+    let at_limit = || setting("implicit", begun(1, 2, false), vec![task(1)]);
+    let decision = drive(windy(at_limit()), read(), vec![ok()]);
+    assert_eq!((ended(&decision), decision.state.task.map(|task| task.winding)), (None, Some(true)));
+    let decision = drive(at_limit(), read(), vec![ok()]);
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
+}
+
+#[test]
+fn a_task_whose_time_is_over_asks_no_model() {
+    let over = |setting: Setting, origin| {
+        let purse = Purse { deadline: Some(Deadline { at: NOW, origin }), ..Purse::default() };
+        Turn::begin(Setting { purse, ..setting }, NOW)
+    };
+    for (origin, code) in [(Origin::Agent, ErrorCode::LimitReached), (Origin::Request, ErrorCode::BudgetExceeded)] {
+        let (_, action) = over(serving(), origin);
+        let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+        assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(code))));
+        let (turn, action) = over(windy(serving()), origin);
+        assert_eq!((action, turn.setting().last.as_ref().map(|last| last.code)), (Action::Gather, Some(code)));
+    }
+    let early = Purse {
+        deadline: Some(Deadline { at: NOW.plus(std::time::Duration::from_millis(1)), origin: Origin::Agent }),
+        ..Purse::default()
+    };
+    assert_eq!(Turn::begin(Setting { purse: early, ..serving() }, NOW).1, Action::Gather);
+}
