@@ -152,10 +152,12 @@ async fn send(context: &Context, server: &Server, verb: &str, asked: &Value) -> 
 /// One approval, with everything that its answer is about.
 fn shown(approval: &Value) -> String {
     let (call, questions) = (&approval["call"], &approval["questions"]);
-    let mut lines = vec![match call.is_null() {
-        false => format!("{}  {} calls {}", field(approval, "id"), field(approval, "agent"), field(call, "operation")),
-        true => format!("{}  {} asks: {}", field(approval, "id"), field(approval, "agent"), field(questions, "title")),
-    }];
+    let asks = if call.is_null() {
+        format!("asks: {}", field(questions, "title"))
+    } else {
+        format!("calls {}", field(call, "operation"))
+    };
+    let mut lines = vec![format!("{}  {} {asks}", field(approval, "id"), field(approval, "agent"))];
     let mut line =
         |name: &str, text: String| lines.push(format!("  {name:<10} {}", text.replace('\n', "\n             ")));
     if !call["arguments"].is_null() {
@@ -173,15 +175,11 @@ fn shown(approval: &Value) -> String {
         line("job", field(approval, "job"));
     }
     line("digest", field(approval, "digest"));
-    match approval["answer"].as_object() {
-        None => line("expires", time(&approval["expires"])),
-        Some(_) => {
-            let answer = &approval["answer"];
-            line(
-                "answer",
-                format!("{} by {} at {}", field(answer, "verdict"), field(answer, "by"), time(&answer["at"])),
-            );
-        }
+    let answer = &approval["answer"];
+    if answer.is_null() {
+        line("expires", time(&approval["expires"]));
+    } else {
+        line("answer", format!("{} by {} at {}", field(answer, "verdict"), field(answer, "by"), time(&answer["at"])));
     }
     lines.join("\n")
 }

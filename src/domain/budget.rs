@@ -255,11 +255,9 @@ impl Account {
                 format!("${:.6} of ${dollars} are used, the next call needs ${:.6}", shown(used.nano), shown(prompt))
             };
             let left = left.checked_sub(prompt).ok_or_else(of)?;
-            let per_token = per_token(price.output);
-            if per_token > 0 {
-                let tokens = u128::from(left) * 1_000 / per_token;
-                most = most.min(u64::try_from(tokens).unwrap_or(u64::MAX));
-            }
+            // A reply that costs nothing is limited by nothing.
+            let tokens = (u128::from(left) * 1_000).checked_div(per_token(price.output));
+            most = tokens.map_or(most, |tokens| most.min(u64::try_from(tokens).unwrap_or(u64::MAX)));
         }
         Ok(most)
     }
@@ -270,9 +268,8 @@ impl Account {
 
     fn hold(&mut self, call: Call<'_>, reply: u64) {
         let nano = call.price.map_or(0, |price| price.of(call.prompt, reply));
-        let held = Used { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
-        let hold = Hold { used: held, until: call.now.plus(BUDGET_HOLD) };
-        self.held.insert(call.session.to_owned(), hold);
+        let used = Used { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
+        self.held.insert(call.session.to_owned(), Hold { used, until: call.now.plus(BUDGET_HOLD) });
     }
 }
 

@@ -48,21 +48,17 @@ fn what_is_spent_never_passes_the_limit_while_calls_keep_to_what_they_were_given
         let mut running: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for _ in 0..60 {
             let session = ["a", "b", "c"][usize::try_from(next(3)).unwrap()];
-            match running.remove(session) {
-                Some((prompt, reply)) => {
-                    let price = Some(Price { input: 3.0, output: 15.0 });
-                    let used = (next(4) > 0).then(|| (usage(prompt, next(reply + 1)), price));
-                    settle(&mut accounts, session, used);
-                }
-                None => {
-                    let prompt = next(500);
-                    match hold(&mut accounts, call(session, prompt, 400)) {
-                        Ok(reply) => {
-                            running.insert(session, (prompt, reply));
-                            made += 1;
-                        }
-                        Err(_) => refused += 1,
-                    }
+            if let Some((prompt, reply)) = running.remove(session) {
+                let price = Some(Price { input: 3.0, output: 15.0 });
+                let used = (next(4) > 0).then(|| (usage(prompt, next(reply + 1)), price));
+                settle(&mut accounts, session, used);
+            } else {
+                let prompt = next(500);
+                if let Ok(reply) = hold(&mut accounts, call(session, prompt, 400)) {
+                    running.insert(session, (prompt, reply));
+                    made += 1;
+                } else {
+                    refused += 1;
                 }
             }
             assert!(accounts[0].taken().tokens <= 5_000 && accounts[0].taken().nano <= 50_000_000);

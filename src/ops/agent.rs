@@ -34,6 +34,18 @@ fn schema(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
+fn budget_schema() -> Value {
+    let about = "What the task and everything under it may use at most; it can only tighten what is left.";
+    json!({
+        "type": "object", "description": about, "additionalProperties": false,
+        "properties": {
+            "tokens": {"type": "integer", "minimum": 1}, "cost": {"type": "number", "description": "US dollars"},
+            "turns": {"type": "integer", "minimum": 1},
+            "wallClock": {"type": "integer", "minimum": 1, "description": "seconds"}
+        }
+    })
+}
+
 fn agent_id(arguments: &Value) -> Result<AgentId, OpError> {
     AgentId::new(arguments["agentId"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
 }
@@ -42,17 +54,6 @@ impl Verb {
     fn spec(self) -> Spec {
         let text = || json!({"type": "string"});
         let millis = || json!({"type": "integer", "minimum": 0});
-        let budget = || {
-            let about = "What the task and everything under it may use at most; it can only tighten what is left.";
-            json!({
-                "type": "object", "description": about, "additionalProperties": false,
-                "properties": {
-                    "tokens": {"type": "integer", "minimum": 1}, "cost": {"type": "number", "description": "US dollars"},
-                    "turns": {"type": "integer", "minimum": 1},
-                    "wallClock": {"type": "integer", "minimum": 1, "description": "seconds"}
-                }
-            })
-        };
         let grants = || {
             let text =
                 "What the request may do at most: namespaces of resources, or {with, can}. Trusted code says it.";
@@ -79,7 +80,7 @@ impl Verb {
                     &json!({
                         "agentId": text(), "input": {}, "sessionId": text(),
                         "wait": millis(), "timeout": millis(), "context": grants(), "contextIds": buckets(),
-                        "budget": budget()
+                        "budget": budget_schema()
                     }),
                     &["agentId", "input"],
                 ),

@@ -49,13 +49,12 @@ pub(super) async fn ask(
         Some(deadline) => {
             let left = deadline.at.since(worker.venue.now());
             let answered = tokio::time::timeout(left, ask::model(worker, leased, job.as_ref(), &request)).await;
-            match answered {
-                Ok(observed) => observed?,
-                Err(_) => {
-                    let reason = format!("its time was over at {}, while its model was asked", deadline.at.rfc3339());
-                    let short = Last { code: code_of(deadline.origin), reason };
-                    Observed::Answered(Err(ModelFailure::Short(short)))
-                }
+            if let Ok(observed) = answered {
+                observed?
+            } else {
+                let reason = format!("its time was over at {}, while its model was asked", deadline.at.rfc3339());
+                let short = Last { code: code_of(deadline.origin), reason };
+                Observed::Answered(Err(ModelFailure::Short(short)))
             }
         }
     };

@@ -28,7 +28,6 @@ pub enum Consent {
 
 impl Consent {
     /// Nobody is asked.
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
