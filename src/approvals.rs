@@ -112,7 +112,9 @@ pub async fn decide(
     let owner = &caller.owner;
     loop {
         let found = get(&*venue.store, owner, id).await?;
-        let Some((approval, version)) = found else { return Err(OpError::NotFound(format!("no approval `{id}`"))) };
+        let Some((approval, version)) = found else {
+            return Err(OpError::NotFound(format!("no approval `{id}`; `approval/list` shows what waits")));
+        };
         check(venue, caller, &approval, &verdict, digest)?;
         let decided = match &approval.answer {
             Some(answer) if answer.verdict == verdict => approval,

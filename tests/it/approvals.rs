@@ -210,7 +210,7 @@ async fn an_answer_counts_once_and_only_for_what_was_shown() {
     let denied = approvals::decide(&venue.venue, &limited, &asked.id, approved(), None).await.unwrap_err();
     assert!(matches!(denied, OpError::Denied(_)) && denied.to_string().contains("job/approve"), "{denied}");
     let unknown = approvals::decide(&venue.venue, &person(&venue), &job, approved(), None).await.unwrap_err();
-    assert_eq!(unknown.to_string(), format!("no approval `{job}`"));
+    assert!(unknown.to_string().starts_with(&format!("no approval `{job}`")), "{unknown}");
     let rejected = || Verdict::Rejected { reason: Some("too much".into()) };
     decide(&venue, &asked, rejected()).await.unwrap();
     decide(&venue, &asked, rejected()).await.expect("the same again changes nothing");

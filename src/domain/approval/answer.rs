@@ -168,7 +168,7 @@ pub enum AnswerError {
         given: String,
     },
     /// A section that doesn't go with the call.
-    #[error("section `{key}` doesn't go with this call, expected some of {known}; an approval can only narrow")]
+    #[error("section `{key}` doesn't go with this call, {known}; an approval can only narrow")]
     Scope {
         /// As named.
         key: String,

@@ -184,7 +184,11 @@ impl Approval {
                 let unknown = kept.iter().find(|key| !scopes.iter().any(|scope| scope.key == **key));
                 unknown.map_or(Ok(()), |key| {
                     let known: Vec<_> = scopes.iter().map(|scope| format!("`{}`", scope.key)).collect();
-                    let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+                    let known = if known.is_empty() {
+                        "nothing goes with it".to_owned()
+                    } else {
+                        format!("expected some of {}", known.join(", "))
+                    };
                     Err(AnswerError::Scope { key: key.clone(), known })
                 })
             }
