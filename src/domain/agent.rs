@@ -352,6 +352,14 @@ impl AgentConfig {
         Ok(())
     }
 
+    /// Whether people are asked before it calls some of its tools.
+    pub fn asks_people(&self) -> bool {
+        let asks = |tool: &NamedTool| {
+            !tool.approval.is_none() || tool.scopes.as_ref().is_some_and(|scopes| !scopes.approval().is_none())
+        };
+        self.tools.iter().any(|entry| matches!(entry, ToolEntry::Named(tool) if asks(tool)))
+    }
+
     /// Whether it uses the catalog paths of the seed, `v/ops/covia/…`.
     pub fn uses_aliases(&self) -> bool {
         self.tools.iter().filter_map(ToolEntry::operation).any(|path| path.contains("covia"))

@@ -278,16 +278,26 @@ fn shown(nano: u64) -> f64 {
     nano as f64 / NANO
 }
 
-/// Holds what a call needs of all accounts, or of none. Returns the tokens that its reply may have.
-pub fn hold(accounts: &mut [Account], call: Call<'_>) -> Result<u64, Short> {
+/// What a call was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Granted {
+    /// Tokens that its reply may have.
+    pub reply: u64,
+    /// Whose limits made them fewer than it asked for: a reply that is as long was cut off.
+    pub cut_by: Option<Origin>,
+}
+
+/// Holds what a call needs of all accounts, or of none.
+pub fn hold(accounts: &mut [Account], call: Call<'_>) -> Result<Granted, Short> {
     for account in accounts.iter_mut() {
         account.reclaim(call.session, call.now);
     }
     let mut reply = call.reply.map_or(REPLY_MOST, u64::from);
-    let mut held = false;
+    let (mut held, mut cut_by) = (false, None);
     for account in accounts.iter() {
         match account.room(call) {
-            Ok(room) => reply = reply.min(room),
+            Ok(room) if room < reply => (reply, cut_by) = (room, Some(account.origin)),
+            Ok(_) => {}
             Err(Short::Held) => held = true,
             Err(spent) => return Err(spent),
         }
@@ -298,7 +308,7 @@ pub fn hold(accounts: &mut [Account], call: Call<'_>) -> Result<u64, Short> {
     for account in accounts {
         account.hold(call, reply);
     }
-    Ok(reply)
+    Ok(Granted { reply, cut_by })
 }
 
 /// What a call has really used is spent, and the rest of what it held is free. A call that was not
@@ -330,13 +340,13 @@ pub fn tokens(bytes: usize, ratio: u32) -> u64 {
 }
 
 /// Holds what the last call of a task needs, whatever is left: it ends the task.
-pub fn hold_last(accounts: &mut [Account], call: Call<'_>) -> u64 {
+pub fn hold_last(accounts: &mut [Account], call: Call<'_>) -> Granted {
     let reply = call.reply.map_or(REPLY_MOST, u64::from);
     for account in accounts {
         account.reclaim(call.session, call.now);
         account.hold(call, reply);
     }
-    reply
+    Granted { reply, cut_by: None }
 }
 
 /// When a request's time is over, and whose limit that is.

@@ -18,14 +18,15 @@ fn usage(input: u64, output: u64) -> Usage {
 #[test]
 fn a_call_is_held_in_full_and_pays_what_it_used() {
     let mut accounts = [account(json!({"tokens": 1_000}))];
-    assert_eq!(hold(&mut accounts, call("a", 400, 300)), Ok(300));
+    assert_eq!(hold(&mut accounts, call("a", 400, 300)).map(|granted| granted.reply), Ok(300));
     assert_eq!(accounts[0].held["a"].used.tokens, 700);
-    // A sibling gets what is left, and no more.
-    assert_eq!(hold(&mut accounts, call("b", 200, 300)), Ok(100));
+    // A sibling gets what is left, and no more, and it is known whose limit cuts it off.
+    let cut = Granted { reply: 100, cut_by: Some(Origin::Request) };
+    assert_eq!(hold(&mut accounts, call("b", 200, 300)), Ok(cut));
     assert_eq!(hold(&mut accounts, call("c", 10, 300)), Err(Short::Held), "they may give it back");
     settle(&mut accounts, "a", Some((usage(400, 20), None)));
     assert_eq!((accounts[0].spent.tokens, accounts[0].spent.turns), (420, 1));
-    assert_eq!(hold(&mut accounts, call("c", 10, 300)), Ok(270));
+    assert_eq!(hold(&mut accounts, call("c", 10, 300)).map(|granted| granted.reply), Ok(270));
     settle(&mut accounts, "b", Some((usage(200, 100), None)));
     settle(&mut accounts, "c", None);
     settle(&mut accounts, "c", Some((usage(9, 9), None)));
@@ -54,8 +55,8 @@ fn what_is_spent_never_passes_the_limit_while_calls_keep_to_what_they_were_given
                 settle(&mut accounts, session, used);
             } else {
                 let prompt = next(500);
-                if let Ok(reply) = hold(&mut accounts, call(session, prompt, 400)) {
-                    running.insert(session, (prompt, reply));
+                if let Ok(granted) = hold(&mut accounts, call(session, prompt, 400)) {
+                    running.insert(session, (prompt, granted.reply));
                     made += 1;
                 } else {
                     refused += 1;
@@ -110,7 +111,7 @@ fn money_is_counted_to_the_billionth_and_rounded_up() {
     assert_eq!(price(0.0, 0.0).of(u64::MAX, u64::MAX), 0);
     // The reply is cut to what the money buys: $0.0105 - $0.003 for the prompt = 500 tokens.
     let mut accounts = [account(json!({"cost": 0.0105}))];
-    assert_eq!(hold(&mut accounts, call("a", 1_000, 4_000)), Ok(500));
+    assert_eq!(hold(&mut accounts, call("a", 1_000, 4_000)).map(|granted| granted.reply), Ok(500));
     assert!(price(-1.0, 0.0).check().is_err() && price(f64::NAN, 0.0).check().is_err());
 }
 
@@ -145,14 +146,14 @@ fn what_nobody_gives_back_is_spent_in_time() {
     hold(&mut accounts, call("a", 500, 400)).unwrap();
     assert_eq!(hold(&mut accounts, call("b", 500, 400)), Err(Short::Held));
     let later = Call { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 50, 400) };
-    assert_eq!(hold(&mut accounts, later), Ok(50));
+    assert_eq!(hold(&mut accounts, later).map(|granted| granted.reply), Ok(50));
     assert_eq!(accounts[0].spent.tokens, 900);
 }
 
 #[test]
 fn the_last_call_of_a_task_is_made_whatever_is_left() {
     let mut accounts = [account(json!({"tokens": 10}))];
-    assert_eq!(hold_last(&mut accounts, call("a", 100, 50)), 50);
+    assert_eq!(hold_last(&mut accounts, call("a", 100, 50)).reply, 50);
     settle(&mut accounts, "a", Some((usage(100, 20), None)));
     assert_eq!(accounts[0].spent.tokens, 120);
 }

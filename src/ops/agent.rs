@@ -2,7 +2,7 @@
 
 pub(crate) mod ask;
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::agents;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
@@ -195,6 +195,15 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     };
     resources::check(&config).map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
+    if overwrite && matches!(call.site, Site::Turn(_)) {
+        // Else an agent could take away the question that people want to be asked.
+        let known = agents::get(call.venue, &call.caller.owner, &id).await?;
+        if known.is_some_and(|(record, _)| record.config.asks_people() && record.config != config) {
+            return Err(OpError::Denied(format!(
+                "agent `{id}` asks people before it calls some of its tools: only people change its configuration"
+            )));
+        }
+    }
     let (record, applied) =
         agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, &call.caller.authority).await?;
     Ok(json!({

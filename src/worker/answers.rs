@@ -65,6 +65,11 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
     }
     let mut kept = made.arguments.clone();
     dispatch::hide(catalog, made.runs, &mut kept);
+    if kept != *made.arguments {
+        let text = "error: a person must approve this call, and it holds a value that may not be recorded or shown; \
+                    name a secret instead";
+        return Some(plain(Outcome::Error, text));
+    }
     let scopes = made.call.scoped.iter().map(|section| Scoped {
         key: section.key.clone(),
         digest: section.digest(),

@@ -110,6 +110,12 @@ pub(super) fn noted(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutco
     noted_of(leased, (0..).zip(&recorded.calls))
 }
 
+/// The same of calls that wait for a person.
+pub(super) fn noted_awaiting(leased: &Leased) -> Vec<(u32, CallOutcome)> {
+    let awaiting = leased.run.state.awaiting.iter().flat_map(|awaiting| &awaiting.calls);
+    noted_of(leased, awaiting.map(|call| (call.call, &call.planned)))
+}
+
 fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c PlannedCall)>) -> Vec<(u32, CallOutcome)> {
     let known = |(index, call): (u32, &PlannedCall)| {
         let Ok(Resolved { target: Target::Operation(path), .. }) = &call.what else { return None };

@@ -192,36 +192,52 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return rest(worker, leased, None).await;
     };
-    let mut start = Start::Mailbox;
-    if leased.checkpoint.is_none() {
-        let deadline = leased.run.deadline();
-        let overdue = deadline.is_some_and(|deadline| worker.venue.now() >= deadline);
-        match leased.run.next(worker.options.crash_limit) {
-            Next::Rest | Next::Await { .. } if overdue => {}
-            Next::Rest => return rest(worker, leased, deadline).await,
-            Next::Settle(settled) => return commit::settle(worker, leased, &settled).await,
-            // Due at once: it takes its place among those that wait for the agent's resumption.
-            Next::Turn(_) | Next::GiveUp(_) | Next::Await { news: true, .. }
-                if record.status != AgentStatus::Active =>
-            {
-                return rest(worker, leased, Some(worker.venue.now())).await;
-            }
-            Next::Turn(_) | Next::GiveUp(_) => {}
-            Next::Await { news, until } => {
-                let due = news || worker.venue.now() >= until;
-                let decided = if due { answers::decided(worker, leased).await? } else { Vec::new() };
-                if decided.is_empty() {
-                    return rest(worker, leased, Some(deadline.map_or(until, |deadline| deadline.min(until)))).await;
-                }
-                start = Start::Answers(decided);
-            }
-        }
-    }
+    let start = match leased.checkpoint {
+        Some(_) => Start::Mailbox,
+        None => match begin(worker, leased, record.status == AgentStatus::Active).await? {
+            Begin::Turn(start) => start,
+            Begin::Settle(settled) => return commit::settle(worker, leased, &settled).await,
+            Begin::Rest(due) => return rest(worker, leased, due).await,
+        },
+    };
     let outcome = attempt(worker, leased, &record, start).await?;
     match outcome {
         Outcome::Committed { held } => Ok(held),
         Outcome::Waiting => Ok(false),
     }
+}
+
+/// What a session without a recorded reply does.
+enum Begin {
+    Turn(Start),
+    Settle(Vec<Pending>),
+    /// Nothing before then.
+    Rest(Option<Millis>),
+}
+
+async fn begin(worker: &Worker, leased: &Leased, active: bool) -> Result<Begin, Stop> {
+    let now = worker.venue.now();
+    let run = &leased.run;
+    // Due at once: it takes its place among those that wait for the agent's resumption.
+    let suspended = Begin::Rest(Some(now));
+    if run.has_answers(now) {
+        if !active {
+            return Ok(suspended);
+        }
+        let decided = answers::decided(worker, leased).await?;
+        if !decided.is_empty() {
+            return Ok(Begin::Turn(Start::Answers(decided)));
+        }
+    }
+    let deadline = run.deadline();
+    let overdue = deadline.is_some_and(|deadline| now >= deadline);
+    Ok(match run.next(worker.options.crash_limit) {
+        Next::Settle(settled) => Begin::Settle(settled),
+        Next::Rest if !overdue => Begin::Rest(deadline),
+        Next::Await { until, .. } if !overdue => Begin::Rest(Some(deadline.map_or(until, |at| at.min(until)))),
+        Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) if !active => suspended,
+        Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) => Begin::Turn(Start::Mailbox),
+    })
 }
 
 async fn attempt(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<Outcome, Stop> {

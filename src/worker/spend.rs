@@ -29,13 +29,17 @@ pub(super) async fn ask(
     let prompt = budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model));
     let price = request.model.price;
     let call = Call { session: &session, prompt, reply: request.model.max_tokens, price, now: worker.venue.now() };
+    let mut cut = None;
     if !purse.is_empty() {
         let last = setting.last.is_some();
         let held = change(worker, leased, purse, |accounts| {
             if last { Ok(budget::hold_last(accounts, call)) } else { budget::hold(accounts, call) }
         });
         match held.await? {
-            Some(Ok(reply)) => request.model.max_tokens = Some(u32::try_from(reply).unwrap_or(u32::MAX)),
+            Some(Ok(given)) => {
+                request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
+                cut = given.cut_by.map(|origin| (origin, given.reply));
+            }
             Some(Err(Short::Spent { origin, reason })) => {
                 let reason = format!("the budget is used up: {reason}");
                 let short = Last { code: code_of(origin), reason };
@@ -68,6 +72,13 @@ pub(super) async fn ask(
             Ok(())
         })
         .await?;
+    }
+    if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
+        && reply.usage.output >= given
+    {
+        let reason = format!("the budget is used up: the reply was cut off at {given} tokens");
+        let short = Last { code: code_of(origin), reason };
+        return Ok(Some(Observed::Answered(Err(ModelFailure::Short(short)))));
     }
     Ok(Some(observed))
 }

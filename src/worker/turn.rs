@@ -8,7 +8,7 @@ use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::budget::Purse;
+use crate::domain::budget::{Deadline, Origin, Purse};
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
@@ -61,6 +61,7 @@ impl Start {
         // A task's reply is gone on from; the grant dead-letters tasks.
         let may_die = recorded.as_ref().is_none_or(|recorded| recorded.job.is_none());
         match (leased.run.poisoned(worker.options.crash_limit).filter(|_| may_die), recorded) {
+            (_, None) if matches!(self, Self::Answers(_)) => self,
             (Some(dead), _) => Self::Dead(Box::new(dead)),
             (None, Some(recorded)) => Self::Recorded(Box::new(recorded)),
             (None, None) => self,
@@ -79,6 +80,14 @@ impl Start {
         }
     }
 
+    /// Why the turn is the last of its task, as its predecessor has recorded.
+    fn last(&self) -> Option<Last> {
+        match self {
+            Self::Recorded(recorded) => recorded.last.clone(),
+            Self::Mailbox | Self::Answers(_) | Self::Dead(_) => None,
+        }
+    }
+
     async fn turn(self, worker: &Worker, leased: &mut Leased, setting: Setting) -> Result<(Turn, Action), Stop> {
         let now = worker.venue.now();
         Ok(match self {
@@ -87,7 +96,10 @@ impl Start {
                 let noted = calls::noted(leased, &recorded);
                 Turn::resume(setting, *recorded, &noted, now)
             }
-            Self::Answers(decided) => Turn::settle(setting, answers::exchange(worker, leased).await?, decided),
+            Self::Answers(decided) => {
+                let noted = calls::noted_awaiting(leased);
+                Turn::settle(setting, answers::exchange(worker, leased).await?, decided, &noted)
+            }
             Self::Mailbox => match values::mandate(&setting) {
                 Ok(()) => Turn::begin(setting, now),
                 Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
@@ -109,7 +121,7 @@ pub(super) async fn run(
     let anonymous = plan.handed().and_then(|handed| handed.anonymous.as_deref());
     let bare = anonymous.map(|prompt| AgentRecord::bare(agent, prompt));
     let agent = bare.as_ref().unwrap_or(agent);
-    let (setting, version) = setting(worker, leased, agent, plan, before).await?;
+    let (setting, version) = setting(worker, leased, agent, plan, (before, start.last())).await?;
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.serve(job, &leased.cancelled));
@@ -152,7 +164,7 @@ async fn setting(
     leased: &Leased,
     agent: &AgentRecord,
     plan: Plan,
-    before: Option<&Authority>,
+    (before, last): (Option<&Authority>, Option<Last>),
 ) -> Result<(Setting, u64), Stop> {
     let owner = leased.lease.owner.clone();
     let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
@@ -162,12 +174,16 @@ async fn setting(
     if let Some(before) = before {
         authority = authority.within(before);
     }
-    let purse = purse(&plan, &agent.config, &mandate.envelope);
-    let winding =
-        leased.run.state.task.as_ref().filter(|progress| progress.winding && Some(&progress.job) == plan.job());
+    let mut purse = purse(&plan, &agent.config, &mandate.envelope);
+    let begun = leased.run.state.task.as_ref().filter(|progress| Some(&progress.job) == plan.job());
+    if let Some(begun) = begun {
+        // A begun task keeps the time that it was given.
+        purse.deadline = begun.deadline;
+    }
     let limit = agent.config.limits.turns;
-    let last = winding
-        .map(|_| Last { code: ErrorCode::LimitReached, reason: format!("the limit of {limit} turns was reached") });
+    let winding = begun.filter(|begun| begun.winding);
+    let reason = format!("the limit of {limit} turns was reached");
+    let last = last.or(winding.map(|_| Last { code: ErrorCode::LimitReached, reason }));
     let setting = Setting {
         owner,
         session: leased.lease.session.clone(),
@@ -193,7 +209,11 @@ fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
         Some((task, job)) => {
             Purse::of_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
         }
-        None => Purse { inherited: envelope.accounts.clone(), ..Purse::default() },
+        None => Purse {
+            inherited: envelope.accounts.clone(),
+            deadline: envelope.deadline.map(|at| Deadline { at, origin: Origin::Request }),
+            ..Purse::default()
+        },
     }
 }
 

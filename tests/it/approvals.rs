@@ -47,6 +47,7 @@ when = { agent = "sly", turn = 1 }
 then = { calls = [
     { tool = "job_run", arguments = { operation = "v/ops/covia/append", input = { path = "w/paid", value = 1 } } },
     { tool = "approval_list", arguments = {} },
+    { tool = "agent_create", arguments = { agentId = "sly", overwrite = true, config = { model = { provider = "scripted", name = "rules" } } } },
     { tool = "job_run", arguments = { operation = "approval:approve", input = { id = "0123456789abcdef0123456789abcdef" } } },
 ] }
 
@@ -351,7 +352,7 @@ async fn no_name_and_no_turn_gets_round_an_approval() {
     venue.ended(&job).await;
     let turns = turns(&venue, "sly", "s").await;
     let outcomes: Vec<_> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
-    assert_eq!(outcomes, ["rejected", "denied", "denied"], "{:?}", results(&turns[0]));
+    assert_eq!(outcomes, ["rejected", "denied", "denied", "denied"], "{:?}", results(&turns[0]));
     assert_eq!(paid(&venue).await, None);
     // Nor does a turn hold the ability, whatever it holds else.
     let home =

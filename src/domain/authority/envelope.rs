@@ -96,7 +96,8 @@ impl Envelope {
     #[must_use]
     pub fn paid_from(mut self, purse: &Purse) -> Self {
         self.accounts = purse.accounts().cloned().collect();
-        self.deadline = purse.deadline.map(|deadline| deadline.at);
+        let own = purse.deadline.map(|deadline| deadline.at);
+        self.deadline = self.deadline.into_iter().chain(own).min();
         self
     }
 
@@ -181,5 +182,20 @@ mod tests {
         assert_eq!(serde_json::from_str::<Envelope>(&text).unwrap(), envelope, "{text}");
         assert_eq!(serde_json::to_string(&Envelope::default()).unwrap(), "{}");
         assert!(serde_json::from_str::<Envelope>(r#"{"bounds": {}}"#).is_err());
+    }
+
+    #[test]
+    fn a_deadline_only_comes_nearer() {
+        let at = |ms| Purse {
+            deadline: Some(crate::domain::budget::Deadline {
+                at: Millis(ms),
+                origin: crate::domain::budget::Origin::Request,
+            }),
+            ..Purse::default()
+        };
+        let envelope = Envelope::default().paid_from(&at(5));
+        assert_eq!(envelope.clone().paid_from(&at(9)).deadline, Some(Millis(5)));
+        assert_eq!(envelope.clone().paid_from(&at(3)).deadline, Some(Millis(3)));
+        assert_eq!(envelope.paid_from(&Purse::default()).deadline, Some(Millis(5)), "a message keeps it, too");
     }
 }

@@ -71,6 +71,9 @@ pub struct Recorded {
     /// What its turn was allowed to do; a successor may do no more.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// The task ends with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Last>,
     /// The record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
@@ -241,7 +244,11 @@ impl Turn {
     pub fn begin(mut setting: Setting, now: Millis) -> (Self, Action) {
         match setting.overdue(now) {
             Some(last) if setting.may_wind_down() => setting.last = Some(last),
-            Some(Last { code, reason }) if setting.last.is_none() => return Self::refuse(setting, code, &reason, now),
+            Some(Last { code, reason }) if setting.last.is_none() => {
+                // What others have said meanwhile is for the next turn.
+                let decision = decide::failed(&setting, &setting.plan.reason(), code, &reason, now);
+                return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
+            }
             Some(_) | None => {}
         }
         (Self::at(setting, Phase::Gathering), Action::Gather)
@@ -262,9 +269,23 @@ impl Turn {
 
     /// A turn that makes the calls of an earlier reply, `exchange`, on which a person has decided. No
     /// model is asked.
-    pub fn settle(setting: Setting, exchange: TurnRecord, decided: Vec<(AwaitingCall, Answer)>) -> (Self, Action) {
+    ///
+    /// Of a call that a predecessor has made what it `noted` counts, also when there is nothing left to
+    /// make it for.
+    pub fn settle(
+        setting: Setting,
+        exchange: TurnRecord,
+        decided: Vec<(AwaitingCall, Answer)>,
+        noted: &[(u32, CallOutcome)],
+    ) -> (Self, Action) {
         let rule = |(call, answer): (AwaitingCall, Answer)| {
-            let ruling = answer.ruling(&call.planned);
+            let known = noted.iter().find(|(at, _)| *at == call.call);
+            let ruling = match (answer.ruling(&call.planned), known) {
+                (Ruling::Say(Outcome::Cancelled, _), Some((_, known))) => {
+                    Ruling::Say(known.outcome, known.text.clone())
+                }
+                (ruling, _) => ruling,
+            };
             (call, ruling)
         };
         let ruled: Vec<_> = decided.into_iter().map(rule).collect();
@@ -408,6 +429,7 @@ impl Turn {
             start: self.setting.start,
             config_version: self.setting.config_version,
             authority: self.setting.authority.clone(),
+            last: self.setting.last.clone(),
             ledger: Some(asking.write),
             reply,
         };

@@ -137,10 +137,21 @@ impl Run {
         progress.deadline.filter(|_| self.open_task(&progress.job).is_some()).map(|deadline| deadline.at)
     }
 
+    /// Calls that wait must be looked at now, before anything else: a turn that was begun with their
+    /// answers is gone on with under its own number, by which its effects are known.
+    pub fn has_answers(&self, now: Millis) -> bool {
+        let due = self.state.awaiting.as_ref().is_some_and(|awaiting| now >= awaiting.until());
+        due || (self.state.awaiting.is_some() && (self.is_withdrawn() || self.answers().next().is_some()))
+    }
+
     /// The task for which calls wait has ended from outside.
     pub fn is_withdrawn(&self) -> bool {
         let begun = self.state.task.as_ref().map(|progress| &progress.job);
-        self.state.awaiting.as_ref().is_some_and(|awaiting| awaiting.job.is_some() && awaiting.job.as_ref() != begun)
+        self.state.awaiting.as_ref().is_some_and(|awaiting| match &awaiting.job {
+            Some(job) => begun != Some(job),
+            // The messages that it is for were given up.
+            None => self.state.shown.is_empty(),
+        })
     }
 
     fn awaits(&self, approval: &JobId) -> bool {

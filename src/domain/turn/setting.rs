@@ -9,6 +9,7 @@ use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::session::SessionState;
 use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Everything about a turn that doesn't change while it runs.
@@ -41,7 +42,7 @@ pub struct Setting {
 }
 
 /// Why a turn is the last of its task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Last {
     /// What the task fails with, unless it ends itself.
     pub code: ErrorCode,

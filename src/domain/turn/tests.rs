@@ -374,6 +374,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         start: Millis(7_000),
         config_version: 1,
         authority: Authority::default(),
+        last: None,
         ledger: None,
     }
 }

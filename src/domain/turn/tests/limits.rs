@@ -85,3 +85,29 @@ fn a_task_whose_time_is_over_asks_no_model() {
     };
     assert_eq!(Turn::begin(Setting { purse: early, ..serving() }, NOW).1, Action::Gather);
 }
+
+#[test]
+fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
+    let setting = setting("implicit", begun(1, 1, false), vec![task(1), message(4)]);
+    let purse = Purse { deadline: Some(Deadline { at: NOW, origin: Origin::Agent }), ..Purse::default() };
+    let (_, action) = Turn::begin(Setting { purse, ..setting }, NOW);
+    let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+    assert_eq!(decision.consume, ["k1"], "the task alone");
+}
+
+#[test]
+fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
+    let mut setting = windy(serving());
+    let awaiting = crate::domain::approval::Awaiting {
+        turn: 4,
+        job: Some(job(1)),
+        authority: Authority::default(),
+        all_started: false,
+        calls: Vec::new(),
+    };
+    setting.state.awaiting = Some(awaiting);
+    setting.purse = Purse { deadline: Some(Deadline { at: NOW, origin: Origin::Agent }), ..Purse::default() };
+    let (_, action) = Turn::begin(setting, NOW);
+    let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
+}

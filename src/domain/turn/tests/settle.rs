@@ -90,7 +90,7 @@ fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
     let event = pending(7, Payload::Decision { approval: calls[1].approval.clone() });
     let (_, next) = after(&setting, &first, vec![event, task(1), message(5)]);
     let decided = vec![(calls[1].clone(), approved())];
-    let (mut turn, action) = Turn::settle(next, first.record.clone(), decided);
+    let (mut turn, action) = Turn::settle(next, first.record.clone(), decided, &[]);
     // At its own place in the reply, whatever else was decided: ids of effects depend on it.
     assert_eq!(action, Action::Call(vec![(2, calls[1].planned.clone())]));
     let Action::Commit(decision) = turn.step(Observed::Called(vec![ok()]), NOW) else { panic!("expected a commit") };
@@ -102,7 +102,8 @@ fn decided_calls_are_made_and_stand_in_the_turn_that_asked() {
     assert_eq!(decision.state.task, first.state.task, "it is no turn of the task's");
     let (_, last) = after(&setting, &decision, vec![task(1), message(5)]);
     let rejected = answer(Verdict::Rejected { reason: Some("no".into()) });
-    let (mut turn, action) = Turn::settle(last, decision.amended.clone().unwrap(), vec![(calls[0].clone(), rejected)]);
+    let (mut turn, action) =
+        Turn::settle(last, decision.amended.clone().unwrap(), vec![(calls[0].clone(), rejected)], &[]);
     assert_eq!(action, Action::Call(Vec::new()));
     let Action::Commit(decision) = turn.step(Observed::Called(Vec::new()), NOW) else { panic!("expected a commit") };
     assert!(results(decision.amended.as_ref().unwrap())[0].starts_with("rejected by a person: no."));
@@ -119,7 +120,7 @@ fn a_task_that_ended_from_outside_withdraws_its_calls() {
     assert_eq!((run.is_withdrawn(), run.next(5)), (true, Next::Await { news: true, until }));
     let calls = first.state.awaiting.clone().unwrap().calls;
     let withdrawn = calls.into_iter().map(|call| (call, answer(Verdict::Withdrawn))).collect();
-    let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn);
+    let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn, &[]);
     let Action::Commit(decision) = turn.step(Observed::Called(Vec::new()), NOW) else { panic!("expected a commit") };
     let shown = results(decision.amended.as_ref().unwrap());
     assert!(shown[0].starts_with("cancelled") && shown[1] == "fine" && shown[2].starts_with("cancelled"), "{shown:?}");
@@ -131,7 +132,7 @@ fn a_cancellation_while_decided_calls_run_keeps_what_is_known_of_them() {
     let (setting, first) = waiting();
     let calls = first.state.awaiting.clone().unwrap().calls;
     let (_, next) = after(&setting, &first, vec![task(1)]);
-    let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())]);
+    let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())], &[]);
     let noted = vec![(0, CallOutcome { text: "noted".into(), ..ok() })];
     let Action::Commit(decision) = turn.step(Observed::Cancelled(noted), NOW) else { panic!("expected a commit") };
     let shown = results(decision.amended.as_ref().unwrap());
@@ -146,7 +147,34 @@ fn calls_that_have_all_started_jobs_park_the_session() {
     let first = drive(setting.clone(), reply, vec![asked(&setting.owner, &setting.session, 0), started(8)]);
     let calls = first.state.awaiting.clone().unwrap().calls;
     let (_, next) = after(&setting, &first, vec![task(1)]);
-    let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())]);
+    let (mut turn, _) = Turn::settle(next, first.record.clone(), vec![(calls[0].clone(), approved())], &[]);
     let Action::Commit(decision) = turn.step(Observed::Called(vec![started(9)]), NOW) else { panic!("a commit") };
     assert!(decision.state.parked && decision.state.pending.contains_key(&job(9)));
+}
+
+#[test]
+fn what_a_predecessor_did_of_a_withdrawn_call_stays_known() {
+    let (setting, first) = waiting();
+    let calls = first.state.awaiting.clone().unwrap().calls;
+    let (_, next) = after(&setting, &first, vec![]);
+    let withdrawn = calls.into_iter().map(|call| (call, answer(Verdict::Withdrawn))).collect();
+    let noted = [(2, CallOutcome { text: "it was done".into(), ..ok() })];
+    let (mut turn, _) = Turn::settle(next, first.record.clone(), withdrawn, &noted);
+    let Action::Commit(decision) = turn.step(Observed::Called(Vec::new()), NOW) else { panic!("expected a commit") };
+    let shown = results(decision.amended.as_ref().unwrap());
+    assert!(shown[0].starts_with("cancelled") && shown[2] == "it was done", "{shown:?}");
+}
+
+#[test]
+fn answers_go_before_everything_else_so_that_a_turn_keeps_its_number() {
+    let (setting, first) = waiting();
+    let awaiting = first.state.awaiting.clone().unwrap();
+    let event = || pending(7, Payload::Decision { approval: awaiting.calls[0].approval.clone() });
+    let ended = Pending { status: Some(JobStatus::Cancelled), ..task(9) };
+    let (run, _) = after(&setting, &first, vec![event(), task(1), ended.clone()]);
+    assert!(run.has_answers(NOW), "also beside what needs no model");
+    let (run, _) = after(&setting, &first, vec![task(1), ended]);
+    assert!(!run.has_answers(NOW) && run.has_answers(awaiting.until()));
+    let (run, _) = after(&setting, &first, vec![]);
+    assert!(run.has_answers(NOW), "withdrawn");
 }
