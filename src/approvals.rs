@@ -31,6 +31,20 @@ pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<
 
 /// Approvals of an owner, the newest first: those that wait for an answer, or all that are kept.
 pub async fn list(venue: &Venue, owner: &Owner, all: bool) -> Result<Vec<Approval>, StoreError> {
+    let found = kept(venue, owner).await?;
+    if all {
+        return Ok(found);
+    }
+    let mut open = Vec::new();
+    for approval in found {
+        if is_open(venue, owner, &approval).await? {
+            open.push(approval);
+        }
+    }
+    Ok(open)
+}
+
+async fn kept(venue: &Venue, owner: &Owner) -> Result<Vec<Approval>, StoreError> {
     let mut found: Vec<Approval> = Vec::new();
     let mut after: Option<String> = None;
     loop {
@@ -38,11 +52,7 @@ pub async fn list(venue: &Venue, owner: &Owner, all: bool) -> Result<Vec<Approva
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         for (key, doc) in page {
-            let Some(bytes) = doc.value else { continue };
-            let approval: Approval = decode(&key, &bytes)?;
-            if all || is_open(venue, owner, &approval).await? {
-                found.push(approval);
-            }
+            found.extend(doc.value.map(|bytes| decode::<Approval>(&key, &bytes)).transpose()?);
         }
     }
     found.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
@@ -53,18 +63,20 @@ pub async fn list(venue: &Venue, owner: &Owner, all: bool) -> Result<Vec<Approva
 pub async fn shown(venue: &Venue, owner: &Owner, job: &Job) -> Result<Value, StoreError> {
     let mut record = job.to_json();
     if job.status == JobStatus::InputRequired {
-        let waiting = list(venue, owner, false).await?.into_iter().filter(|a| a.job.as_ref() == Some(&job.head.id));
+        let waits = |approval: &Approval| approval.job.as_ref() == Some(&job.head.id) && is_unanswered(venue, approval);
+        let waiting = kept(venue, owner).await?.into_iter().filter(waits);
         record["approvals"] = waiting.map(|approval| json!(approval)).collect();
     }
     Ok(record)
 }
 
+fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
+    approval.answer.is_none() && venue.now() < approval.expires
+}
+
 /// It waits for an answer that would count.
 async fn is_open(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
-    if approval.answer.is_some() || venue.now() >= approval.expires {
-        return Ok(false);
-    }
-    Ok(!has_ended(venue, owner, approval).await?)
+    Ok(is_unanswered(venue, approval) && !has_ended(venue, owner, approval).await?)
 }
 
 async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
@@ -177,9 +189,7 @@ fn check(
         if venue.catalog.resolve(operation).is_some() {
             dispatch::settle(&venue.catalog, operation, edited.clone(), true)?;
         }
-        let mut kept: Value = edited.clone();
-        dispatch::hide(&venue.catalog, operation, &mut kept);
-        if kept != *edited {
+        if dispatch::hides(&venue.catalog, operation, edited) {
             return Err(OpError::Invalid(
                 "the arguments hold a value that may not be recorded; name a secret instead".into(),
             ));

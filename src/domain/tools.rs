@@ -128,6 +128,23 @@ pub enum Target {
     Latent(Vec<String>),
 }
 
+impl Target {
+    /// The catalog path of the operation that it invokes.
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Self::Operation(path) => Some(path),
+            Self::Complete
+            | Self::Fail
+            | Self::Load
+            | Self::Unload
+            | Self::MoreTools
+            | Self::Delegate(_)
+            | Self::Latent(_)
+            | Self::Resource { .. } => None,
+        }
+    }
+}
+
 /// Tools of an agent's turns, and those that could not be offered, with the reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolTable {

@@ -106,6 +106,13 @@ pub fn hide(catalog: &super::Catalog, path: &str, arguments: &mut Value) {
     }
 }
 
+/// Whether the arguments of a call have anything in them that [`hide`] would replace.
+pub fn hides(catalog: &super::Catalog, path: &str, arguments: &Value) -> bool {
+    let mut kept = arguments.clone();
+    hide(catalog, path, &mut kept);
+    kept != *arguments
+}
+
 fn check(path: &str, validator: &jsonschema::Validator, arguments: &Value, mask: bool) -> Result<(), OpError> {
     let problems: Vec<String> = validator
         .iter_errors(arguments)

@@ -1,7 +1,7 @@
 //! Calls that wait for a person: asking before one is made, and what was answered since.
 
 use super::Worker;
-use super::calls::{Round, plain};
+use super::calls::Round;
 use super::gather;
 use super::session::{Leased, Stop};
 use crate::approvals;
@@ -45,8 +45,8 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
     }
     if made.runs == human::ASK {
         return Some(match questions(made.arguments) {
-            Ok((subject, time)) => ask(round, made, made.arguments.clone(), subject, time),
-            Err(error) => plain(Outcome::Error, &format!("error: {error}")),
+            Ok((subject, time)) => ask(round, made, subject, time),
+            Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
         });
     }
     let catalog = &round.worker.venue.catalog;
@@ -63,20 +63,19 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
     if !asks {
         return None;
     }
-    let mut kept = made.arguments.clone();
-    dispatch::hide(catalog, made.runs, &mut kept);
-    if kept != *made.arguments {
+    if dispatch::hides(catalog, made.runs, made.arguments) {
         let text = "error: a person must approve this call, and it holds a value that may not be recorded or shown; \
                     name a secret instead";
-        return Some(plain(Outcome::Error, text));
+        return Some(CallOutcome::plain(Outcome::Error, text));
     }
     let scopes = made.call.scoped.iter().map(|section| Scoped {
         key: section.key.clone(),
         digest: section.digest(),
         bytes: section.bytes,
     });
-    let subject = Subject::Call { operation: made.runs.to_owned(), arguments: kept.clone(), scopes: scopes.collect() };
-    Some(ask(round, made, kept, subject, APPROVAL_TIME))
+    let subject =
+        Subject::Call { operation: made.runs.to_owned(), arguments: made.arguments.clone(), scopes: scopes.collect() };
+    Some(ask(round, made, subject, APPROVAL_TIME))
 }
 
 fn questions(arguments: &Value) -> Result<(Subject, Duration), String> {
@@ -87,7 +86,7 @@ fn questions(arguments: &Value) -> Result<(Subject, Duration), String> {
     Ok((Subject::Questions { title, asks }, time))
 }
 
-fn ask(round: &Round<'_>, made: &Made<'_>, arguments: Value, subject: Subject, time: Duration) -> CallOutcome {
+fn ask(round: &Round<'_>, made: &Made<'_>, subject: Subject, time: Duration) -> CallOutcome {
     let setting = round.setting();
     let place = Place { owner: &setting.owner, session: &setting.session, turn: round.turn(), call: made.index };
     let venue = &round.worker.venue;
@@ -95,9 +94,9 @@ fn ask(round: &Round<'_>, made: &Made<'_>, arguments: Value, subject: Subject, t
     let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));
     approval.job = setting.plan.job().cloned();
     let text = format!("awaiting a person: approval `{}`", approval.id);
-    let resolved = Resolved { target: made.target.clone(), arguments };
+    let resolved = Resolved { target: made.target.clone(), arguments: made.arguments.clone() };
     let planned = PlannedCall { what: Ok(resolved), injection: Injection::default(), ..made.call.clone() };
-    CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..plain(Outcome::Awaiting, &text) }
+    CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..CallOutcome::plain(Outcome::Awaiting, &text) }
 }
 
 /// The calls of a session that are decided by now: answered, expired, or for a task that has ended.

@@ -137,7 +137,7 @@ fn unknown(path: &str) -> CallOutcome {
         "outcome unknown: `{path}` was begun and did not end here; it may or may not have happened; \
          check before doing it again"
     );
-    plain(Outcome::OutcomeUnknown, &text)
+    CallOutcome::plain(Outcome::OutcomeUnknown, &text)
 }
 
 /// What children of this turn have as their parent.
@@ -159,29 +159,14 @@ const TREE: [&str; 4] = ["v/ops/lattice/", "v/ops/asset/", "v/ops/json/", "v/ops
 
 /// A call that can't be made is as good as one on the tree.
 fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
-    match &call.what {
-        Ok(Resolved { target: Target::Operation(path), arguments }) => {
-            let on_tree = |path: &str| TREE.iter().any(|group| path.starts_with(group));
-            if path != RUN {
-                return on_tree(path);
-            }
-            let settled = dispatch::settle(catalog, path, arguments.clone(), false);
-            settled.map_or(true, |(found, _)| on_tree(found.spec.path))
-        }
-        Ok(Resolved {
-            target:
-                Target::Resource { .. }
-                | Target::Complete
-                | Target::Fail
-                | Target::Load
-                | Target::Unload
-                | Target::MoreTools
-                | Target::Latent(_),
-            ..
-        })
-        | Err(_) => true,
-        Ok(Resolved { target: Target::Delegate(_), .. }) => false,
+    let Ok(Resolved { target, arguments }) = &call.what else { return true };
+    let Some(path) = target.operation() else { return !matches!(target, Target::Delegate(_)) };
+    let on_tree = |path: &str| TREE.iter().any(|group| path.starts_with(group));
+    if path != RUN {
+        return on_tree(path);
     }
+    let settled = dispatch::settle(catalog, path, arguments.clone(), false);
+    settled.map_or(true, |(found, _)| on_tree(found.spec.path))
 }
 
 impl Round<'_> {
@@ -250,10 +235,10 @@ impl Round<'_> {
         // Sections are handed on as they were shown, by whoever may still read them.
         let lost = call.scoped.iter().find_map(|scoped| scoped.held(&self.caller.authority).err());
         let outcome = match &call.what {
-            Ok(_) if let Some(denied) = &lost => plain(Outcome::Denied, denied),
-            Err(error) => plain(Outcome::Unknown, error),
-            Ok(Resolved { target: Target::Complete, .. }) => plain(Outcome::Ok, "the task is completed"),
-            Ok(Resolved { target: Target::Fail, .. }) => plain(Outcome::Ok, "the task is failed"),
+            Ok(_) if let Some(denied) = &lost => CallOutcome::plain(Outcome::Denied, denied),
+            Err(error) => CallOutcome::plain(Outcome::Unknown, error),
+            Ok(Resolved { target: Target::Complete, .. }) => CallOutcome::plain(Outcome::Ok, "the task is completed"),
+            Ok(Resolved { target: Target::Fail, .. }) => CallOutcome::plain(Outcome::Ok, "the task is failed"),
             Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
             Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
             Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),
@@ -271,7 +256,7 @@ impl Round<'_> {
                 let catalog = &self.worker.venue.catalog;
                 match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
                     Ok(arguments) => self.operation(index, call, path, arguments).await?,
-                    Err(error) => plain(Outcome::Error, &format!("error: {error}")),
+                    Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
                 }
             }
         };
@@ -401,20 +386,16 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
         OpError::Store(error) => Err(Stop::Store(error)),
-        OpError::Denied(_) => Ok(plain(Outcome::Denied, &error.to_string())),
+        OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, &error.to_string())),
         OpError::Invalid(_)
         | OpError::NotFound(_)
         | OpError::Conflict(_)
         | OpError::Failed(_)
-        | OpError::Timeout(_) => Ok(plain(Outcome::Error, &format!("error: {error}"))),
+        | OpError::Timeout(_) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
     }
 }
 
 fn asked_agent(arguments: &Value) -> AgentId {
     let named = arguments["agentId"].as_str().and_then(|id| AgentId::new(id).ok());
     named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))
-}
-
-pub(super) fn plain(outcome: Outcome, text: &str) -> CallOutcome {
-    CallOutcome::plain(outcome, text)
 }

@@ -192,9 +192,7 @@ async fn build(
     let then = match after.next(worker.options.crash_limit) {
         _ if leased.more => After::Keep,
         Next::Rest => rest(after.deadline()),
-        Next::Await { news: false, until } => {
-            rest(Some(after.deadline().map_or(until, |deadline| deadline.min(until))))
-        }
+        Next::Await { news: false, until } => rest(Some(until)),
         Next::Await { .. } | Next::Turn(_) | Next::Settle(_) | Next::GiveUp(_) => After::Keep,
     };
     let serving = record.job.clone().filter(|_| !decision.cancelled);

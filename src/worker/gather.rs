@@ -124,20 +124,9 @@ fn tools(
 
 /// Catalog paths of the operations that the model is offered.
 pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
-    let operation = |target: &Target| match target {
-        Target::Operation(path) => Some(path.clone()),
-        Target::Resource { .. }
-        | Target::Complete
-        | Target::Fail
-        | Target::Load
-        | Target::Unload
-        | Target::MoreTools
-        | Target::Delegate(_)
-        | Target::Latent(_) => None,
-    };
     let catalog = &worker.venue.catalog;
     let table = resolve(&agent.config, &setting.state.tools, false, &Resolver::default(), catalog);
-    table.targets.iter().filter_map(operation).collect()
+    table.targets.iter().filter_map(Target::operation).map(str::to_owned).collect()
 }
 
 /// The session's turn records, oldest first.

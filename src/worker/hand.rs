@@ -1,7 +1,7 @@
 //! Tools without an operation: other agents, and calls that are only answers.
 
 use super::answers::{self, Made};
-use super::calls::{Round, plain};
+use super::calls::Round;
 use super::session::Stop;
 use crate::domain::scope::{Delegate, Scopes};
 use crate::domain::tools::Target;
@@ -20,7 +20,7 @@ pub(super) async fn delegate(
 ) -> Result<CallOutcome, Stop> {
     let arguments = match call.injection.apply(arguments.clone()) {
         Ok(arguments) => arguments,
-        Err(unresolved) => return Ok(plain(Outcome::Error, &format!("error: {unresolved}"))),
+        Err(unresolved) => return Ok(CallOutcome::plain(Outcome::Error, format!("error: {unresolved}"))),
     };
     let (runs, needs) = match &to.agent {
         Some(agent) => {
@@ -49,9 +49,9 @@ pub(super) fn latent(
     let target = Target::Latent(focus.to_vec());
     let made = |arguments| Made { index, call, runs: &call.tool, needs: Vec::new(), target, arguments };
     match call.injection.apply(arguments.clone()) {
-        Err(unresolved) => plain(Outcome::Error, &format!("error: {unresolved}")),
+        Err(unresolved) => CallOutcome::plain(Outcome::Error, format!("error: {unresolved}")),
         Ok(arguments) if let Some(asked) = answers::asked(round, &made(&arguments)) => asked,
-        Ok(arguments) if focus.is_empty() => plain(Outcome::Ok, &arguments.to_string()),
-        Ok(arguments) => plain(Outcome::Ok, &format!("{arguments}\n{}", Scopes::focus(focus))),
+        Ok(arguments) if focus.is_empty() => CallOutcome::plain(Outcome::Ok, &arguments.to_string()),
+        Ok(arguments) => CallOutcome::plain(Outcome::Ok, format!("{arguments}\n{}", Scopes::focus(focus))),
     }
 }

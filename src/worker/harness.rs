@@ -1,6 +1,6 @@
 //! Tools of the harness: what an agent does to its own context.
 
-use super::calls::{Round, plain};
+use super::calls::Round;
 use super::gather;
 use crate::domain::context::load::{Change, check_room};
 use crate::domain::turn::{CallOutcome, Outcome};
@@ -17,7 +17,7 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         Err(error) => return refused(&error),
     };
     if let Err(denied) = round.caller.authority.permits_path("crud/read", &path) {
-        return plain(Outcome::Denied, &denied.text("context_load"));
+        return CallOutcome::plain(Outcome::Denied, &denied.text("context_load"));
     }
     let room = {
         let (agent, session) = &*round.loads();
@@ -69,14 +69,14 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     }
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
     let change = (!paths.is_empty()).then_some(Change::Offer(paths));
-    CallOutcome { change, ..plain(Outcome::Ok, &answer.to_string()) }
+    CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, &answer.to_string()) }
 }
 
 fn changed(round: &Round<'_>, change: Change, text: &str) -> CallOutcome {
     round.change(&change);
-    CallOutcome { change: Some(change), ..plain(Outcome::Ok, text) }
+    CallOutcome { change: Some(change), ..CallOutcome::plain(Outcome::Ok, text) }
 }
 
 fn refused(error: &str) -> CallOutcome {
-    plain(Outcome::Error, &format!("error: {error}"))
+    CallOutcome::plain(Outcome::Error, format!("error: {error}"))
 }

@@ -1,7 +1,7 @@
 //! Stage 6 for resources: each call with the grants and the mode of its moment.
 
 use super::answers::{self, Made};
-use super::calls::{Round, plain, refused};
+use super::calls::{Round, refused};
 use super::session::Stop;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::context::text;
@@ -24,7 +24,7 @@ pub(super) struct Called<'a> {
 /// A call of a resource's tool.
 pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
     match run(round, &called, arguments).await {
-        Ok(Ran::Done(value)) => Ok(plain(Outcome::Ok, &text::tool_result(&value, round.result_bytes()))),
+        Ok(Ran::Done(value)) => Ok(CallOutcome::plain(Outcome::Ok, &text::tool_result(&value, round.result_bytes()))),
         Ok(Ran::Asked(outcome)) => Ok(*outcome),
         Err(error) => refused(error),
     }

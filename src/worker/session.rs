@@ -234,7 +234,7 @@ async fn begin(worker: &Worker, leased: &Leased, active: bool) -> Result<Begin, 
     Ok(match run.next(worker.options.crash_limit) {
         Next::Settle(settled) => Begin::Settle(settled),
         Next::Rest if !overdue => Begin::Rest(deadline),
-        Next::Await { until, .. } if !overdue => Begin::Rest(Some(deadline.map_or(until, |at| at.min(until)))),
+        Next::Await { until, .. } if !overdue => Begin::Rest(Some(until)),
         Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) if !active => suspended,
         Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) => Begin::Turn(Start::Mailbox),
     })

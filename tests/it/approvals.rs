@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::approvals;
-use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::{Address, InKind, Message};
-use trellis::clock::Clock;
 use trellis::domain::approval::{Approval, Verdict};
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::authority::{Authority, Capability};
@@ -15,16 +13,12 @@ use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::jobs;
 use trellis::ops::{Caller, Invocation, OpError, Site, dispatch};
 use trellis::policy;
 use trellis::shutdown::Shutdown;
-use trellis::store::Store;
-use trellis::store::embedded::EmbeddedStore;
-use trellis::store::keys;
 use trellis::workspace::Workspace;
 
 const RULES: &str = r#"
@@ -86,17 +80,10 @@ fn pay() -> Value {
     json!({"tools": [{"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"}]})
 }
 
-async fn over(store: Arc<dyn Store>, bus: Arc<EmbeddedBus>, dir: &std::path::Path) -> TestVenue {
-    let mut venue = TestVenue::new(store, bus, dir, RULES).await;
-    venue.sweep = Duration::from_millis(100);
-    venue
-}
-
 async fn venue() -> (TestVenue, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = Arc::new(EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap());
-    (over(store, bus, dir.path()).await, dir)
+    let (mut venue, dir) = TestVenue::embedded(RULES).await;
+    venue.sweep = Duration::from_millis(100);
+    (venue, dir)
 }
 
 fn person(venue: &TestVenue) -> Caller {
@@ -129,14 +116,7 @@ async fn status(venue: &TestVenue, job: &JobId) -> JobStatus {
 }
 
 async fn paid(venue: &TestVenue) -> Option<Value> {
-    let tree = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    tree.get(&Path::parse("w/paid").unwrap()).await.unwrap()
-}
-
-async fn turns(venue: &TestVenue, agent: &str, session: &str) -> Vec<TurnRecord> {
-    let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
-    let found = venue.venue.store.scan(&venue.owner, &keys::turns(&key), None, false, 100).await.unwrap();
-    found.into_iter().map(|(_, doc)| serde_json::from_slice(&doc.value.unwrap()).unwrap()).collect()
+    venue.read("w/paid").await
 }
 
 /// Texts of the results of a turn's calls.
@@ -185,7 +165,7 @@ async fn a_call_waits_for_its_approval_and_no_model_is_asked_meanwhile() {
     decide(&venue, &asked, approved()).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
     assert_eq!(paid(&venue).await, Some(json!([100])));
-    let turns = turns(&venue, "payer", "s").await;
+    let turns = venue.turns("payer", "s").await;
     assert_eq!(turns[0].calls.iter().map(|call| call.outcome.as_str()).collect::<Vec<_>>(), ["ok", "ok"]);
     assert!(results(&turns[0])[0].contains("\"appended\":true"), "{:?}", results(&turns[0]));
     assert_eq!((turns[1].settles, turns[1].said.len()), (Some(1), 0));
@@ -219,7 +199,7 @@ async fn an_answer_counts_once_and_only_for_what_was_shown() {
     assert!(matches!(second, OpError::Conflict(_)) && second.to_string().contains("was rejected before, by a person"));
     venue.ended(&job).await;
     assert_eq!(paid(&venue).await, None);
-    let turns = turns(&venue, "payer", "s").await;
+    let turns = venue.turns("payer", "s").await;
     assert_eq!(turns[0].calls[0].outcome, "rejected");
     assert!(results(&turns[0])[0].starts_with("rejected by a person: too much"), "{:?}", results(&turns[0]));
 }
@@ -239,7 +219,7 @@ async fn an_approval_may_change_the_arguments_within_the_schema() {
     decide(&venue, &asked, edited(json!({"path": "w/paid", "value": 5}))).await.unwrap();
     venue.ended(&job).await;
     assert_eq!(paid(&venue).await, Some(json!([5])));
-    let turns = turns(&venue, "payer", "s").await;
+    let turns = venue.turns("payer", "s").await;
     assert!(results(&turns[0])[0].contains("approved by a person with other arguments"), "{:?}", results(&turns[0]));
 }
 
@@ -263,7 +243,7 @@ async fn two_calls_of_a_reply_are_decided_one_by_one() {
     venue.ended(&job).await;
     assert_eq!(paid(&venue).await, Some(json!(["second", "first"])));
     assert_eq!(asked_models(&venue, "twice"), 2);
-    let told = turns(&venue, "twice", "s").await;
+    let told = venue.turns("twice", "s").await;
     assert_eq!(told.iter().map(|turn| turn.settles).collect::<Vec<_>>(), [None, Some(1), Some(1), None]);
 }
 
@@ -314,7 +294,7 @@ async fn what_was_revoked_before_the_approval_is_denied_after_it() {
     decide(&venue, &asked, approved()).await.unwrap();
     venue.ended(&job).await;
     assert_eq!(paid(&venue).await, None);
-    let turns = turns(&venue, "payer", "s").await;
+    let turns = venue.turns("payer", "s").await;
     assert_eq!(turns[0].calls[0].outcome, "denied");
     assert!(results(&turns[0])[0].contains("which was revoked"), "{:?}", results(&turns[0]));
 }
@@ -335,7 +315,7 @@ async fn what_a_cancelled_task_asked_is_withdrawn_and_the_transcript_says_so() {
     let next = venue.arrive("payer", "next", true, next).await.job.unwrap();
     assert_eq!(venue.ended(&next).await.status, JobStatus::Complete);
     assert_eq!(paid(&venue).await, None);
-    let turns = turns(&venue, "payer", "s").await;
+    let turns = venue.turns("payer", "s").await;
     assert!(results(&turns[0])[0].starts_with("cancelled"), "{:?}", results(&turns[0]));
 }
 
@@ -350,7 +330,7 @@ async fn no_name_and_no_turn_gets_round_an_approval() {
     let asked = waiting(&venue, 1).await.remove(0);
     decide(&venue, &asked, Verdict::Rejected { reason: None }).await.unwrap();
     venue.ended(&job).await;
-    let turns = turns(&venue, "sly", "s").await;
+    let turns = venue.turns("sly", "s").await;
     let outcomes: Vec<_> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
     assert_eq!(outcomes, ["rejected", "denied", "denied", "denied"], "{:?}", results(&turns[0]));
     assert_eq!(paid(&venue).await, None);
@@ -386,7 +366,7 @@ async fn a_message_s_calls_wait_as_a_task_s_do() {
     assert_eq!(asked.job, None);
     decide(&venue, &asked, approved()).await.unwrap();
     for _ in 0..3000 {
-        if turns(&venue, "payer", "main").await.len() >= 3 {
+        if venue.turns("payer", "main").await.len() >= 3 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -420,7 +400,7 @@ async fn what_nobody_answers_in_time_is_denied() {
     venue.agent("hasty", json!({"tools": ["v/ops/human/ask"]})).await;
     let job = submit(&venue, "hasty", "s").await;
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
-    let turns = turns(&venue, "hasty", "s").await;
+    let turns = venue.turns("hasty", "s").await;
     assert_eq!(turns[0].calls[0].outcome, "rejected");
     assert!(results(&turns[0])[0].contains("nobody approved it in time"), "{:?}", results(&turns[0]));
     let all = approvals::list(&venue.venue, &venue.owner, true).await.unwrap();

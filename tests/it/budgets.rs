@@ -3,16 +3,12 @@
 
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::budget::Account;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::ingress::{self, Arrival};
 use trellis::jobs;
-use trellis::store::embedded::EmbeddedStore;
 use trellis::store::keys;
 
 const RULES: &str = r#"
@@ -45,10 +41,7 @@ then = { text = "done" }
 "#;
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let (mut venue, dir) = TestVenue::embedded(RULES).await;
     venue.sweep = Duration::from_millis(100);
     venue.worker().await;
     (venue, dir)

@@ -2,14 +2,10 @@
 
 use crate::support::venue::TestVenue;
 use serde_json::json;
-use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::jobs;
-use trellis::store::embedded::EmbeddedStore;
 
 const RULES: &str = r#"
 [[rule]]
@@ -33,10 +29,7 @@ then = { text = "done" }
 "#;
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
-    let dir = tempfile::tempdir().unwrap();
-    let store = EmbeddedStore::open(dir.path()).unwrap();
-    let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let (venue, dir) = TestVenue::embedded(RULES).await;
     for agent in ["top", "busy", "middle", "bottom"] {
         venue.agent(agent, json!({})).await;
     }

@@ -376,22 +376,8 @@ pub struct Delegate {
 
 /// Whether a call starts a child job: it counts against the limits of those.
 pub fn starts_child(call: &PlannedCall) -> bool {
-    match &call.what {
-        Ok(Resolved { target: Target::Delegate(_), .. }) => true,
-        Ok(Resolved { target: Target::Operation(path), arguments }) => requests(path, arguments),
-        Ok(Resolved {
-            target:
-                Target::Resource { .. }
-                | Target::Complete
-                | Target::Fail
-                | Target::Load
-                | Target::Unload
-                | Target::MoreTools
-                | Target::Latent(_),
-            ..
-        })
-        | Err(_) => false,
-    }
+    let Ok(Resolved { target, arguments }) = &call.what else { return false };
+    matches!(target, Target::Delegate(_)) || target.operation().is_some_and(|path| requests(path, arguments))
 }
 
 fn requests(path: &str, arguments: &Value) -> bool {

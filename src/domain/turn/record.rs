@@ -1,6 +1,6 @@
 //! The record that a turn leaves: its line of the timeline and its part of the transcript.
 
-use super::{CallOutcome, PlannedCall, Recorded, Resolved, Setting};
+use super::{CallOutcome, PlannedCall, Recorded, Setting};
 use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
 use crate::domain::scope::{Delegate, Scoped};
 use crate::domain::session::{CallRecord, TurnRecord};
@@ -59,22 +59,10 @@ fn calls(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<CallRecord> {
 
 /// The line of the timeline about a call.
 pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallRecord {
-    let operation = match &call.what {
-        Ok(Resolved { target: Target::Operation(path), .. }) => path.clone(),
-        Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) => format!("g/{agent}"),
-        Ok(Resolved {
-            target:
-                Target::Complete
-                | Target::Resource { .. }
-                | Target::Fail
-                | Target::Load
-                | Target::Unload
-                | Target::MoreTools
-                | Target::Delegate(_)
-                | Target::Latent(_),
-            ..
-        })
-        | Err(_) => call.tool.clone(),
+    let target = call.what.as_ref().ok().map(|resolved| &resolved.target);
+    let operation = match target {
+        Some(Target::Delegate(Delegate { agent: Some(agent), .. })) => format!("g/{agent}"),
+        target => target.and_then(Target::operation).unwrap_or(&call.tool).to_owned(),
     };
     CallRecord {
         tool: call.tool.clone(),

@@ -72,7 +72,7 @@ pub enum Next {
     Await {
         /// There is news of them: an answer, or what they are for has ended.
         news: bool,
-        /// When the first of them expires.
+        /// When the first of them expires, or the time of their task is over.
         until: Millis,
     },
     /// Nothing: the session rests until something arrives.
@@ -121,7 +121,8 @@ impl Run {
         }
         if let Some(awaiting) = &self.state.awaiting {
             let news = self.is_withdrawn() || self.answers().next().is_some();
-            return Next::Await { news, until: awaiting.until() };
+            let until = awaiting.until();
+            return Next::Await { news, until: self.deadline().map_or(until, |deadline| deadline.min(until)) };
         }
         let news = !plan.messages.is_empty() || !plan.results.is_empty();
         let task_wants = plan.task.as_ref().is_some_and(|task| match (&self.state.task, task.event.job()) {
