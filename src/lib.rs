@@ -43,4 +43,5 @@ pub mod retry;
 pub mod secrets;
 pub mod shutdown;
 pub mod telemetry;
+pub mod timers;
 pub mod venue;

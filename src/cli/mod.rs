@@ -26,6 +26,7 @@ pub mod secret;
 pub mod serve;
 pub mod sse;
 pub mod submit;
+pub mod timer;
 pub mod token;
 pub mod turn;
 pub mod up;
@@ -129,6 +130,9 @@ pub enum Command {
     Reject(approval::Reject),
     /// Answer an agent's questions
     Answer(approval::Answer),
+    /// Give agents tasks and messages at a time, list and cancel timers
+    #[command(subcommand)]
+    Timer(timer::Timer),
     /// What agents may do at most, and taking back what was granted
     #[command(subcommand)]
     Policy(policy::Policy),
@@ -220,6 +224,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Approve(command) => command.run(context).await,
         Command::Reject(command) => command.run(context).await,
         Command::Answer(command) => command.run(context).await,
+        Command::Timer(command) => command.run(context).await,
         Command::Policy(command) => command.run(context).await,
         Command::Resource(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,

@@ -205,3 +205,27 @@ pub const BUCKET_KEPT: usize = 200;
 
 /// Bytes of one entry of a bucket.
 pub const BUCKET_ENTRY_BYTES: usize = 16 * 1024;
+
+/// Timers of one agent that still fire: an agent that sets one in every turn is stopped here.
+pub const TIMERS_PER_AGENT: usize = 100;
+
+/// Bytes of a timer's name.
+pub const TIMER_NAME_BYTES: usize = 128;
+
+/// Shortest time between two fires of a timer, and of one that an agent sets: each costs a turn.
+pub const TIMER_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
+
+/// Farthest time of a timer: ten years. What is farther away is a wrong unit.
+pub const TIMER_FARTHEST: Duration = Duration::from_hours(24 * 3_653);
+
+/// Planned times of one downtime that a timer makes up for: a day of quarters of an hour.
+pub const TIMER_CATCH_UP: usize = 100;
+
+/// A timer that is late by no more isn't late: sweeps, restarts and a model's own thinking take as long.
+pub const TIMER_GRACE: Duration = Duration::from_mins(1);
+
+/// How long a timer that fires no more is shown, and stays in the way of a turn that would set it again.
+pub const TIMER_KEPT: Duration = Duration::from_hours(24);
+
+/// First and longest pause before a timer is sent to a full mailbox again.
+pub const TIMER_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));

@@ -21,6 +21,7 @@ pub mod budget;
 pub mod gate;
 pub mod resource;
 pub mod session;
+pub mod timer;
 
 pub mod chat;
 pub mod context;

@@ -13,6 +13,7 @@ mod problem;
 mod routes;
 mod secrets;
 mod sse;
+mod timers;
 mod turns;
 
 use crate::auth::Auth;

@@ -1,7 +1,7 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, operate, secrets, sse, turns};
+use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, operate, secrets, sse, timers, turns};
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -73,6 +73,7 @@ pub(super) fn routes() -> Vec<Route> {
         route("put", "/api/v1/agents/{id}", Access::Holder("agent/create", "g/{id}"), agents::apply),
         route("post", "/api/v1/agents/{id}/tasks", Access::Holder("agent/request", "g/{id}"), agents::task),
         route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", "g/{id}"), agents::message),
+        route("post", "/api/v1/agents/{id}/timers", Access::Holder("agent/trigger", "g/{id}"), timers::set),
         route("post", "/api/v1/agents/{id}/context", READS_AGENT, turns::context),
         route("get", "/api/v1/agents/{id}/turns", READS_AGENT, turns::list),
         route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
@@ -80,6 +81,8 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/why", Access::Holder("crud/read", "g"), turns::why),
         route("get", "/api/v1/approvals", Access::Caller, approvals::list),
         route("post", "/api/v1/approvals/{id}", Access::Caller, approvals::answer),
+        route("get", "/api/v1/timers", Access::Caller, timers::list),
+        route("delete", "/api/v1/timers/{id}", Access::Caller, timers::cancel),
         route("get", "/api/v1/operations", Access::Caller, catalog::operations),
         route("get", "/api/v1/operations/{*name}", Access::Caller, catalog::operation),
         route("get", "/api/v1/adapters/{name}/operations", Access::Caller, catalog::adapter),

@@ -18,11 +18,12 @@ pub mod schema;
 pub mod secret;
 pub mod shared;
 pub mod test;
+pub mod timer;
 pub mod virtuals;
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Authority, Capability};
-use crate::domain::event::Parent;
+use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::scope::Scoped;
 use crate::domain::secret::Destination;
@@ -176,6 +177,8 @@ pub struct TurnSite<'a> {
     pub instance: Option<&'a str>,
     /// What of the turn's context goes with it: a child job gets it as sections of its own.
     pub handed: &'a [Scoped],
+    /// The request that the turn serves.
+    pub mandate: &'a Mandate,
     /// What a child job of this call has as its parent.
     pub parent: &'a Parent,
     /// Children that the session waits for already, with those that calls before this one start.
@@ -283,6 +286,7 @@ impl Catalog {
             resource::operations(),
             approval::operations(),
             human::operations(),
+            timer::operations(),
             http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {

@@ -21,6 +21,9 @@
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | retention |
+//! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
+//! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
+//! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
 //! | `j/<job>/c/<child>` | empty; jobs started in its service | admit, checkpoint | as the head |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
@@ -28,13 +31,14 @@
 //! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
-//! `<turn>`, `<start>` and `<created>` are zero-padded to 16 digits, so that they sort.
+//! `<turn>`, `<start>`, `<due>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
 use crate::domain::context::record::part::PartName;
 use crate::domain::ids::{AgentId, AssetId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::secret::SecretName;
 use crate::domain::time::Millis;
+use crate::domain::timer::TimerId;
 use crate::store::DocKey;
 
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
@@ -177,6 +181,38 @@ pub fn approval(id: &JobId) -> String {
     format!("{APPROVALS}{id}")
 }
 
+/// Prefix of timers.
+pub const TIMERS: &str = "m/";
+
+/// Document of a timer.
+pub fn timer(id: &TimerId) -> String {
+    format!("{TIMERS}{id}")
+}
+
+/// Prefix of timers by the time at which they are looked at.
+pub const TIMERS_DUE: &str = "m.due/";
+
+/// Place of a timer among those that are due.
+pub fn timer_due(due: Millis, id: &TimerId) -> String {
+    format!("{TIMERS_DUE}{:016}-{id}", due.0)
+}
+
+/// The inverse of [`timer_due`].
+pub fn timer_of_due(key: &str) -> Option<(Millis, TimerId)> {
+    let (due, id) = key.strip_prefix(TIMERS_DUE)?.split_once('-')?;
+    Some((Millis(due.parse().ok()?), TimerId::new(id).ok()?))
+}
+
+/// Prefix of the timers of an agent that still fire.
+pub fn agent_timers(agent: &AgentId) -> String {
+    format!("m.of/{}/", agent.token())
+}
+
+/// Place of a timer among those of its agent.
+pub fn agent_timer(agent: &AgentId, id: &TimerId) -> String {
+    format!("{}{id}", agent_timers(agent))
+}
+
 /// Prefix of the job list.
 pub const JOB_LIST: &str = "l/";
 
@@ -253,6 +289,11 @@ mod tests {
         assert_eq!(account("x-agent"), "b/x-agent");
         assert_eq!(approval(&job), format!("h/{job}"));
         assert_eq!(user_values(&OwnerPart::new("a.b").unwrap()), "v/users/a%2Eb");
+        let timer_id = TimerId::new(&"0f".repeat(16)).unwrap();
+        assert_eq!(timer(&timer_id), format!("m/{timer_id}"));
+        assert_eq!(timer_due(Millis(5), &timer_id), format!("m.due/0000000000000005-{timer_id}"));
+        assert_eq!(timer_of_due(&timer_due(Millis(5), &timer_id)), Some((Millis(5), timer_id.clone())));
+        assert_eq!(agent_timer(&key.agent, &timer_id), format!("m.of/a%2Eb/{timer_id}"));
         assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));
     }
 }

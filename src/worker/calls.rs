@@ -354,6 +354,7 @@ impl Round<'_> {
                 call: index,
                 instance: call.instance.as_deref(),
                 handed: &call.scoped,
+                mandate: &self.setting.mandate,
                 parent: &self.parent,
                 children: self.children + before,
                 run_children: started.saturating_add(before),

@@ -2,8 +2,10 @@
 
 use super::Worker;
 use crate::domain::ids::Owner;
-use crate::outbox;
+use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
+use crate::{outbox, timers};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,32 +19,63 @@ const GRACE: Duration = Duration::from_secs(5);
 /// Garbage documents freed per owner and sweep.
 const GARBAGE: usize = 500;
 
+/// Owners by the time at which their next timer is due.
+type Soon = BTreeSet<(Millis, Owner)>;
+
 /// Sweeps until the process ends.
 pub(super) async fn run(worker: Arc<Worker>) {
     let stop = worker.shutdown.stopping().clone();
     loop {
-        match tick(&worker).await {
-            Ok(true) if !stop.is_cancelled() => continue,
-            Ok(true) => return,
-            Ok(false) => {}
-            Err(error) => tracing::warn!(%error, "sweep not done; it comes again"),
-        }
+        let soon = match tick(&worker).await {
+            Ok((true, _)) if !stop.is_cancelled() => continue,
+            Ok((_, soon)) => soon,
+            Err(error) => {
+                tracing::warn!(%error, "sweep not done; it comes again");
+                Soon::new()
+            }
+        };
         tokio::select! {
             () = stop.cancelled() => return,
-            () = tokio::time::sleep(worker.options.sweep) => {}
+            () = rest(&worker, soon) => {}
         }
     }
 }
 
-/// Looks at every owner once. Returns whether there is more.
-async fn tick(worker: &Worker) -> Result<bool, StoreError> {
+/// Until the next sweep timers are fired on time.
+async fn rest(worker: &Worker, mut soon: Soon) {
+    let clock = &worker.venue.clock;
+    let sweep = clock.steady() + worker.options.sweep;
+    loop {
+        let next = soon.first().map(|(at, _)| clock.steady() + at.since(clock.now()));
+        clock.until(next.map_or(sweep, |next| next.min(sweep))).await;
+        if clock.steady() >= sweep {
+            return;
+        }
+        while let Some((_, owner)) = soon.first().filter(|(at, _)| *at <= clock.now()).cloned() {
+            soon.pop_first();
+            match timers::fire(&worker.venue, &owner).await {
+                Ok(next) => soon.extend(next.at.map(|at| (at, owner))),
+                Err(error) => tracing::warn!(%owner, %error, "timers not fired; the sweep will"),
+            }
+        }
+    }
+}
+
+/// Looks at every owner once. Returns whether there is more, and whose timers come before the next
+/// sweep.
+async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
     let mut more = false;
+    let mut soon = Soon::new();
     let mut after: Option<Owner> = None;
     loop {
         let owners = worker.venue.store.owners(after.as_ref(), PAGE).await?;
         for owner in &owners {
             match sweep_owner(worker, owner).await {
-                Ok(left) => more |= left,
+                Ok((left, next)) => {
+                    more |= left;
+                    let before = worker.venue.now().plus(worker.options.sweep);
+                    soon.extend(next.filter(|at| *at < before).map(|at| (at, owner.clone())));
+                }
                 // One owner's damaged record must not keep the others from their sweep.
                 Err(error) => tracing::warn!(%owner, %error, "owner not swept; it comes again"),
             }
@@ -50,12 +83,13 @@ async fn tick(worker: &Worker) -> Result<bool, StoreError> {
         worker.venue.metrics.sweeps.inc();
         match owners.into_iter().next_back() {
             Some(last) => after = Some(last),
-            None => return Ok(more),
+            None => return Ok((more, soon)),
         }
     }
 }
 
-async fn sweep_owner(worker: &Worker, owner: &Owner) -> Result<bool, StoreError> {
+/// Returns whether there is more, and when the owner's next timer is due.
+async fn sweep_owner(worker: &Worker, owner: &Owner) -> Result<(bool, Option<Millis>), StoreError> {
     let venue = &worker.venue;
     let swept = venue.store.sweep(venue.now(), owner, GRACE, ITEMS).await?;
     venue.relay(owner, &swept.outbox).await;
@@ -64,8 +98,9 @@ async fn sweep_owner(worker: &Worker, owner: &Owner) -> Result<bool, StoreError>
             tracing::warn!(%session, %error, "wake not published; the next sweep will");
         }
     }
+    let timers = timers::fire(venue, owner).await?;
     free_garbage(worker, owner).await?;
-    Ok(swept.more)
+    Ok((swept.more || timers.more, timers.at))
 }
 
 /// Frees documents that nobody can reach any more, a few at a time.

@@ -117,7 +117,7 @@ pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, String) {
 }
 
 /// What is sent, under no more authority than the caller's.
-fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result<Submission, OpError> {
+pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str) -> Result<Submission, OpError> {
     let named = arguments["context"].as_array();
     let (grants, envelope) = match &call.site {
         Site::Api { .. } => (named.cloned(), call.caller.request()),
@@ -168,7 +168,7 @@ fn answer(agent: &AgentId, job: &Job) -> Value {
 }
 
 /// The id of what the call at this place of this turn sends.
-fn call_id(site: &TurnSite<'_>) -> EventId {
+pub(crate) fn call_id(site: &TurnSite<'_>) -> EventId {
     let mut place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
     if let Some(instance) = site.instance {
         place = format!("{place}/{instance}");

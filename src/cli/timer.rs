@@ -1,0 +1,210 @@
+//! `trellis timer set|list|cancel`: tasks and messages at a time, once or again and again.
+
+use super::client::{Client, Server, encode};
+use super::exit::{Exit, Failure};
+use super::output::{field, note, plain};
+use super::{Context, input};
+use crate::domain::ids::{AgentId, EventId, SessionId};
+use crate::domain::timer::TimerId;
+use crate::ingress;
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Value, json};
+
+/// Timers of agents.
+#[derive(Debug, Subcommand)]
+pub enum Timer {
+    /// Give an agent a task, or a message, at a time: once, every so often, or by a cron expression
+    #[command(
+        after_help = "Examples:\n  trellis timer set reporter 'Write the daily report' --cron '0 9 * * MON-FRI' --timezone Europe/Berlin --name daily\n  trellis timer set watcher 'Look at the queue' --every 5m --overlap skip\n  trellis timer set helper 'Remind me' --after 30m --kind message"
+    )]
+    Set(Box<Set>),
+    /// List timers, the next to fire first
+    #[command(
+        after_help = "Examples:\n  trellis timer list\n  trellis timer list --agent reporter --all --output ndjson"
+    )]
+    List {
+        /// Only those of this agent
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<AgentId>,
+        /// Those that fire no more, too; they are kept for a day
+        #[arg(long)]
+        all: bool,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Cancel a timer; what it has sent goes on
+    #[command(after_help = "Example:\n  trellis timer cancel 0123456789abcdef0123456789abcdef")]
+    Cancel {
+        /// Its id, as `timer list` prints it
+        id: TimerId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+/// Sets a timer.
+#[derive(Debug, Args)]
+pub struct Set {
+    /// Which agent
+    agent: AgentId,
+    /// What it is given each time: text, JSON, `@file`, or `-` for stdin
+    #[arg(allow_hyphen_values = true)]
+    input: String,
+    /// Take the input as text even if it looks like JSON
+    #[arg(long)]
+    text: bool,
+    #[command(flatten)]
+    when: When,
+    /// Time zone of `--cron`, and of `--at` without an offset [default: UTC]
+    #[arg(long, value_name = "ZONE")]
+    timezone: Option<String>,
+    /// What is sent
+    #[arg(long, value_enum, default_value_t = Kind::Task)]
+    kind: Kind,
+    /// What becomes of the times at which nothing ran: one event for all of them, each, or none
+    #[arg(long, value_enum, default_value_t = CatchUp::One)]
+    catch_up: CatchUp,
+    /// While the last one isn't finished: leave this one out, or let it wait
+    #[arg(long, value_enum, default_value_t = Overlap::Queue)]
+    overlap: Overlap,
+    /// Setting a timer of this name again replaces it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Conversation to use
+    #[arg(long, value_name = "SESSION")]
+    session: Option<SessionId>,
+    /// A grant, as of `trellis submit`. Repeatable
+    #[arg(long = "grant", value_name = "GRANT", value_parser = input::grant)]
+    grants: Vec<Value>,
+    /// Your id of this request: sending it again under the same id sets nothing twice
+    #[arg(long, value_name = "KEY")]
+    id: Option<EventId>,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct When {
+    /// Once, at this time, e.g. 2026-03-29T09:00:00Z
+    #[arg(long, value_name = "TIME")]
+    at: Option<String>,
+    /// Once, so long from now, e.g. 30m
+    #[arg(long, value_name = "DUR")]
+    after: Option<String>,
+    /// Again and again, e.g. 1h
+    #[arg(long, value_name = "DUR")]
+    every: Option<String>,
+    /// By the clock: minute, hour, day of month, month, day of week; or `@daily` and the like
+    #[arg(long, value_name = "EXPRESSION")]
+    cron: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Kind {
+    Task,
+    Message,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum CatchUp {
+    One,
+    All,
+    Skip,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Overlap {
+    Skip,
+    Queue,
+}
+
+fn name_of(value: impl ValueEnum) -> Value {
+    value.to_possible_value().map_or(Value::Null, |value| value.get_name().into())
+}
+
+impl Timer {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Set(set) => set.run(context).await,
+            Self::List { agent, all, server } => {
+                let mut query = vec![("all", all.to_string())];
+                query.extend(agent.map(|agent| ("agentId", agent.to_string())));
+                let page = Client::new(&server)?.get("timers", &query).await?;
+                let headings = ["TIMER", "AGENT", "WHEN", "STATE", "NEXT", "LAST", "FIRED", "SKIPPED", "NAME"];
+                context.out.page(&page, "items", |items| {
+                    context.out.table(&headings, &items.iter().map(row).collect::<Vec<_>>())
+                })?;
+                if page["total"] == 0 {
+                    note("no timers; `trellis timer set` makes one");
+                }
+                Ok(Exit::Ok)
+            }
+            Self::Cancel { id, server } => {
+                let timer = Client::new(&server)?.delete(&format!("timers/{id}")).await?;
+                context.out.value(&timer, || format!("timer {id} {}", field(&timer, "state")))?;
+                Ok(Exit::Ok)
+            }
+        }
+    }
+}
+
+impl Set {
+    async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut asked = json!({
+            "agentId": self.agent,
+            "input": input::value(&self.input, self.text)?,
+            "kind": name_of(self.kind),
+            "catchUp": name_of(self.catch_up),
+            "overlap": name_of(self.overlap),
+            "at": self.when.at,
+            "after": self.when.after,
+            "every": self.when.every,
+            "cron": self.when.cron,
+            "timezone": self.timezone,
+            "name": self.name,
+            "sessionId": self.session,
+            "context": input::grants(&self.grants),
+        });
+        if let Some(map) = asked.as_object_mut() {
+            map.retain(|key, value| key == "input" || !value.is_null());
+        }
+        let key = self.id.clone().unwrap_or_else(ingress::fresh_id);
+        let timer = Client::new(&self.server)?.run("v/ops/agent/trigger", &asked, Some(&key)).await?;
+        context.out.value(&timer, || field(&timer, "timer"))?;
+        note(&format!(
+            "fires next at {}; `trellis timer cancel {}` takes it back",
+            field(&timer, "next"),
+            encode(&field(&timer, "timer"))
+        ));
+        Ok(Exit::Ok)
+    }
+}
+
+fn row(timer: &Value) -> Vec<String> {
+    let when = match (&timer["cron"], &timer["every"], &timer["at"]) {
+        (Value::String(cron), _, _) => format!("{cron} {}", field(timer, "timezone")),
+        (_, Value::String(every), _) => format!("every {every}"),
+        (_, _, at) => format!("at {}", plain(at)),
+    };
+    let said = |value: &Value| if value.is_null() { "-".to_owned() } else { plain(value) };
+    let state = match &timer["error"] {
+        Value::Null => field(timer, "state"),
+        error => format!("{}: {}", field(timer, "state"), plain(error)),
+    };
+    vec![
+        field(timer, "timer"),
+        field(timer, "agentId"),
+        when,
+        state,
+        said(&timer["next"]),
+        said(&timer["last"]["at"]),
+        field(timer, "fired"),
+        field(timer, "skipped"),
+        said(&timer["name"]),
+    ]
+}

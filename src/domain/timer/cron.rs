@@ -1,0 +1,137 @@
+//! Cron expressions on the wall clock of a time zone.
+//!
+//! The expression itself is matched on a clock without a zone; what that clock reads is then looked
+//! up in the zone. A time that a zone leaves out in spring fires once, at the next instant that it
+//! has; a time that it has twice in autumn fires the first time. Only an expression for every hour
+//! (`*`) follows the hours as they really pass, none left out and none done twice.
+
+use crate::domain::time::Millis;
+use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
+use jiff::civil::DateTime;
+use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
+use jiff::{SignedDuration, Timestamp};
+use std::sync::LazyLock;
+
+/// The zones that are built in, the same for every process.
+static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
+
+/// Names of the fields, in their order.
+const FIELDS: [&str; 5] = ["minute", "hour", "day of month", "month", "day of week"];
+
+/// Shorter ways to say it.
+const NICKNAMES: [(&str, &str); 6] = [
+    ("@hourly", "0 * * * *"),
+    ("@daily", "0 0 * * *"),
+    ("@midnight", "0 0 * * *"),
+    ("@weekly", "0 0 * * 0"),
+    ("@monthly", "0 0 1 * *"),
+    ("@yearly", "0 0 1 1 *"),
+];
+
+/// Places that a search looks at before it gives up: changes of the clock in more years than a leap
+/// day is away.
+const LOOKS: usize = 64;
+
+/// A time zone by its name; UTC without one.
+pub fn zone(name: Option<&str>) -> Result<TimeZone, String> {
+    let Some(name) = name else { return Ok(TimeZone::UTC) };
+    ZONES.get(name).map_err(|_| {
+        format!("`timezone`: no time zone `{name}`, expected an IANA name such as `Europe/Berlin`, or `UTC`")
+    })
+}
+
+/// A cron expression in a time zone.
+#[derive(Debug, Clone)]
+pub struct Cron {
+    /// Its zone is UTC: a clock without a zone.
+    tab: Crontab,
+    zone: TimeZone,
+    every_hour: bool,
+}
+
+impl Cron {
+    /// Parses `minute hour day-of-month month day-of-week`, or a nickname such as `@daily`. The
+    /// error names the field.
+    pub fn parse(expression: &str, timezone: Option<&str>) -> Result<Self, String> {
+        let zone = zone(timezone)?;
+        let known = NICKNAMES.iter().find(|(name, _)| *name == expression.trim());
+        let expression = known.map_or(expression, |(_, meant)| meant);
+        let fields: Vec<&str> = expression.split_whitespace().collect();
+        if fields.len() != FIELDS.len() {
+            return Err(format!(
+                "`cron`: expected 5 fields (minute, hour, day of month, month, day of week), got {} in `{expression}`; \
+                 for seconds use `every`, the time zone goes into `timezone`",
+                fields.len()
+            ));
+        }
+        for (at, (field, name)) in fields.iter().zip(FIELDS).enumerate() {
+            let mut alone = ["*"; 5];
+            alone[at] = field;
+            tab(&alone).map_err(|why| format!("`cron`: {name} `{field}`: {why}"))?;
+        }
+        let tab = tab(&fields).map_err(|why| format!("`cron`: {why}"))?;
+        Ok(Self { tab, zone, every_hour: fields[1] == "*" })
+    }
+
+    /// The first time after `after`; `None` when there is none in the next four years.
+    pub fn next_after(&self, after: Millis) -> Option<Millis> {
+        let after = Timestamp::from_millisecond(i64::try_from(after.0).ok()?).ok()?;
+        let found = if self.every_hour { self.next_hourly(after) } else { self.next_fixed(after) }?;
+        u64::try_from(found.as_millisecond()).ok().map(Millis)
+    }
+
+    /// The first match on the clock without a zone.
+    fn next_shown(&self, after: DateTime) -> Option<DateTime> {
+        let after = TimeZone::UTC.to_timestamp(after).ok()?;
+        Some(self.tab.find_next(MakeTimestamp(after)).ok()?.datetime())
+    }
+
+    fn next_fixed(&self, after: Timestamp) -> Option<Timestamp> {
+        let mut shown = self.zone.to_datetime(after);
+        for _ in 0..LOOKS {
+            shown = self.next_shown(shown)?;
+            let instant = match self.zone.to_ambiguous_timestamp(shown).offset() {
+                AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(shown).ok()?,
+                // The clock shows it twice: the first time counts.
+                AmbiguousOffset::Fold { before, .. } => before.to_timestamp(shown).ok()?,
+                // By the offset of the other side it lies just before the change.
+                AmbiguousOffset::Gap { after: offset, .. } => self.change_after(offset.to_timestamp(shown).ok()?)?,
+            };
+            if instant > after {
+                return Some(instant);
+            }
+        }
+        None
+    }
+
+    /// Between two changes of the clock the expression is matched as the clock shows it.
+    fn next_hourly(&self, after: Timestamp) -> Option<Timestamp> {
+        let mut offset = self.zone.to_offset(after);
+        let mut shown = offset.to_datetime(after);
+        let mut change = self.change_after(after);
+        for _ in 0..LOOKS {
+            let found = offset.to_timestamp(self.next_shown(shown)?).ok()?;
+            let Some(at) = change.filter(|at| found >= *at) else { return Some(found) };
+            offset = self.zone.to_offset(at);
+            // The minute of the change itself may match.
+            shown = offset.to_datetime(at).checked_sub(SignedDuration::from_secs(1)).ok()?;
+            change = self.change_after(at);
+        }
+        None
+    }
+
+    /// The next change of the zone's offset.
+    fn change_after(&self, at: Timestamp) -> Option<Timestamp> {
+        self.zone.following(at).next().map(|change| change.timestamp())
+    }
+}
+
+fn tab(fields: &[&str]) -> Result<Crontab, String> {
+    let mut options = ParseOptions::default();
+    options.fallback_timezone_option = FallbackTimezoneOption::UTC;
+    cronexpr::parse_crontab_with(&fields.join(" "), options).map_err(|error| {
+        // The text shows the expression with a mark, then the reason.
+        let text = error.to_string();
+        text.rsplit_once("^ ").map_or(text.clone(), |(_, why)| why.to_owned())
+    })
+}

@@ -1,0 +1,441 @@
+//! Timers: a wake or a task at a time, once or again and again.
+//!
+//! ```text
+//! set ─▶ Active ──fires──▶ Active … ─▶ Fired       (no time is left)
+//!          │  └─mailbox full─▶ Active, tried again
+//!          ├─cancel──────────────────▶ Cancelled
+//!          └─agent gone, refused─────▶ Failed       each is kept for a while, then deleted
+//! ```
+//!
+//! The id of what a timer sends is a function of the timer, its generation and the planned time, so
+//! that firing twice is firing once.
+
+mod cron;
+mod schedule;
+#[cfg(test)]
+mod tests;
+
+pub use schedule::{Schedule, duration, instant};
+
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, EventId, IdError, JobId, SessionId, sha256_hex};
+use crate::domain::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Name of a timer: 32 lower-case hex digits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct TimerId(String);
+
+impl TimerId {
+    /// The id of what is named by this text: the same text, the same timer.
+    pub fn of(text: &str) -> Self {
+        Self(sha256_hex(text.as_bytes())[..32].to_owned())
+    }
+
+    /// Validates `text`: 32 hex digits.
+    pub fn new(text: &str) -> Result<Self, IdError> {
+        if text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Ok(Self(text.to_ascii_lowercase()));
+        }
+        let given = text.chars().take(80).collect();
+        Err(IdError { what: "timer", given, rule: "expected 32 hexadecimal digits, as `timer list` prints them" })
+    }
+
+    /// The 32 hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Display for TimerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::str::FromStr for TimerId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for TimerId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::new(&text)
+    }
+}
+
+impl From<TimerId> for String {
+    fn from(id: TimerId) -> Self {
+        id.0
+    }
+}
+
+/// What a timer sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Kind {
+    /// A task: each time a job.
+    #[default]
+    Task,
+    /// A message.
+    Message,
+}
+
+/// What becomes of the times at which nothing ran.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum CatchUp {
+    /// One event stands for all of them.
+    #[default]
+    One,
+    /// Each, the oldest first, up to [`TIMER_CATCH_UP`].
+    All,
+    /// None that is older than [`TIMER_GRACE`].
+    Skip,
+}
+
+/// What becomes of a time at which the work of the last one isn't finished.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Overlap {
+    /// It is left out, and counted.
+    Skip,
+    /// It waits in the mailbox.
+    #[default]
+    Queue,
+}
+
+/// Whether a timer still fires.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum Phase {
+    /// It fires.
+    Active,
+    /// It has fired for the last time.
+    Fired,
+    /// Somebody has cancelled it.
+    Cancelled,
+    /// It can't fire any more.
+    Failed {
+        /// Why.
+        error: String,
+    },
+}
+
+/// What a timer has sent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Sent {
+    /// The planned time.
+    pub at: Millis,
+    /// The event.
+    pub event: EventId,
+    /// Its job, of a task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// The session that it went to.
+    pub session: SessionId,
+}
+
+/// The call of a turn that has set a timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Place {
+    /// Number of the turn.
+    pub turn: u64,
+    /// Place of the call in its reply.
+    pub call: u32,
+}
+
+/// A timer as somebody wants it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wanted {
+    /// Which.
+    pub id: TimerId,
+    /// What people call it.
+    pub name: Option<String>,
+    /// Who sets it: the same again changes nothing.
+    pub origin: EventId,
+    /// The call that sets it, of a session's one wake: an earlier call doesn't replace a later one's.
+    pub place: Option<Place>,
+    /// Whose session or task.
+    pub agent: AgentId,
+    /// What it sends.
+    pub kind: Kind,
+    /// What that says, under whose authority.
+    pub submission: Submission,
+    /// When.
+    pub schedule: Schedule,
+    /// See [`CatchUp`].
+    pub catch_up: CatchUp,
+    /// See [`Overlap`].
+    pub overlap: Overlap,
+}
+
+/// A timer as it is stored.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Timer {
+    /// Which.
+    pub id: TimerId,
+    /// What people call it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// See [`Wanted::origin`].
+    pub origin: EventId,
+    /// See [`Wanted::place`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// To whom.
+    pub agent: AgentId,
+    /// When that agent was created: another one of its name isn't meant.
+    pub agent_created: Millis,
+    /// What it sends.
+    pub kind: Kind,
+    /// What that says, under whose authority.
+    pub submission: Submission,
+    /// When.
+    pub schedule: Schedule,
+    /// See [`CatchUp`].
+    pub catch_up: CatchUp,
+    /// See [`Overlap`].
+    pub overlap: Overlap,
+    /// Grows whenever it is set to something else.
+    pub generation: u64,
+    /// When it was set.
+    pub created: Millis,
+    /// Whether it still fires.
+    #[serde(flatten)]
+    pub phase: Phase,
+    /// The next planned time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Millis>,
+    /// It is looked at then: to fire, to try again, or to be deleted.
+    pub due: Millis,
+    /// Times in a row that a full mailbox refused it.
+    #[serde(default)]
+    pub tries: u32,
+    /// Events sent.
+    #[serde(default)]
+    pub fired: u64,
+    /// Times left out.
+    #[serde(default)]
+    pub skipped: u64,
+    /// The last event.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last: Option<Sent>,
+}
+
+/// What is due.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Due {
+    /// Planned times to send something for, the oldest first.
+    pub fire: Vec<Millis>,
+    /// Planned times that passed and are left out; of very many at least so many.
+    pub skipped: u64,
+    /// The next planned time in the future.
+    pub next: Option<Millis>,
+}
+
+/// What became of one planned time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Delivered {
+    /// The agent has it.
+    Sent(Sent),
+    /// It was left out: the work of the last one isn't finished, or the agent is busy.
+    Skipped,
+    /// Not now.
+    Later,
+    /// Never.
+    Failed(String),
+}
+
+impl Timer {
+    /// What `wanted` makes of a timer's document; the generation is one above `before`.
+    pub fn new(wanted: Wanted, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
+        let Wanted { id, name, origin, place, agent, kind, submission, schedule, catch_up, overlap } = wanted;
+        let times = schedule.times()?;
+        let next = match &schedule {
+            Schedule::At(at) => Some(*at),
+            Schedule::Every { .. } | Schedule::Cron { .. } => times.next_after(now),
+        };
+        let due = next.ok_or("`cron`: there is no such day in the next four years, it would never fire")?;
+        Ok(Self {
+            id,
+            name,
+            origin,
+            place,
+            agent,
+            agent_created,
+            kind,
+            submission,
+            schedule,
+            catch_up,
+            overlap,
+            generation: before + 1,
+            created: now,
+            phase: Phase::Active,
+            next,
+            due,
+            tries: 0,
+            fired: 0,
+            skipped: 0,
+            last: None,
+        })
+    }
+
+    /// Nothing would change if it was set to this.
+    pub fn is_as(&self, wanted: &Wanted) -> bool {
+        self.origin == wanted.origin
+            // An older call of the session comes too late.
+            || (self.place.is_some() && self.place >= wanted.place)
+            || (self.is_active()
+                && self.agent == wanted.agent
+                && self.kind == wanted.kind
+                && self.submission == wanted.submission
+                && self.schedule.is_same(&wanted.schedule)
+                && (self.catch_up, self.overlap) == (wanted.catch_up, wanted.overlap))
+    }
+
+    /// It still fires.
+    pub fn is_active(&self) -> bool {
+        self.phase == Phase::Active
+    }
+
+    /// The id of what it sends for a planned time.
+    pub fn event(&self, at: Millis) -> EventId {
+        EventId::new(format!("timer-{}-{}-{at}", self.id, self.generation)).expect("digits are a legal id")
+    }
+
+    /// Which planned times are due; the same for every process until the timer is written.
+    pub fn due(&self, now: Millis) -> Due {
+        let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
+        let Ok(times) = self.schedule.times() else { return Due::default() };
+        let mut due = Due::default();
+        let mut at = Some(first);
+        while let Some(time) = at.filter(|time| *time <= now) {
+            let full = due.fire.len() >= TIMER_CATCH_UP;
+            let wanted = match self.catch_up {
+                CatchUp::One => due.fire.is_empty(),
+                CatchUp::All => !full,
+                CatchUp::Skip => !full && now.since(time) <= TIMER_GRACE,
+            };
+            if wanted {
+                due.fire.push(time);
+            } else {
+                due.skipped += 1;
+            }
+            at = times.next_after(time);
+            // After a long time only those that can still count are looked at one by one.
+            if due.skipped >= TIMER_CATCH_UP as u64 {
+                let recent = Millis(now.0.saturating_sub(millis(TIMER_GRACE)));
+                at = match self.catch_up {
+                    CatchUp::One | CatchUp::All => times.next_after(now),
+                    CatchUp::Skip => at.map(|at| at.max(times.next_after(recent).unwrap_or(at))),
+                };
+            }
+        }
+        let ends = self.submission.envelope.deadline;
+        due.next = at.filter(|at| ends.is_none_or(|ends| *at < ends));
+        due
+    }
+
+    /// The timer after what was due has been done: `done` goes with `due.fire`, up to the first that
+    /// ends it or is to be tried again.
+    #[must_use]
+    pub fn after(mut self, due: &Due, done: Vec<Delivered>, now: Millis) -> Self {
+        for (at, delivered) in due.fire.iter().zip(done) {
+            match delivered {
+                Delivered::Sent(sent) => {
+                    self.fired += 1;
+                    self.tries = 0;
+                    self.last = Some(sent);
+                }
+                Delivered::Skipped => self.skipped += 1,
+                Delivered::Later => return self.postponed(*at, due, now),
+                Delivered::Failed(error) => return self.ended(Phase::Failed { error }, now),
+            }
+        }
+        self.skipped += due.skipped;
+        match due.next {
+            Some(next) => Self { next: Some(next), due: next, ..self },
+            None => self.ended(Phase::Fired, now),
+        }
+    }
+
+    /// The timer when the mailbox had no room for its event of `at`.
+    fn postponed(mut self, at: Millis, due: &Due, now: Millis) -> Self {
+        // Those that were left out before it are behind it; those after it come up again.
+        if self.catch_up == CatchUp::Skip {
+            self.skipped += due.skipped;
+        }
+        let pause = TIMER_BACKOFF.0.saturating_mul(2u32.saturating_pow(self.tries)).min(TIMER_BACKOFF.1);
+        Self { next: Some(at), due: now.plus(pause), tries: self.tries.saturating_add(1), ..self }
+    }
+
+    /// The timer when it fires no more: kept for a while.
+    #[must_use]
+    pub fn ended(self, phase: Phase, now: Millis) -> Self {
+        Self { phase, next: None, due: now.plus(TIMER_KEPT), ..self }
+    }
+
+    /// As callers see it; times in RFC 3339.
+    pub fn shown(&self) -> Value {
+        let mut shown = json!({
+            "timer": self.id,
+            "name": self.name,
+            "agentId": self.agent,
+            "kind": self.kind,
+            "input": self.submission.input,
+            "sessionId": self.submission.session_id,
+            "state": "active",
+            "next": self.next.map(Millis::rfc3339),
+            "last": self.last.as_ref().map(|sent| json!({
+                "at": sent.at.rfc3339(), "id": sent.event, "job": sent.job, "sessionId": sent.session,
+            })),
+            "fired": self.fired,
+            "skipped": self.skipped,
+            "catchUp": self.catch_up,
+            "overlap": self.overlap,
+            "created": self.created.rfc3339(),
+            "by": self.submission.caller,
+        });
+        match &self.schedule {
+            Schedule::At(at) => shown["at"] = at.rfc3339().into(),
+            Schedule::Every { every, .. } => {
+                shown["every"] = humantime::format_duration(Duration::from_millis(*every)).to_string().into();
+            }
+            Schedule::Cron { expression, timezone } => {
+                shown["cron"] = expression.as_str().into();
+                shown["timezone"] = timezone.as_deref().unwrap_or("UTC").into();
+            }
+        }
+        match &self.phase {
+            Phase::Active if self.tries > 0 => {
+                shown["waits"] =
+                    format!("the mailbox is full; tried {} times, again at {}", self.tries, self.due.rfc3339()).into();
+            }
+            Phase::Active => {}
+            Phase::Fired => shown["state"] = "fired".into(),
+            Phase::Cancelled => shown["state"] = "cancelled".into(),
+            Phase::Failed { error } => {
+                shown["state"] = "failed".into();
+                shown["error"] = error.as_str().into();
+            }
+        }
+        if let Some(map) = shown.as_object_mut() {
+            map.retain(|_, value| !value.is_null());
+        }
+        shown
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,258 @@
+//! Tables of schedules, and of what is due after a downtime.
+
+use super::cron::Cron;
+use super::*;
+use crate::domain::authority::envelope::Envelope;
+
+fn at(text: &str) -> Millis {
+    instant(&json!(text), None).unwrap()
+}
+
+fn check_cron(expression: &str, zone: &str, after: &str, expected: &[&str]) {
+    let cron = Cron::parse(expression, Some(zone)).unwrap();
+    let mut last = at(after);
+    for expected in expected {
+        last = cron.next_after(last).unwrap();
+        assert_eq!(last.rfc3339(), at(expected).rfc3339(), "`{expression}` {zone} after {after}");
+    }
+}
+
+#[test]
+fn cron_follows_the_wall_clock_of_its_zone() {
+    let berlin = "Europe/Berlin";
+    check_cron("0 9 * * MON-FRI", berlin, "2026-03-27T09:00:00Z", &["2026-03-30T07:00:00Z", "2026-03-31T07:00:00Z"]);
+    check_cron("*/15 * * * *", "UTC", "2026-01-01T00:00:00.001Z", &["2026-01-01T00:15:00Z", "2026-01-01T00:30:00Z"]);
+    // A time that is due is not its own successor.
+    check_cron("0 0 1 * *", "UTC", "2026-01-01T00:00:00Z", &["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]);
+    check_cron("@daily", "Asia/Kolkata", "2026-01-01T00:00:00Z", &["2026-01-01T18:30:00Z"]);
+    check_cron("59 23 31 12 *", "Pacific/Auckland", "2026-06-01T00:00:00Z", &["2026-12-31T10:59:00Z"]);
+}
+
+#[test]
+fn leap_days_and_month_ends() {
+    check_cron("0 0 29 2 *", "UTC", "2026-01-01T00:00:00Z", &["2028-02-29T00:00:00Z", "2032-02-29T00:00:00Z"]);
+    check_cron("0 0 31 * *", "UTC", "2026-01-15T00:00:00Z", &["2026-01-31T00:00:00Z", "2026-03-31T00:00:00Z"]);
+    check_cron("0 12 L * *", "UTC", "2028-01-31T12:00:00Z", &["2028-02-29T12:00:00Z", "2028-03-31T12:00:00Z"]);
+    assert_eq!(Cron::parse("0 0 30 2 *", None).unwrap().next_after(at("2026-01-01T00:00:00Z")), None);
+}
+
+#[test]
+fn a_time_that_spring_leaves_out_fires_at_the_next_instant_once() {
+    // 2026-03-29, 02:00 becomes 03:00, at 01:00 UTC.
+    let berlin = "Europe/Berlin";
+    check_cron(
+        "30 2 * * *",
+        berlin,
+        "2026-03-28T00:00:00Z",
+        &["2026-03-28T01:30:00Z", "2026-03-29T01:00:00Z", "2026-03-30T00:30:00Z"],
+    );
+    check_cron("*/20 2 * * *", berlin, "2026-03-28T23:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
+    check_cron("0 2,3 * * *", berlin, "2026-03-28T23:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-30T00:00:00Z"]);
+    // Every hour is every hour that there is.
+    check_cron("30 * * * *", berlin, "2026-03-29T00:00:00Z", &["2026-03-29T00:30:00Z", "2026-03-29T01:30:00Z"]);
+    check_cron("0 * * * *", berlin, "2026-03-29T00:00:00Z", &["2026-03-29T01:00:00Z", "2026-03-29T02:00:00Z"]);
+}
+
+#[test]
+fn a_time_that_autumn_has_twice_fires_once() {
+    // 2026-10-25, 03:00 becomes 02:00, at 01:00 UTC.
+    let berlin = "Europe/Berlin";
+    check_cron("30 2 * * *", berlin, "2026-10-24T12:00:00Z", &["2026-10-25T00:30:00Z", "2026-10-26T01:30:00Z"]);
+    check_cron("*/30 2 * * *", berlin, "2026-10-25T01:10:00Z", &["2026-10-26T01:00:00Z"]);
+    check_cron("0 3 * * *", berlin, "2026-10-25T00:30:00Z", &["2026-10-25T02:00:00Z"]);
+    // Every hour is every hour that passes.
+    check_cron(
+        "30 * * * *",
+        berlin,
+        "2026-10-24T23:45:00Z",
+        &["2026-10-25T00:30:00Z", "2026-10-25T01:30:00Z", "2026-10-25T02:30:00Z"],
+    );
+    check_cron("0 * * * *", berlin, "2026-10-25T00:00:00Z", &["2026-10-25T01:00:00Z", "2026-10-25T02:00:00Z"]);
+}
+
+#[test]
+fn a_bad_expression_is_refused_with_the_name_of_the_field() {
+    for (expression, zone, parts) in [
+        ("61 * * * *", None, &["minute `61`", "0..=59"][..]),
+        ("* 24 * * *", None, &["hour `24`"]),
+        ("* * 0 * *", None, &["day of month `0`"]),
+        ("* * * 13 *", None, &["month `13`"]),
+        ("* * * * MUN", None, &["day of week `MUN`"]),
+        ("5-1 * * * *", None, &["minute `5-1`", "ascending"]),
+        ("* * * *", None, &["expected 5 fields", "got 4"]),
+        ("0 0 9 * * *", None, &["expected 5 fields", "got 6", "`every`"]),
+        ("0 9 * * * Europe/Berlin", None, &["`timezone`"]),
+        ("@often", None, &["expected 5 fields"]),
+        ("0 9 * * *", Some("Europe/Berlim"), &["`timezone`", "Europe/Berlim", "IANA"]),
+    ] {
+        let error = Cron::parse(expression, zone).unwrap_err();
+        assert!(parts.iter().all(|part| error.contains(part)), "`{expression}`: {error}");
+        assert!(!error.contains('\n'), "{error}");
+    }
+}
+
+#[test]
+fn times_and_durations_as_people_name_them() {
+    for (named, zone, expected) in [
+        (json!("2026-03-29T09:00:00Z"), None, Some("2026-03-29T09:00:00.000Z")),
+        (json!("2026-03-29T09:00:00+02:00"), Some("UTC"), Some("2026-03-29T07:00:00.000Z")),
+        (json!("2026-03-29T09:00"), Some("Europe/Berlin"), Some("2026-03-29T07:00:00.000Z")),
+        (json!("2026-03-29T09:00"), None, Some("2026-03-29T09:00:00.000Z")),
+        (json!(1_000), None, Some("1970-01-01T00:00:01.000Z")),
+        (json!("tomorrow"), None, None),
+        (json!("1960-01-01T00:00:00Z"), None, None),
+        (json!("2026-03-29T09:00"), Some("Nowhere"), None),
+    ] {
+        assert_eq!(instant(&named, zone).ok().map(Millis::rfc3339).as_deref(), expected, "{named}");
+    }
+    assert_eq!(duration(&json!("5m")), Ok(Duration::from_mins(5)));
+    assert_eq!(duration(&json!(250)), Ok(Duration::from_millis(250)));
+    assert!(duration(&json!("soon")).unwrap_err().contains("such as `90s`"));
+}
+
+#[test]
+fn every_counts_from_its_start() {
+    let every = Schedule::Every { every: 1_000, start: Millis(5_000) };
+    for (after, expected) in [(0, 6_000), (5_000, 6_000), (5_999, 6_000), (6_000, 7_000), (9_500, 10_000)] {
+        assert_eq!(every.next_after(Millis(after)), Some(Millis(expected)), "after {after}");
+    }
+    assert_eq!(Schedule::At(Millis(5)).next_after(Millis(4)), Some(Millis(5)));
+    assert_eq!(Schedule::At(Millis(5)).next_after(Millis(5)), None);
+}
+
+fn wanted(schedule: Schedule, catch_up: CatchUp) -> Wanted {
+    Wanted {
+        id: TimerId::of("x"),
+        name: None,
+        origin: EventId::new("o").unwrap(),
+        place: None,
+        agent: "a".parse().unwrap(),
+        kind: Kind::Task,
+        submission: Submission::default(),
+        schedule,
+        catch_up,
+        overlap: Overlap::Queue,
+    }
+}
+
+/// Every ten seconds from 0 on, set at 0.
+fn ticking(catch_up: CatchUp) -> Timer {
+    let schedule = Schedule::Every { every: 10_000, start: Millis(0) };
+    Timer::new(wanted(schedule, catch_up), 0, Millis(0), Millis(0)).unwrap()
+}
+
+fn check_due(timer: &Timer, now: u64, fire: &[u64], skipped: u64, next: Option<u64>) {
+    let expected = Due { fire: fire.iter().copied().map(Millis).collect(), skipped, next: next.map(Millis) };
+    assert_eq!(timer.due(Millis(now)), expected, "{:?} at {now}", timer.catch_up);
+}
+
+#[test]
+fn catch_up_says_what_a_downtime_leaves() {
+    for catch_up in [CatchUp::One, CatchUp::All, CatchUp::Skip] {
+        check_due(&ticking(catch_up), 9_999, &[], 0, Some(10_000));
+        check_due(&ticking(catch_up), 10_000, &[10_000], 0, Some(20_000));
+    }
+    check_due(&ticking(CatchUp::One), 95_000, &[10_000], 8, Some(100_000));
+    check_due(&ticking(CatchUp::All), 35_000, &[10_000, 20_000, 30_000], 0, Some(40_000));
+    let grace: Vec<u64> = (4..=9).map(|n| n * 10_000).collect();
+    check_due(&ticking(CatchUp::Skip), 95_000, &grace, 3, Some(100_000));
+}
+
+#[test]
+fn a_very_long_downtime_is_bounded() {
+    // 100 days of ten seconds each.
+    let now = 864_000_000 * 10 + 5_000;
+    let next = Some(now + 5_000);
+    check_due(&ticking(CatchUp::One), now, &[10_000], 100, next);
+    let first: Vec<u64> = (1..=100).map(|n| n * 10_000).collect();
+    check_due(&ticking(CatchUp::All), now, &first, 100, next);
+    let grace: Vec<u64> = (1..=6).rev().map(|n| now + 5_000 - n * 10_000).collect();
+    check_due(&ticking(CatchUp::Skip), now, &grace, 100, next);
+}
+
+#[test]
+fn once_is_once_late_or_not() {
+    let once = |catch_up| Timer::new(wanted(Schedule::At(Millis(5)), catch_up), 0, Millis(0), Millis(0)).unwrap();
+    check_due(&once(CatchUp::One), 4, &[], 0, Some(5));
+    check_due(&once(CatchUp::One), 10_000_000, &[5], 0, None);
+    check_due(&once(CatchUp::Skip), 10_000_000, &[], 1, None);
+    let over = once(CatchUp::Skip).after(&Due { skipped: 1, ..Due::default() }, Vec::new(), Millis(9));
+    assert_eq!((over.phase, over.skipped, over.next), (Phase::Fired, 1, None));
+    assert_eq!(over.due, Millis(9).plus(TIMER_KEPT));
+}
+
+#[test]
+fn the_time_of_the_request_behind_it_ends_a_timer() {
+    let mut timer = ticking(CatchUp::One);
+    timer.submission.envelope = Envelope { deadline: Some(Millis(25_000)), ..Envelope::default() };
+    check_due(&timer, 10_000, &[10_000], 0, Some(20_000));
+    check_due(&Timer { next: Some(Millis(20_000)), ..timer }, 20_000, &[20_000], 0, None);
+}
+
+fn sent(timer: &Timer, at: Millis) -> Delivered {
+    Delivered::Sent(Sent { at, event: timer.event(at), job: None, session: "main".parse().unwrap() })
+}
+
+#[test]
+fn a_timer_moves_on_by_what_became_of_its_times() {
+    let timer = ticking(CatchUp::All);
+    let (now, due) = (Millis(25_000), timer.due(Millis(25_000)));
+    let done = vec![sent(&timer, Millis(10_000)), Delivered::Skipped];
+    let moved = timer.clone().after(&due, done, now);
+    assert_eq!((moved.fired, moved.skipped, moved.next, moved.due), (1, 1, Some(Millis(30_000)), Millis(30_000)));
+    assert_eq!(moved.last.map(|sent| sent.at), Some(Millis(10_000)));
+
+    // A full mailbox: what it refused is tried again, ever later, and goes before the rest.
+    let mut later = timer.clone().after(&due, vec![sent(&timer, Millis(10_000)), Delivered::Later], now);
+    assert_eq!((later.fired, later.next, later.due), (1, Some(Millis(20_000)), Millis(30_000)));
+    for pause in [10, 20, 40, 80, 160, 300, 300] {
+        let due = later.due(now);
+        later = later.after(&due, vec![Delivered::Later], now);
+        assert_eq!((later.next, later.due.since(now)), (Some(Millis(20_000)), Duration::from_secs(pause)));
+    }
+    let due_again = later.due(now);
+    let through = later.clone().after(&due_again, vec![sent(&later, Millis(20_000))], now);
+    assert_eq!((through.fired, through.tries, through.next), (2, 0, Some(Millis(30_000))));
+
+    let failed = timer.clone().after(&due, vec![Delivered::Failed("gone".into())], now);
+    assert_eq!((&failed.phase, failed.next), (&Phase::Failed { error: "gone".into() }, None));
+    assert_eq!(failed.due(Millis(u64::MAX)), Due::default(), "what has ended fires no more");
+}
+
+#[test]
+fn setting_the_same_again_changes_nothing() {
+    let timer = ticking(CatchUp::One);
+    let same = |change: fn(&mut Wanted)| {
+        let mut again = wanted(Schedule::Every { every: 10_000, start: Millis(7) }, CatchUp::One);
+        again.origin = EventId::new("another").unwrap();
+        change(&mut again);
+        timer.is_as(&again)
+    };
+    assert!(same(|_| {}));
+    assert!(same(|wanted| {
+        wanted.schedule = Schedule::At(Millis(5));
+        wanted.origin = EventId::new("o").unwrap();
+    }));
+    assert!(!same(|wanted| wanted.schedule = Schedule::At(Millis(5))));
+    assert!(!same(|wanted| wanted.kind = Kind::Message));
+    assert!(!same(|wanted| wanted.submission.input = json!(1)));
+    assert!(!same(|wanted| wanted.overlap = Overlap::Skip));
+    // Of a session's one wake the call that comes later in the conversation counts.
+    let wake = Timer { place: Some(Place { turn: 3, call: 1 }), ..timer };
+    for (turn, call, stays) in [(3, 0, true), (2, 5, true), (3, 2, false), (4, 0, false)] {
+        let mut again = wanted(Schedule::At(Millis(9)), CatchUp::One);
+        again.origin = EventId::new("another").unwrap();
+        again.place = Some(Place { turn, call });
+        assert_eq!(wake.is_as(&again), stays, "{turn}/{call}");
+    }
+}
+
+#[test]
+fn what_a_timer_sends_is_named_by_timer_generation_and_planned_time() {
+    let timer = ticking(CatchUp::One);
+    assert_eq!(timer.event(Millis(10)).as_str(), format!("timer-{}-1-10", timer.id));
+    let text = serde_json::to_string(&timer).unwrap();
+    assert_eq!(serde_json::from_str::<Timer>(&text).unwrap(), timer, "{text}");
+    assert_eq!(timer.shown()["every"], "10s");
+    assert_eq!(timer.shown()["next"], "1970-01-01T00:00:10.000Z");
+}

@@ -1,0 +1,292 @@
+//! `v/ops/agent/trigger`, `v/ops/agent/wake` and `v/ops/timer/*`: set, list and cancel timers.
+//!
+//! From a turn a timer is an effect under an id that is a function of the call, fenced by the lease:
+//! a turn that is run again sets nothing twice.
+
+use super::agent::ask::{call_id, submission};
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use crate::domain::event::Submission;
+use crate::domain::ids::AgentId;
+use crate::domain::limits::{TIMER_EVERY, TIMER_FARTHEST, TIMER_NAME_BYTES};
+use crate::domain::time::Millis;
+use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
+use crate::store::{Checkpoint, Held};
+use crate::{ingress, timers};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a wake says when nothing else is noted.
+const NOTE: &str = "It is the time at which you wanted to be woken.";
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Trigger,
+    Wake,
+    List,
+    Cancel,
+}
+
+struct TimerOperation(Verb);
+
+/// The operations of this group.
+pub fn operations() -> Vec<Arc<dyn Operation>> {
+    let verbs = [Verb::Trigger, Verb::Wake, Verb::List, Verb::Cancel];
+    verbs.into_iter().map(|verb| Arc::new(TimerOperation(verb)) as Arc<dyn Operation>).collect()
+}
+
+fn text(about: &str) -> Value {
+    json!({"type": "string", "description": about})
+}
+
+fn at() -> Value {
+    json!({"type": ["string", "integer"], "description": "a time, such as 2026-03-29T09:00:00Z; without an offset it is in `timezone`"})
+}
+
+fn after() -> Value {
+    json!({"type": ["string", "integer"], "description": "from now, such as 90s, 5m, 1h; a number is milliseconds"})
+}
+
+fn trigger() -> Value {
+    let trusted = "Trusted code says it.";
+    json!({
+        "agentId": {"type": "string"},
+        "input": {"description": "of the task or message that is sent each time"},
+        "at": at(), "after": after(),
+        "every": {"type": ["string", "integer"], "description": "again and again, such as 30s, 5m, 1h; a number is milliseconds"},
+        "cron": text("minute hour day-of-month month day-of-week, such as `0 9 * * MON-FRI`"),
+        "timezone": text("of `cron` and `at`, such as Europe/Berlin; UTC by default"),
+        "kind": {"enum": ["task", "message"], "description": "a task is a job each time; task by default"},
+        "catchUp": {"enum": ["one", "all", "skip"], "description": "what becomes of times at which nothing ran: one event for all (the default), each, none"},
+        "overlap": {"enum": ["skip", "queue"], "description": "while the last one isn't finished: leave this one out, or let it wait (the default)"},
+        "sessionId": text("conversation to use"),
+        "name": text("setting a timer of this name again replaces it"),
+        "context": {"type": "array", "description": format!("What it may do at most. {trusted}"), "x-trusted": true},
+        "contextIds": {"type": "array", "items": {"type": "string"}, "description": format!("Shared buckets. {trusted}"), "x-trusted": true}
+    })
+}
+
+impl Verb {
+    fn spec(self) -> Spec {
+        let (path, description, properties, required, effect) = match self {
+            Self::Trigger => (
+                "v/ops/agent/trigger",
+                "Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`.",
+                trigger(),
+                vec!["agentId", "input"],
+                Effect::Idempotent,
+            ),
+            Self::Wake => (
+                "v/ops/agent/wake",
+                "Be woken in this conversation at a time, once. It replaces the wake that is set before.",
+                json!({"at": at(), "after": after(), "timezone": text("of `at`; UTC by default"), "note": text("what you want to be told then")}),
+                vec![],
+                Effect::Idempotent,
+            ),
+            Self::List => (
+                "v/ops/timer/list",
+                "Timers, the next to fire first.",
+                json!({
+                    "agentId": text("those of one agent"),
+                    "all": {"type": "boolean", "description": "those that fire no more, too"}
+                }),
+                vec![],
+                Effect::Read,
+            ),
+            Self::Cancel => (
+                "v/ops/timer/cancel",
+                "Cancel a timer; what it has sent goes on.",
+                json!({"timer": text("as `timer/list` shows it")}),
+                vec!["timer"],
+                Effect::Idempotent,
+            ),
+        };
+        let input =
+            json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+        Spec { path, description, input, effect }
+    }
+}
+
+fn agent_id(arguments: &Value) -> Result<AgentId, OpError> {
+    AgentId::new(arguments["agentId"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
+}
+
+fn choice<T: serde::de::DeserializeOwned + Default>(arguments: &Value, key: &str) -> T {
+    serde_json::from_value(arguments[key].clone()).unwrap_or_default()
+}
+
+#[async_trait]
+impl Operation for TimerOperation {
+    fn spec(&self) -> Spec {
+        self.0.spec()
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        Ok(match self.0 {
+            Verb::Trigger => {
+                let resource = format!("g/{}", agent_id(arguments)?);
+                // What it sends needs what sending it now would need.
+                let sends = match choice::<Kind>(arguments, "kind") {
+                    Kind::Task => "agent/request",
+                    Kind::Message => "agent/message",
+                };
+                vec![Need { ability: "agent/trigger", resource: resource.clone() }, Need { ability: sends, resource }]
+            }
+            Verb::List if arguments["agentId"].is_string() => {
+                vec![Need { ability: "crud/read", resource: format!("g/{}", agent_id(arguments)?) }]
+            }
+            Verb::List => vec![Need { ability: "crud/read", resource: "g".into() }],
+            // One's own session; of a timer it is asked when its agent is known.
+            Verb::Wake | Verb::Cancel => Vec::new(),
+        })
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        let owner = &call.caller.owner;
+        let value = match self.0 {
+            Verb::Trigger => receipt(&set(call, &wanted(call, &arguments)?).await?),
+            Verb::Wake => receipt(&set(call, &wake(call, &arguments)?).await?),
+            Verb::List => {
+                let agent = arguments["agentId"].is_string().then(|| agent_id(&arguments)).transpose()?;
+                let found = timers::list(call.venue, owner, agent.as_ref(), arguments["all"] == true).await?;
+                let items: Vec<_> = found.iter().map(Timer::shown).collect();
+                json!({"items": items, "total": items.len()})
+            }
+            Verb::Cancel => cancel(call, &arguments).await?,
+        };
+        Ok(value.into())
+    }
+}
+
+fn receipt(timer: &Timer) -> Value {
+    json!({"timer": timer.id, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)})
+}
+
+/// Sets it; in a turn only while the turn holds its lease.
+async fn set(call: &Invocation<'_>, wanted: &Wanted) -> Result<Timer, OpError> {
+    if let Site::Turn(site) = &call.site {
+        let mark = Checkpoint { turn: site.turn, ..Checkpoint::default() };
+        if call.venue.store.checkpoint(call.venue.now(), site.lease, &mark).await? == Held::Fenced {
+            return Err(OpError::Fenced);
+        }
+    }
+    timers::set(call.venue, &call.caller.owner, wanted).await
+}
+
+fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
+    let agent = agent_id(arguments)?;
+    let (origin, least) = match &call.site {
+        Site::Turn(site) => (call_id(site), TIMER_EVERY.1),
+        Site::Api { key } => (key.clone().unwrap_or_else(ingress::fresh_id), TIMER_EVERY.0),
+    };
+    let name = arguments["name"].as_str().map(str::to_owned);
+    if name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
+        return Err(OpError::Invalid(format!("`name`: expected 1 to {TIMER_NAME_BYTES} bytes")));
+    }
+    let id = match &name {
+        Some(name) => format!("name/{agent}/{name}"),
+        None => format!("set/{origin}"),
+    };
+    Ok(Wanted {
+        id: TimerId::of(&id),
+        name,
+        origin,
+        place: None,
+        agent,
+        kind: choice(arguments, "kind"),
+        submission: submission(call, arguments, "input")?,
+        schedule: schedule(arguments, &["at", "after", "every", "cron"], call.venue.now(), least)?,
+        catch_up: choice::<CatchUp>(arguments, "catchUp"),
+        overlap: choice::<Overlap>(arguments, "overlap"),
+    })
+}
+
+/// When, of exactly one of the keys that say it.
+fn schedule(arguments: &Value, keys: &[&str], now: Millis, least: Duration) -> Result<Schedule, OpError> {
+    let given: Vec<_> = keys.iter().filter(|key| !arguments[**key].is_null()).collect();
+    let [key] = given.as_slice() else {
+        return Err(OpError::Invalid(format!("expected one of `{}`, got {}", keys.join("`, `"), given.len())));
+    };
+    let named = &arguments[**key];
+    let timezone = arguments["timezone"].as_str();
+    let invalid = |why: String| OpError::Invalid(format!("`{key}`: {why}"));
+    let far = |length: Duration| {
+        let limit = humantime::format_duration(TIMER_FARTHEST);
+        (length > TIMER_FARTHEST).then(|| invalid(format!("{named} is farther away than {limit}")))
+    };
+    match **key {
+        "at" => {
+            let at = instant(named, timezone).map_err(invalid)?;
+            far(at.since(now)).map_or(Ok(Schedule::At(at)), Err)
+        }
+        "after" => {
+            let after = duration(named).map_err(invalid)?;
+            far(after).map_or(Ok(Schedule::At(now.plus(after))), Err)
+        }
+        "every" => {
+            let every = duration(named).map_err(invalid)?;
+            if every < least {
+                return Err(invalid(format!("expected at least {}, got {named}", humantime::format_duration(least))));
+            }
+            let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
+            far(every).map_or(Ok(Schedule::Every { every: ms, start: now }), Err)
+        }
+        _ => {
+            let cron = Schedule::Cron {
+                expression: named.as_str().unwrap_or_default().to_owned(),
+                timezone: timezone.map(str::to_owned),
+            };
+            cron.times().map_err(OpError::Invalid)?;
+            Ok(cron)
+        }
+    }
+}
+
+/// The one wake of the session that calls.
+fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
+    let Site::Turn(site) = &call.site else {
+        return Err(OpError::Conflict("only a running session can be woken later; use `agent/trigger`".into()));
+    };
+    let TurnSite { lease, turn, call: index, mandate, .. } = site;
+    let session = &lease.session;
+    Ok(Wanted {
+        id: TimerId::of(&format!("wake/{}", session.token())),
+        name: Some("wake".into()),
+        origin: call_id(site),
+        place: Some(Place { turn: *turn, call: *index }),
+        agent: session.agent.clone(),
+        kind: Kind::Message,
+        submission: Submission {
+            input: arguments["note"].as_str().unwrap_or(NOTE).into(),
+            session_id: Some(session.session.clone()),
+            caller: Some(call.caller.name.clone()),
+            session_context: mandate.session_context.clone(),
+            context_ids: mandate.context_ids.clone(),
+            envelope: call.caller.envelope.clone(),
+            ..Submission::default()
+        },
+        schedule: schedule(arguments, &["at", "after"], call.venue.now(), Duration::ZERO)?,
+        catch_up: CatchUp::One,
+        overlap: Overlap::Queue,
+    })
+}
+
+async fn cancel(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let owner = &call.caller.owner;
+    let id = TimerId::new(arguments["timer"].as_str().unwrap_or_default());
+    let id = id.map_err(|error| OpError::Invalid(format!("`timer`: {error}")))?;
+    let missing = || OpError::NotFound(format!("no timer `{id}`; `timer/list` shows those that there are"));
+    let known = timers::get(call.venue, owner, &id).await?.0.ok_or_else(missing)?;
+    // A session's own wake is its own to take back.
+    let own = match &call.site {
+        Site::Turn(site) => known.place.is_some() && known.agent == site.lease.session.agent,
+        Site::Api { .. } => false,
+    };
+    if !own {
+        let permitted = call.caller.authority.permits("agent/trigger", &format!("g/{}", known.agent));
+        permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/timer/cancel")))?;
+    }
+    let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
+    Ok(timer.shown())
+}

@@ -1,0 +1,162 @@
+//! What is due is sent, by the way of any submission, and the timer is moved on to its next time.
+//!
+//! Sent before it is moved: a crash between the two sends the same again under the same ids, which
+//! admission knows.
+
+use super::{arrival, get, put};
+use crate::agents;
+use crate::domain::agent::AgentStatus;
+use crate::domain::event::EventKind;
+use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::time::Millis;
+use crate::domain::timer::{Delivered, Overlap, Sent, Timer, TimerId};
+use crate::ingress::{self, SubmitError};
+use crate::jobs;
+use crate::store::{Change, DocWrite, Expect, Refusal, StoreError, Written, keys};
+use crate::venue::Venue;
+
+/// Timers of one owner that are looked at in one step.
+const TIMERS: usize = 64;
+
+/// Sessions of one page.
+const SESSIONS: usize = 256;
+
+/// What is left to do for an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Next {
+    /// There is more that is due now.
+    pub more: bool,
+    /// The next timer is due then.
+    pub at: Option<Millis>,
+}
+
+/// Sends what is due of an owner. Any process may do it at any time, and several at once.
+pub async fn fire(venue: &Venue, owner: &Owner) -> Result<Next, StoreError> {
+    let now = venue.now();
+    let found = venue.store.scan(owner, keys::TIMERS_DUE, None, false, TIMERS).await?;
+    let mut next = Next { more: found.len() == TIMERS, at: None };
+    let mut soonest = |at: Option<Millis>| next.at = next.at.into_iter().chain(at).min();
+    for (key, _) in found {
+        let Some((due, id)) = keys::timer_of_due(&key) else { continue };
+        if due > now {
+            soonest(Some(due));
+            next.more = false;
+            break;
+        }
+        match one(venue, owner, due, &id, now).await {
+            Ok(at) => soonest(at.filter(|at| *at > now)),
+            // One damaged timer must not keep the others from their time.
+            Err(error @ StoreError::Corrupt { .. }) => tracing::warn!(%owner, timer = %id, %error, "timer not fired"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(next)
+}
+
+/// Does what is due of one timer; returns when it is due next.
+async fn one(
+    venue: &Venue,
+    owner: &Owner,
+    due: Millis,
+    id: &TimerId,
+    now: Millis,
+) -> Result<Option<Millis>, StoreError> {
+    let (known, version) = get(venue, owner, id).await?;
+    let Some(timer) = known.filter(|timer| timer.due == due) else {
+        // Somebody else has moved it since.
+        return Ok(None);
+    };
+    if !timer.is_active() {
+        forget(venue, owner, &timer, version).await?;
+        return Ok(None);
+    }
+    let moved = send(venue, owner, &timer, now).await?;
+    // On a conflict another process was faster, or it was cancelled: the next look sees.
+    let written = put(venue, owner, Some(&timer), version, &moved).await?;
+    Ok((written == Written::Done).then_some(moved.due))
+}
+
+/// Deletes a timer that was kept long enough.
+async fn forget(venue: &Venue, owner: &Owner, timer: &Timer, version: u64) -> Result<(), StoreError> {
+    let delete = |key, expect| DocWrite { key, expect, change: Change::Delete };
+    let writes = [
+        delete(keys::timer(&timer.id), Expect::Version(version)),
+        delete(keys::timer_due(timer.due, &timer.id), Expect::Any),
+    ];
+    venue.store.write(venue.now(), owner, &writes).await?;
+    Ok(())
+}
+
+/// Sends everything of a timer that is due; returns it as it is then.
+async fn send(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<Timer, StoreError> {
+    let due = timer.due(now);
+    let mut done = Vec::with_capacity(due.fire.len());
+    let mut last = timer.last.clone();
+    for at in &due.fire {
+        let delivered = deliver(venue, owner, timer, *at, last.as_ref()).await?;
+        let stop = matches!(delivered, Delivered::Later | Delivered::Failed(_));
+        if let Delivered::Sent(sent) = &delivered {
+            last = Some(sent.clone());
+        }
+        done.push(delivered);
+        if stop {
+            break;
+        }
+    }
+    let moved = timer.clone().after(&due, done, now);
+    tracing::debug!(%owner, timer = %timer.id, agent = %timer.agent, fired = moved.fired, "timer fired");
+    Ok(moved)
+}
+
+async fn deliver(
+    venue: &Venue,
+    owner: &Owner,
+    timer: &Timer,
+    at: Millis,
+    last: Option<&Sent>,
+) -> Result<Delivered, StoreError> {
+    let agent = &timer.agent;
+    match agents::get(venue, owner, agent).await? {
+        Some((record, _)) if record.created != timer.agent_created => {
+            return Ok(Delivered::Failed(format!("agent `{agent}` was removed; another one has its name now")));
+        }
+        Some((record, _)) if record.status == AgentStatus::Terminated => {
+            return Ok(Delivered::Failed(format!("agent `{agent}` is terminated")));
+        }
+        Some(_) => {}
+        None => return Ok(Delivered::Failed(format!("agent `{agent}` was removed"))),
+    }
+    if timer.overlap == Overlap::Skip
+        && let Some(last) = last
+        // What is sent again after a crash doesn't overlap itself.
+        && last.at < at
+        && is_open(venue, owner, timer, last).await?
+    {
+        return Ok(Delivered::Skipped);
+    }
+    Ok(match ingress::submit(venue, &arrival(owner, timer, at, venue.now())).await {
+        Ok(sent) => Delivered::Sent(Sent { at, event: sent.id, job: sent.job, session: sent.session.session }),
+        Err(SubmitError::Store(error)) => return Err(error),
+        Err(SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. }) => Delivered::Later,
+        Err(SubmitError::Refused { refusal: Refusal::Busy, .. }) => Delivered::Skipped,
+        Err(error) => Delivered::Failed(error.to_string()),
+    })
+}
+
+/// Whether the work of an event isn't finished: its job hasn't ended, or it lies in the mailbox.
+async fn is_open(venue: &Venue, owner: &Owner, timer: &Timer, sent: &Sent) -> Result<bool, StoreError> {
+    if let Some(job) = &sent.job {
+        return Ok(jobs::get(venue, owner, job).await?.is_some_and(|job| !job.status.is_terminal()));
+    }
+    let key = SessionKey { agent: timer.agent.clone(), session: sent.session.clone() };
+    let mut after = None;
+    loop {
+        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), SESSIONS).await?;
+        let Some(end) = page.last() else { return Ok(false) };
+        after = Some(end.key.clone());
+        if let Some(facts) = page.into_iter().find(|facts| facts.key == key) {
+            let suffix = format!("|{}", sent.event);
+            return Ok(facts.mailbox.iter().any(|e| e.kind == EventKind::Message && e.key.ends_with(&suffix)));
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! Timers as they are stored: set, listed, cancelled; [`fire`] sends what is due.
+//!
+//! A timer is a document with two places in indexes: among those that are due, always, and among
+//! those of its agent while it fires. All are written together, under the version of the document.
+
+mod fire;
+
+pub use fire::{Next, fire};
+
+use crate::agents;
+use crate::domain::agent::AgentStatus;
+use crate::domain::ids::{AgentId, Owner};
+use crate::domain::limits::{TIMER_GRACE, TIMERS_PER_AGENT};
+use crate::domain::time::Millis;
+use crate::domain::timer::{Kind, Phase, Schedule, Timer, TimerId, Wanted};
+use crate::ingress::{self, Arrival};
+use crate::ops::OpError;
+use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+
+/// Tries of a change that others get in the way of.
+const TRIES: u32 = 16;
+
+/// Timers of one page.
+const PAGE: usize = 500;
+
+/// A timer, and the version of its document, which is there without a timer, too.
+pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<Timer>, u64), StoreError> {
+    let key = keys::timer(id);
+    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    Ok((doc.value.map(|bytes| decode(&key, &bytes)).transpose()?, doc.version))
+}
+
+/// Timers of an owner, or of one agent, by the time at which they fire next: those that still fire,
+/// or all that are kept.
+pub async fn list(venue: &Venue, owner: &Owner, agent: Option<&AgentId>, all: bool) -> Result<Vec<Timer>, StoreError> {
+    let mut found: Vec<Timer> = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, keys::TIMERS, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        for (key, doc) in page {
+            found.extend(doc.value.map(|bytes| decode::<Timer>(&key, &bytes)).transpose()?);
+        }
+    }
+    found.retain(|timer| (all || timer.is_active()) && agent.is_none_or(|agent| timer.agent == *agent));
+    found.sort_by(|a, b| (a.next.is_none(), a.due, &a.id.as_str()).cmp(&(b.next.is_none(), b.due, &b.id.as_str())));
+    Ok(found)
+}
+
+/// Sets a timer. The same again changes nothing; something else under its id replaces it.
+pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer, OpError> {
+    let agent = &wanted.agent;
+    let missing = || OpError::NotFound(format!("no agent `{agent}`"));
+    for _ in 0..TRIES {
+        let now = venue.now();
+        let (known, version) = get(venue, owner, &wanted.id).await?;
+        let (record, _) = agents::get(venue, owner, agent).await?.ok_or_else(missing)?;
+        let of_this_agent = |known: &&Timer| known.agent != *agent || known.agent_created == record.created;
+        if let Some(known) = known.as_ref().filter(of_this_agent).filter(|known| known.is_as(wanted)) {
+            return Ok(known.clone());
+        }
+        if record.status == AgentStatus::Terminated {
+            return Err(OpError::Conflict(format!("agent `{agent}` is terminated, it takes no timers")));
+        }
+        let before = known.as_ref().map_or(0, |timer| timer.generation);
+        let timer = Timer::new(wanted.clone(), before, record.created, now).map_err(OpError::Invalid)?;
+        check(venue, owner, &timer, now)?;
+        if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
+            check_number(venue, owner, agent).await?;
+        }
+        if put(venue, owner, known.as_ref(), version, &timer).await? == Written::Done {
+            return Ok(timer);
+        }
+    }
+    Err(contended(&wanted.id).into())
+}
+
+fn contended(id: &TimerId) -> StoreError {
+    StoreError::Unavailable { store: "documents".into(), reason: format!("timer `{id}` is being changed by others") }
+}
+
+/// Whether it could fire as it is: what would be refused then is refused now.
+fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
+    if let Schedule::At(at) = &timer.schedule
+        && now.since(*at) > TIMER_GRACE
+    {
+        let (at, now) = (at.rfc3339(), now.rfc3339());
+        return Err(OpError::Invalid(format!("`at`: {at} has passed, it is {now}; name a time in the future")));
+    }
+    if let (Some(next), Some(ends)) = (timer.next, timer.submission.envelope.deadline)
+        && next >= ends
+    {
+        let (next, ends) = (next.rfc3339(), ends.rfc3339());
+        return Err(OpError::Invalid(format!(
+            "a timer for {next} would never fire: the time of the request behind it is over at {ends}"
+        )));
+    }
+    let arrival = arrival(owner, timer, timer.due, now);
+    ingress::admission(venue, &arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
+    Ok(())
+}
+
+async fn check_number(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<(), OpError> {
+    let window = Window { reverse: false, skip: 0, limit: 0, values: false };
+    let number = venue.store.page(owner, &keys::agent_timers(agent), window).await?.total;
+    if number < TIMERS_PER_AGENT {
+        return Ok(());
+    }
+    Err(OpError::Conflict(format!(
+        "agent `{agent}` has {number} timers, at most {TIMERS_PER_AGENT} may be; cancel some with `timer/cancel`, or use one with `every` or `cron`"
+    )))
+}
+
+/// The submission that a timer makes for a planned time.
+fn arrival(owner: &Owner, timer: &Timer, at: Millis, now: Millis) -> Arrival {
+    Arrival {
+        owner: owner.clone(),
+        agent: timer.agent.clone(),
+        task: timer.kind == Kind::Task,
+        id: timer.event(at),
+        submission: timer.submission.clone(),
+        received: now,
+        sequence: 0,
+        // Values are those of the request that set it: it was checked when it came.
+        may_override: true,
+    }
+}
+
+/// Cancels a timer. One that fires no more stays as it is.
+pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option<Timer>, StoreError> {
+    for _ in 0..TRIES {
+        let (known, version) = get(venue, owner, id).await?;
+        let Some(known) = known else { return Ok(None) };
+        if !known.is_active() {
+            return Ok(Some(known));
+        }
+        let timer = known.clone().ended(Phase::Cancelled, venue.now());
+        if put(venue, owner, Some(&known), version, &timer).await? == Written::Done {
+            return Ok(Some(timer));
+        }
+    }
+    Err(contended(id))
+}
+
+/// Writes a timer over `before`, with its places in the indexes.
+async fn put(
+    venue: &Venue,
+    owner: &Owner,
+    before: Option<&Timer>,
+    version: u64,
+    timer: &Timer,
+) -> Result<Written, StoreError> {
+    let bytes = Bytes::from(serde_json::to_vec(timer).expect("timers serialise"));
+    let any = |key, change| DocWrite { key, expect: Expect::Any, change };
+    let mut writes =
+        vec![DocWrite { key: keys::timer(&timer.id), expect: Expect::Version(version), change: Change::Put(bytes) }];
+    if let Some(before) = before {
+        if before.due != timer.due {
+            writes.push(any(keys::timer_due(before.due, &timer.id), Change::Delete));
+        }
+        if before.is_active() && !(timer.is_active() && timer.agent == before.agent) {
+            writes.push(any(keys::agent_timer(&before.agent, &timer.id), Change::Delete));
+        }
+    }
+    writes.push(any(keys::timer_due(timer.due, &timer.id), Change::Put(Bytes::new())));
+    if timer.is_active() && !before.is_some_and(|before| before.is_active() && before.agent == timer.agent) {
+        writes.push(any(keys::agent_timer(&timer.agent, &timer.id), Change::Put(Bytes::new())));
+    }
+    venue.store.write(venue.now(), owner, &writes).await
+}
