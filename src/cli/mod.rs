@@ -6,6 +6,7 @@ pub mod agent;
 mod approval;
 pub mod audit;
 pub mod bench;
+mod chat;
 pub mod client;
 pub mod completions;
 pub mod config;
@@ -24,6 +25,7 @@ pub mod queue;
 mod resource;
 pub mod secret;
 pub mod serve;
+mod session;
 pub mod sse;
 pub mod submit;
 pub mod timer;
@@ -103,12 +105,17 @@ pub enum Command {
     Submit(submit::Submit),
     /// Send an agent a one-way message
     Message(message::Message),
+    /// Send an agent a message and wait for its next reply
+    Chat(chat::Chat),
     /// Look at, wait for and cancel jobs
     #[command(subcommand)]
     Job(job::Job),
     /// Create, change and look at agents
     #[command(subcommand)]
     Agent(agent::Agent),
+    /// Look at and branch an agent's conversations
+    #[command(subcommand)]
+    Session(session::Session),
     /// Show what models saw, and build past prompts again
     #[command(subcommand)]
     Turn(turn::Turn),
@@ -213,6 +220,8 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Serve(command) => command.run(context).await,
         Command::Submit(command) => command.run(context).await,
         Command::Message(command) => command.run(context).await,
+        Command::Chat(command) => command.run(context).await,
+        Command::Session(command) => command.run(context).await,
         Command::Job(command) => command.run(context).await,
         Command::Agent(command) => command.run(context).await,
         Command::Turn(command) => command.run(context).await,

@@ -1,5 +1,8 @@
 //! Agent records and their configuration.
 
+pub mod merge;
+pub mod seed;
+
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::policy::{Actor, Policy};
 use crate::domain::authority::{Authority, Capability};
@@ -294,6 +297,7 @@ impl AgentConfig {
         let Value::Object(map) = value else {
             return Err(AgentConfigError::NotAMap(crate::domain::lattice::value::type_name(value)));
         };
+        let mut map = seed::mapped(map)?;
         for key in map.keys() {
             if LATER.contains(&key.as_str()) {
                 return Err(AgentConfigError::Unsupported(key.clone()));
@@ -302,7 +306,6 @@ impl AgentConfig {
                 return Err(AgentConfigError::UnknownKey { key: key.clone(), nearest: nearest(key, &KEYS) });
             }
         }
-        let mut map = map.clone();
         take_values(&mut map).map_err(|e| AgentConfigError::Value(e.to_string()))?;
         let mut config: Self =
             serde_json::from_value(Value::Object(map)).map_err(|e| AgentConfigError::Value(e.to_string()))?;

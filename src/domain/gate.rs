@@ -32,6 +32,8 @@ pub enum BusyPolicy {
     /// Waits its turn.
     #[default]
     Queue,
+    /// Takes the place of the one before it, which is cancelled.
+    Replace,
     /// Is refused.
     Reject,
 }
@@ -46,6 +48,7 @@ impl Gate {
         };
         let busy = match self.busy {
             BusyPolicy::Queue => "queue",
+            BusyPolicy::Replace => "replace",
             BusyPolicy::Reject => "reject",
         };
         format!("{status} {} {} {busy}", self.concurrency, self.mailbox)
@@ -64,6 +67,7 @@ impl Gate {
         let mailbox = words.next()?.parse().ok()?;
         let busy = match words.next()? {
             "queue" => BusyPolicy::Queue,
+            "replace" => BusyPolicy::Replace,
             "reject" => BusyPolicy::Reject,
             _ => return None,
         };

@@ -229,3 +229,12 @@ pub const TIMER_KEPT: Duration = Duration::from_hours(24);
 
 /// First and longest pause before a timer is sent to a full mailbox again.
 pub const TIMER_BACKOFF: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
+
+/// Sessions of one page of a list.
+pub const SESSIONS_PAGE: usize = 200;
+
+/// Turns of one page of a transcript.
+pub const TURNS_PAGE: usize = 100;
+
+/// Records that one request of a filtered list looks at; the answer says where to go on.
+pub const LIST_LOOKS: usize = 1_000;

@@ -60,6 +60,15 @@ impl SessionState {
         self.children = 0;
         self.pending.retain(|_, pending| pending.under.is_some());
     }
+
+    /// What a copy of the session begins with: nothing that another session waits for or serves.
+    #[must_use]
+    pub fn forked(mut self) -> Self {
+        self.end_task();
+        self.pending.clear();
+        self.shown.clear();
+        Self { under: None, awaiting: None, loose_turns: 0, ..self }
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

@@ -8,6 +8,7 @@ mod extract;
 mod guard;
 mod health;
 mod jobs;
+mod life;
 mod operate;
 mod problem;
 mod routes;

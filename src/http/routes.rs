@@ -1,7 +1,7 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, operate, secrets, sse, timers, turns};
+use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, life, operate, secrets, sse, timers, turns};
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -43,6 +43,7 @@ where
         "get" => MethodFilter::GET,
         "post" => MethodFilter::POST,
         "put" => MethodFilter::PUT,
+        "patch" => MethodFilter::PATCH,
         _ => MethodFilter::DELETE,
     };
     Route { method, path, access, handler: on(filter, handler) }
@@ -71,6 +72,14 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/agents", Access::Holder("crud/read", "g"), agents::list),
         route("get", "/api/v1/agents/{id}", READS_AGENT, agents::get),
         route("put", "/api/v1/agents/{id}", Access::Holder("agent/create", "g/{id}"), agents::apply),
+        route("patch", "/api/v1/agents/{id}", Access::Caller, life::update),
+        route("delete", "/api/v1/agents/{id}", Access::Caller, life::delete),
+        route("put", "/api/v1/agents/{id}/suspend", Access::Caller, life::suspend),
+        route("put", "/api/v1/agents/{id}/resume", Access::Caller, life::resume),
+        route("post", "/api/v1/agents/{id}/fork", Access::Caller, life::fork),
+        route("get", "/api/v1/agents/{id}/sessions", READS_AGENT, life::sessions),
+        route("get", "/api/v1/agents/{id}/sessions/{session}", READS_AGENT, life::session),
+        route("post", "/api/v1/agents/{id}/sessions/{session}/fork", Access::Caller, life::fork_session),
         route("post", "/api/v1/agents/{id}/tasks", Access::Holder("agent/request", "g/{id}"), agents::task),
         route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", "g/{id}"), agents::message),
         route("post", "/api/v1/agents/{id}/timers", Access::Holder("agent/trigger", "g/{id}"), timers::set),
@@ -131,7 +140,7 @@ mod tests {
     #[test]
     fn the_description_has_every_route_and_no_other() {
         let document: Value = serde_json::from_str(catalog::OPENAPI).unwrap();
-        let methods = ["get", "post", "put", "delete"];
+        let methods = ["get", "post", "put", "patch", "delete"];
         let described: BTreeSet<String> = document["paths"]
             .as_object()
             .unwrap()

@@ -2,7 +2,8 @@
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -190,6 +191,16 @@ impl Store for FaultyStore {
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError> {
         self.call("finish", self.inner.finish(now, owner, session, finish, open, outbox)).await
+    }
+
+    async fn seat(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        seat: Option<&Seat>,
+    ) -> Result<Seated, StoreError> {
+        self.call("seat", self.inner.seat(now, owner, session, seat)).await
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {

@@ -56,6 +56,11 @@ pub fn agent_gate(agent: &AgentId) -> String {
     format!("g/{}/gate", agent.token())
 }
 
+/// Prefix of all documents of an agent but its record.
+pub fn agent_documents(agent: &AgentId) -> String {
+    format!("g/{}/", agent.token())
+}
+
 /// Prefix of an agent's turn records, by session and turn.
 pub fn agent_turns(agent: &AgentId) -> String {
     format!("g/{}/turn/", agent.token())

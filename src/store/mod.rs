@@ -142,6 +142,19 @@ pub trait Store: Send + Sync + 'static {
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError>;
 
+    /// Makes a session that has neither turns nor events be at a turn with a state, or (`None`)
+    /// forgets one: its turns' number, state, mailbox and waiting are gone, jobs and documents
+    /// aren't touched. Its fencing token stays, so that no holder of before can come back.
+    ///
+    /// After it: `sessions` shows it so, or not at all. Doing it again changes nothing.
+    async fn seat(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        seat: Option<&Seat>,
+    ) -> Result<Seated, StoreError>;
+
     /// One owner's overdue work; also wakes the next waiting session of agents with free
     /// capacity. `grace` is how long before the same work is handed out again.
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
@@ -149,7 +162,8 @@ pub trait Store: Send + Sync + 'static {
     /// Known owners after `after`, sorted.
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;
 
-    /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes.
+    /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes; forgotten ones
+    /// aren't among them.
     async fn sessions(
         &self,
         owner: &Owner,

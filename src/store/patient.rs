@@ -3,7 +3,8 @@
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -102,6 +103,16 @@ impl Store for PatientStore {
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError> {
         self.again(|| self.inner.finish(now, owner, session, finish, open, outbox)).await
+    }
+
+    async fn seat(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        seat: Option<&Seat>,
+    ) -> Result<Seated, StoreError> {
+        self.again(|| self.inner.seat(now, owner, session, seat)).await
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {

@@ -415,6 +415,26 @@ pub enum Finished {
     Unknown,
 }
 
+/// What a session is made to be from outside its turns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seat {
+    /// Turns that it has, at least 1.
+    pub version: u64,
+    /// What the next turn finds.
+    pub state: Bytes,
+}
+
+/// Answer of [`crate::store::Store::seat`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seated {
+    /// The session is so.
+    Done,
+    /// A worker holds it until then.
+    Held(Millis),
+    /// It has turns or events of its own already.
+    Taken,
+}
+
 /// What one owner's sweep found.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Swept {

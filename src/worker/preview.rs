@@ -2,7 +2,7 @@
 
 use super::fetch::Reader;
 use super::{gather, session};
-use crate::agents;
+use crate::agents::{self, sessions};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
@@ -30,9 +30,6 @@ use std::sync::Arc;
 
 /// The event of a task that nobody has sent.
 const EVENT: &str = "preview";
-
-/// Sessions that one look for a certain one takes.
-const SESSIONS: usize = 100;
 
 /// What is looked at.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -139,7 +136,7 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         None => (SessionKey { agent: id, session: fresh_session(&job) }, None),
         Some(session) => {
             let key = SessionKey { agent: id, session };
-            let facts = find(venue, owner, &key).await?;
+            let facts = sessions::find(venue, owner, &key).await?;
             let facts = facts.ok_or_else(|| PreviewError::NoSession(key.clone()))?;
             (key, Some(facts))
         }
@@ -166,19 +163,4 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
 
 fn state(facts: &SessionFacts) -> Result<SessionState, StoreError> {
     facts.state.as_ref().map_or_else(|| Ok(SessionState::default()), session::state)
-}
-
-async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
-    let mut after = None;
-    loop {
-        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), SESSIONS).await?;
-        let full = page.len() == SESSIONS;
-        after = page.last().map(|last| last.key.clone());
-        if let Some(found) = page.into_iter().find(|facts| facts.key == *key) {
-            return Ok(Some(found));
-        }
-        if !full {
-            return Ok(None);
-        }
-    }
 }

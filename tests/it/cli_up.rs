@@ -96,7 +96,7 @@ fn agents_messages_and_values() {
     up.file("team/b.json", r#"{"description": "two", "model": {"provider": "scripted", "name": "echo"}}"#);
     let applied = up.run(&["agent", "apply", "team"]).ok();
     assert_eq!(applied, "b created, configuration 1\nfirst created, configuration 1");
-    assert!(up.run(&["agent", "apply", "team"]).ok().contains("first applied, configuration 1"));
+    assert!(up.run(&["agent", "apply", "team"]).ok().contains("first unchanged, configuration 1"));
     assert!(up.run(&["agent", "list"]).ok().contains("b      "));
     assert_eq!(json_of(&up.run(&["agent", "get", "b"]).ok())["config"]["description"], "two");
     up.run(&["message", "b", "note this", "--session", "s1"]).ok();

@@ -6,6 +6,7 @@
 use super::{agent_id, no_agent};
 use crate::agents;
 use crate::bus::{Address, InKind, Message};
+use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
 use crate::domain::budget::Budget;
@@ -20,7 +21,7 @@ use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
 use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use crate::outbox;
-use crate::store::{Checkpoint, Held, NewJob, keys};
+use crate::store::{Checkpoint, Held, NewJob, Refusal, keys};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -182,8 +183,12 @@ async fn start_child(
     agent: &AgentId,
     mut submission: Submission,
 ) -> Result<JobId, OpError> {
-    if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
-        return Err(no_agent(agent));
+    match agents::get(call.venue, &call.caller.owner, agent).await? {
+        None => return Err(no_agent(agent)),
+        Some((record, _)) if record.status == AgentStatus::Terminated => {
+            return Err(OpError::Conflict(format!("agent `{agent}`: {}", Refusal::Terminated)));
+        }
+        Some(_) => {}
     }
     // Who is nobody's own agent can call nothing, and so closes no cycle.
     if submission.handed.anonymous.is_none() {
@@ -292,7 +297,7 @@ async fn submit(
     };
     ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
         SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
-        SubmitError::Refused { refusal: crate::store::Refusal::UnknownAgent, agent } => no_agent(&agent),
+        SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => no_agent(&agent),
         SubmitError::Refused { .. } | SubmitError::Conflict(_) => OpError::Conflict(error.to_string()),
         SubmitError::Store(error) => OpError::Store(error),
     })

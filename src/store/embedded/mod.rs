@@ -23,6 +23,7 @@ mod mailbox;
 mod open;
 mod outbox;
 mod reads;
+mod seat;
 mod session;
 mod sweep;
 mod turn;
@@ -32,7 +33,8 @@ mod writes;
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -195,6 +197,17 @@ impl Store for EmbeddedStore {
         let (owner, session, finish) = (owner.clone(), session.clone(), finish.clone());
         let (open, outbox) = (open.cloned(), outbox.to_vec());
         self.call(move |tx| finish::finish(tx, now, &owner, &session, &finish, open.as_ref(), &outbox)).await
+    }
+
+    async fn seat(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        seat: Option<&Seat>,
+    ) -> Result<Seated, StoreError> {
+        let (owner, session, seat) = (owner.clone(), session.clone(), seat.cloned());
+        self.call(move |tx| seat::seat(tx, now, &owner, &session, seat.as_ref())).await
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {

@@ -130,8 +130,9 @@ pub(super) fn sessions(
     let after = after.map(|key| after_key(&layout::session(&token, &key.token()))).unwrap_or_default();
     state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, value| {
         let (_, session) = split(key)?;
-        parse_session(value)?;
-        keys.push(SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?);
+        if !parse_session(value)?.is_forgotten() {
+            keys.push(SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?);
+        }
         Ok(until(&keys, limit))
     })?;
     keys.iter().map(|key| facts(state, owner, key)).collect()

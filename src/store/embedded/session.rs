@@ -86,6 +86,11 @@ impl Session {
         self.arrivals.saturating_sub(self.consumed)
     }
 
+    /// Nothing is left of it but its fencing token.
+    pub(super) const fn is_forgotten(&self) -> bool {
+        self.version == 0 && self.arrivals == 0
+    }
+
     /// End of the lease if it is live.
     pub(super) fn live_until(&self, now: Millis) -> Option<u64> {
         self.lease.as_ref().map(|l| l.until).filter(|until| *until > now.0)

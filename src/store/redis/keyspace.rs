@@ -17,6 +17,7 @@ const SOURCES: &[&str] = &[
     include_str!("functions/page.lua"),
     include_str!("functions/write.lua"),
     include_str!("functions/finish.lua"),
+    include_str!("functions/seat.lua"),
     include_str!("functions/sweep.lua"),
     include_str!("functions/sessions.lua"),
     include_str!("functions/outbox.lua"),

@@ -13,8 +13,8 @@
 //! | `O:keys` | zset | keys of present documents | as the document |
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job records |
-//! | `O:sessions` | zset | every `S` that ever had an event | as the agent |
-//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | as the agent |
+//! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | as the agent |
+//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | as the agent; then `epoch` alone, for good |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
@@ -45,8 +45,8 @@ use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Grant, Held,
-    Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released, SessionFacts,
-    Setting, Store, StoreError, Swept, Window, Written,
+    Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released, Seat, Seated,
+    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -403,6 +403,27 @@ impl Store for RedisStore {
             "unknown" => Ok(Finished::Unknown),
             "already" => Ok(Finished::Already(answer.status()?)),
             other => Err(answer.unexpected("an outcome of `finish`", other)),
+        }
+    }
+
+    async fn seat(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        seat: Option<&Seat>,
+    ) -> Result<Seated, StoreError> {
+        let mut args = self.timed("seat", owner, now);
+        args.bytes(session.token()).flag(seat.is_some());
+        if let Some(seat) = seat {
+            args.number(seat.version).bytes(&seat.state);
+        }
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Seated::Done),
+            "taken" => Ok(Seated::Taken),
+            "held" => Ok(Seated::Held(answer.millis()?)),
+            other => Err(answer.unexpected("an outcome of `seat`", other)),
         }
     }
 

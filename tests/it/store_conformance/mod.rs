@@ -15,6 +15,7 @@ mod finish;
 mod lease;
 mod reads;
 mod redis;
+mod seat;
 mod sweep;
 
 use bytes::Bytes;
@@ -104,6 +105,12 @@ macro_rules! conformance {
                     owners_are_registered_by_their_first_write sessions_page_by_agent
                     arrivals_minus_consumed_is_the_mailbox a_session_shows_what_its_last_commit_left
                     settings_say_something;
+                seat:
+                    a_new_session_goes_on_behind_its_seat a_seat_twice_is_once_and_no_session_is_replaced
+                    a_held_session_is_neither_seated_nor_forgotten a_forgotten_session_is_gone_and_begins_again
+                    no_holder_of_before_comes_back_after_a_session_was_forgotten
+                    a_forgotten_session_holds_no_slot_and_waits_for_none
+                    an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues;
                 sweep:
                     overdue_sessions_are_handed_out_once_per_grace a_lapsed_lease_is_due
                     an_idle_session_is_not_due a_sweep_has_a_limit

@@ -7,7 +7,8 @@ use trellis::domain::ids::{AgentId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Written,
 };
 
 /// What happens between an answer of the store and its arrival.
@@ -55,6 +56,7 @@ macro_rules! watched {
 
 watched! {
     admit(now: Millis, request: &Admit) -> Admitted;
+    seat(now: Millis, owner: &Owner, session: &SessionKey, seat: Option<&Seat>) -> Seated;
     release(now: Millis, lease: &Lease, then: After) -> Released;
     published(owner: &Owner, ids: &[String]) -> ();
     read(owner: &Owner, keys: &[DocKey]) -> Vec<Doc>;

@@ -1,108 +1,19 @@
-//! `trellis agent apply|get|list`.
+//! Agent files and folders of them.
 
-use super::client::{Client, Server, encode};
-use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, pretty, write_line};
-use super::submit::NO_AGENT;
-use super::{Context, input};
+use super::super::exit::Failure;
+use super::super::input;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
 use crate::resources;
-use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// Agents: durable records with a configuration.
-#[derive(Debug, Subcommand)]
-pub enum Agent {
-    /// Create agents from files, or give existing ones another configuration
-    ///
-    /// A file is TOML or JSON; the agent's id is its key `id`, else the file's name without its
-    /// ending. Of a folder, all `.toml` and `.json` files. Nothing is sent unless all are valid.
-    /// Applying the same again changes nothing.
-    #[command(after_help = "Example:\n  trellis agent apply agents/ helper.toml")]
-    Apply {
-        /// Files and folders
-        #[arg(required = true, value_name = "FILE|DIR")]
-        files: Vec<PathBuf>,
-        /// Which server, and for whom
-        #[command(flatten)]
-        server: Server,
-    },
-    /// Show an agent: status, configuration, open tasks
-    #[command(after_help = "Example:\n  trellis agent get helper")]
-    Get {
-        /// Its id
-        id: AgentId,
-        /// Which server, and for whom
-        #[command(flatten)]
-        server: Server,
-    },
-    /// List agents
-    #[command(after_help = "Example:\n  trellis agent list --output ndjson")]
-    List {
-        /// Which server, and for whom
-        #[command(flatten)]
-        server: Server,
-    },
-}
-
-impl Agent {
-    /// Runs it.
-    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        match self {
-            Self::Apply { files, server } => apply(&Client::new(&server)?, context.out, &files).await,
-            Self::Get { id, server } => {
-                let info = Client::new(&server)?.get(&format!("agents/{}", encode(id.as_str())), &[]).await;
-                let info = info.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
-                context.out.value(&info, || pretty(&info))?;
-                Ok(Exit::Ok)
-            }
-            Self::List { server } => list(&Client::new(&server)?, context.out).await,
-        }
-    }
-}
-
-async fn list(client: &Client, out: Out) -> Result<Exit, Failure> {
-    let page = client.run("v/ops/agent/list", &json!({}), None).await?;
-    out.page(&page, "agents", |agents| {
-        let rows: Vec<_> = agents
-            .iter()
-            .map(|agent| vec![field(agent, "agentId"), field(agent, "status"), field(agent, "description")])
-            .collect();
-        out.table(&["AGENT", "STATUS", "DESCRIPTION"], &rows)
-    })?;
-    Ok(Exit::Ok)
-}
-
-async fn apply(client: &Client, out: Out, files: &[PathBuf]) -> Result<Exit, Failure> {
-    let agents = read_all(files)?;
-    let mut answers = Vec::new();
-    for (id, (config, file)) in &agents {
-        let body = json!({"agentId": id, "config": config, "overwrite": true});
-        let answer = client.run("v/ops/agent/create", &body, None).await.map_err(|failure| {
-            let done = answers.len();
-            let rest = if done > 0 { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
-            Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.display()))
-        })?;
-        if out.format == Format::Text {
-            let what = if answer["created"] == true { "created" } else { "applied" };
-            write_line(&format!("{id} {what}, configuration {}", answer["configVersion"]))?;
-        }
-        answers.push(answer);
-    }
-    match out.format {
-        Format::Text => {}
-        Format::Json | Format::Ndjson => out.page(&json!({"agents": answers}), "agents", |_| String::new())?,
-    }
-    Ok(Exit::Ok)
-}
-
-type Agents = BTreeMap<AgentId, (Value, PathBuf)>;
+/// Configurations by agent, with their files.
+pub(super) type Agents = BTreeMap<AgentId, (Value, PathBuf)>;
 
 /// Every agent of the files and folders; all errors together.
-fn read_all(files: &[PathBuf]) -> Result<Agents, Failure> {
+pub(super) fn read_all(files: &[PathBuf]) -> Result<Agents, Failure> {
     let mut agents = Agents::new();
     let mut errors = Vec::new();
     for file in expand(files)? {

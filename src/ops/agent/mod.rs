@@ -1,6 +1,8 @@
 //! `v/ops/agent/*`: create agents, ask them, tell them, look at them.
 
 pub(crate) mod ask;
+mod life;
+mod sessions;
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::agents;
@@ -27,7 +29,8 @@ struct Agent(Verb);
 /// The operations of this group.
 pub fn operations() -> Vec<Arc<dyn Operation>> {
     let verbs = [Verb::Create, Verb::Request, Verb::Message, Verb::Chat, Verb::Info, Verb::List];
-    verbs.into_iter().map(|verb| Arc::new(Agent(verb)) as Arc<dyn Operation>).collect()
+    let verbs = verbs.into_iter().map(|verb| Arc::new(Agent(verb)) as Arc<dyn Operation>);
+    verbs.chain(life::operations()).chain(sessions::operations()).collect()
 }
 
 fn schema(properties: &Value, required: &[&str]) -> Value {
@@ -66,9 +69,12 @@ impl Verb {
         let (path, description, input, effect) = match self {
             Self::Create => (
                 "v/ops/agent/create",
-                "Create an agent; when it exists nothing changes unless `overwrite` is true.",
+                "Create an agent; when it exists nothing changes unless `overwrite` is true. A terminated one is replaced then, and active again.",
                 schema(
-                    &json!({"agentId": text(), "config": {"type": "object"}, "definition": {}, "overwrite": {"type": "boolean"}}),
+                    &json!({
+                        "agentId": text(), "config": {"type": "object"}, "definition": {}, "state": {"type": "object"},
+                        "overwrite": {"type": "boolean"}
+                    }),
                     &["agentId"],
                 ),
                 Effect::Idempotent,
@@ -144,6 +150,7 @@ impl Operation for Agent {
         if let Verb::Create = self.0 {
             let config = [&arguments["config"], &arguments["definition"]].into_iter().find(|config| !config.is_null());
             needs.extend(config.and_then(key_needed));
+            needs.extend(key_needed(&arguments["state"]["config"]));
         }
         Ok(needs)
     }
@@ -188,11 +195,20 @@ fn no_agent(id: &AgentId) -> OpError {
 async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let id = agent_id(arguments)?;
     let config = if arguments["config"].is_null() { &arguments["definition"] } else { &arguments["config"] };
-    let config = if config.is_null() {
-        return Err(OpError::Invalid("expected `config` with at least `model`".into()));
-    } else {
-        AgentConfig::parse(config).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?
+    let state = &arguments["state"];
+    let given = match (config.is_null(), state.is_null()) {
+        (true, true) => return Err(OpError::Invalid("expected `config` with at least `model`".into())),
+        (false, true) => config.clone(),
+        (true, false) => json!({"state": state}),
+        (false, false) => {
+            let mut given = config.clone();
+            if let Some(map) = given.as_object_mut() {
+                map.insert("state".into(), state.clone());
+            }
+            given
+        }
     };
+    let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     resources::check(&config).map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
     if overwrite && matches!(call.site, Site::Turn(_)) {

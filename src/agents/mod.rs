@@ -1,4 +1,7 @@
-//! Agents as callers see them: create, read, list.
+//! Agents as callers see them: create, read, list; `lifecycle` and `sessions` have the rest.
+
+pub mod lifecycle;
+pub mod sessions;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
@@ -73,14 +76,10 @@ pub async fn apply(
     for _ in 0..TRIES {
         let now = venue.now();
         let (record, version, applied) = match get(venue, owner, id).await? {
-            Some((record, _)) if !overwrite || (record.config == *config && record.creator == *creator) => {
-                return Ok((record, Applied::Unchanged));
-            }
+            Some((record, _)) if !overwrite => return Ok((record, Applied::Unchanged)),
+            Some((record, _)) if is_as_said(&record, config, creator) => return Ok((record, Applied::Unchanged)),
             Some((record, version)) => {
-                let config_version = record.config_version + 1;
-                let (config, creator) = (config.clone(), creator.clone());
-                let record = AgentRecord { config, creator, config_version, updated: now, ..record };
-                (record, Expect::Version(version), Applied::Updated)
+                (replaced(record, config, creator, now), Expect::Version(version), Applied::Updated)
             }
             None => (fresh(id, config, creator, now), Expect::Any, Applied::Created),
         };
@@ -88,10 +87,26 @@ pub async fn apply(
             return Ok((record, applied));
         }
     }
-    Err(StoreError::Unavailable {
-        store: "documents".into(),
-        reason: format!("agent `{id}` is being changed by others"),
-    })
+    Err(contended(id))
+}
+
+fn contended(id: &AgentId) -> StoreError {
+    let reason = format!("agent `{id}` is being changed by others");
+    StoreError::Unavailable { store: "documents".into(), reason }
+}
+
+fn is_as_said(record: &AgentRecord, config: &AgentConfig, creator: &Authority) -> bool {
+    record.status != AgentStatus::Terminated && record.config == *config && record.creator == *creator
+}
+
+/// The same agent with another configuration; one that has ended begins again.
+fn replaced(record: AgentRecord, config: &AgentConfig, creator: &Authority, now: Millis) -> AgentRecord {
+    let status = match record.status {
+        AgentStatus::Terminated => AgentStatus::Active,
+        kept @ (AgentStatus::Active | AgentStatus::Suspended) => kept,
+    };
+    let config_version = record.config_version + u64::from(record.config != *config || record.creator != *creator);
+    AgentRecord { config: config.clone(), creator: creator.clone(), status, config_version, updated: now, ..record }
 }
 
 /// The writes by which a commit changes what an agent keeps from turn to turn; against the version

@@ -1,0 +1,341 @@
+//! The life of an agent: update, suspend, resume, end, remove, fork.
+
+use super::{TRIES, contended, fresh, get, writes};
+use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
+use crate::domain::authority::Authority;
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::jobs::{self, Cancelled};
+use crate::resources;
+use crate::store::{Change, DocWrite, EventKind, Expect, Seated, StoreError, Written, keys};
+use crate::venue::Venue;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+/// Sessions of an agent that one step looks at.
+const SESSIONS: usize = 200;
+
+/// Documents that one write deletes.
+const DELETED: usize = 500;
+
+/// Longest wait for workers to let go of the sessions of an agent that is removed.
+const LET_GO: Duration = Duration::from_secs(20);
+
+/// Pause between two looks at them.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Why an agent isn't changed.
+#[derive(Debug, thiserror::Error)]
+pub enum LifeError {
+    /// No such agent.
+    #[error("no agent `{0}`")]
+    Unknown(AgentId),
+    /// It has ended.
+    #[error("agent `{0}` is terminated: `agent/create` with `overwrite` makes it active again")]
+    Terminated(AgentId),
+    /// Somebody else changed its configuration.
+    #[error("configuration of agent `{agent}` has version {actual}, expected {expected}: read it again")]
+    Version {
+        /// Which agent.
+        agent: AgentId,
+        /// As it is.
+        actual: u64,
+        /// As asked.
+        expected: u64,
+    },
+    /// What it would be is no configuration.
+    #[error("{0}")]
+    Config(String),
+    /// The name is taken.
+    #[error("agent `{0}` exists: choose another name, or `overwrite` it")]
+    Exists(AgentId),
+    /// An agent acts on one that asks people.
+    #[error("agent `{0}` asks people before it calls some of its tools: only people {1}")]
+    AsksPeople(AgentId, &'static str),
+    /// The configuration thinks with a key that the caller may not use.
+    #[error("{0}")]
+    Denied(String),
+    /// A turn of it is still running.
+    #[error("session `{0}` is still held by a worker: try again in a moment")]
+    Busy(SessionKey),
+    /// The agent has no such session.
+    #[error("no session `{0}`: nothing was ever sent to it")]
+    NoSession(SessionKey),
+    /// The session has no such turn.
+    #[error("session `{session}` has no turn {asked}: its newest is {newest}")]
+    NoTurn {
+        /// Which session.
+        session: SessionKey,
+        /// As asked.
+        asked: u64,
+        /// As it is; 0 without any.
+        newest: u64,
+    },
+    /// There is a session of that name.
+    #[error("session `{0}` exists: choose another name")]
+    Taken(SessionKey),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Who changes an agent.
+#[derive(Debug, Clone, Copy)]
+pub struct By<'a> {
+    /// What it may do: who configures an agent bounds it.
+    pub authority: &'a Authority,
+    /// It is a turn of an agent: it may not take away the question that people want to be asked.
+    pub turn: bool,
+}
+
+impl By<'_> {
+    fn may(self, record: &AgentRecord, what: &'static str) -> Result<(), LifeError> {
+        if self.turn && record.config.asks_people() {
+            return Err(LifeError::AsksPeople(record.id.clone(), what));
+        }
+        Ok(())
+    }
+
+    fn may_use_key(self, config: &AgentConfig) -> Result<(), LifeError> {
+        let Some(need) = crate::ops::agent::key_needed(&json!(config)) else { return Ok(()) };
+        let permitted = self.authority.permits(need.ability, &need.resource);
+        permitted.map_err(|denied| LifeError::Denied(denied.text("an agent with `model.key`")))
+    }
+}
+
+/// Changes a record and its gate in one write; `change` answers `None` when nothing is to be done.
+/// The answer is the record as it is then, and whether it changed.
+async fn change(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    change: impl Fn(&AgentRecord) -> Result<Option<AgentRecord>, LifeError>,
+) -> Result<(AgentRecord, bool), LifeError> {
+    for _ in 0..TRIES {
+        let Some((record, version)) = get(venue, owner, id).await? else {
+            return Err(LifeError::Unknown(id.clone()));
+        };
+        let Some(after) = change(&record)? else { return Ok((record, false)) };
+        let after = AgentRecord { updated: venue.now(), ..after };
+        if venue.store.write(venue.now(), owner, &writes(&after, Expect::Version(version))).await? == Written::Done {
+            return Ok((after, true));
+        }
+    }
+    Err(contended(id).into())
+}
+
+/// What an update changes.
+#[derive(Debug, Clone, Default)]
+pub struct Patch {
+    /// Keys of the configuration: each replaces the one that is there, `null` removes it.
+    pub config: Map<String, Value>,
+    /// The seeds' `state.config`: merged deeply, and after `config`.
+    pub state_config: Map<String, Value>,
+    /// Nothing is changed unless the configuration has this version.
+    pub expect: Option<u64>,
+}
+
+/// Changes some keys of an agent's configuration. The result is checked as a whole; its version
+/// grows when something is different then.
+pub async fn update(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    patch: &Patch,
+    by: By<'_>,
+) -> Result<(AgentRecord, bool), LifeError> {
+    change(venue, owner, id, |record| {
+        if let Some(expected) = patch.expect.filter(|expected| *expected != record.config_version) {
+            let actual = record.config_version;
+            return Err(LifeError::Version { agent: id.clone(), actual, expected });
+        }
+        if record.status == AgentStatus::Terminated {
+            return Err(LifeError::Terminated(id.clone()));
+        }
+        let config = patched(&record.config, patch)?;
+        if config == record.config {
+            return Ok(None);
+        }
+        by.may(record, "change its configuration")?;
+        by.may_use_key(&config)?;
+        let creator = by.authority.clone().nowhere();
+        let config_version = record.config_version + 1;
+        Ok(Some(AgentRecord { config, creator, config_version, ..record.clone() }))
+    })
+    .await
+}
+
+fn patched(config: &AgentConfig, patch: &Patch) -> Result<AgentConfig, LifeError> {
+    let mut whole = json!(config);
+    merge::shallow(&mut whole, &patch.config);
+    merge::deep(&mut whole, &patch.state_config);
+    let config = AgentConfig::parse(&whole).map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
+    resources::check(&config).map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
+    Ok(config)
+}
+
+/// Stops an agent from running; what arrives is kept, and so is everything that waits.
+pub async fn suspend(
+    venue: &Venue,
+    owner: &Owner,
+    id: &AgentId,
+    reason: &str,
+) -> Result<(AgentRecord, bool), LifeError> {
+    change(venue, owner, id, |record| match record.status {
+        AgentStatus::Terminated => Err(LifeError::Terminated(id.clone())),
+        AgentStatus::Suspended => Ok(None),
+        AgentStatus::Active => {
+            let error = Some(reason.to_owned());
+            Ok(Some(AgentRecord { status: AgentStatus::Suspended, error, ..record.clone() }))
+        }
+    })
+    .await
+}
+
+/// Lets a suspended agent run again; sessions that have waited are woken.
+pub async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<(AgentRecord, bool), LifeError> {
+    change(venue, owner, id, |record| match record.status {
+        AgentStatus::Terminated => Err(LifeError::Terminated(id.clone())),
+        AgentStatus::Active => Ok(None),
+        AgentStatus::Suspended => {
+            by.may(record, "resume it")?;
+            Ok(Some(AgentRecord { status: AgentStatus::Active, error: None, ..record.clone() }))
+        }
+    })
+    .await
+}
+
+/// Ends an agent: it takes no new work, and its unfinished tasks are cancelled, which the answer
+/// counts. The name is kept. Ending it again cancels what has been left by a crash.
+pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(AgentRecord, usize), LifeError> {
+    let (record, _) = change(venue, owner, id, |record| match record.status {
+        AgentStatus::Terminated => Ok(None),
+        AgentStatus::Active | AgentStatus::Suspended => {
+            Ok(Some(AgentRecord { status: AgentStatus::Terminated, error: None, ..record.clone() }))
+        }
+    })
+    .await?;
+    let reason = format!("agent `{id}` was deleted");
+    let mut cancelled = 0;
+    let mut after = None;
+    loop {
+        let page = venue.store.sessions(owner, Some(id), after.as_ref(), SESSIONS).await?;
+        let Some(last) = page.last() else { return Ok((record, cancelled)) };
+        after = Some(last.key.clone());
+        for job in page.iter().flat_map(open_jobs) {
+            if let Cancelled::Done(_) = jobs::cancel(venue, owner, job, Some(&reason)).await? {
+                cancelled += 1;
+            }
+        }
+    }
+}
+
+fn open_jobs(session: &crate::store::SessionFacts) -> impl Iterator<Item = &JobId> {
+    let open = session.mailbox.iter().filter(|entry| {
+        entry.kind == EventKind::Task && !entry.job_status.is_some_and(crate::domain::job::JobStatus::is_terminal)
+    });
+    open.filter_map(|entry| entry.job.as_ref())
+}
+
+/// Ends an agent and frees its name: its sessions and documents are gone after it. Jobs stay, until
+/// they are deleted. May be called again after an error.
+pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<usize, LifeError> {
+    let Some((record, _)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
+    by.may(&record, "remove it")?;
+    let (_, cancelled) = terminate(venue, owner, id).await?;
+    forget_sessions(venue, owner, id).await?;
+    // The record last: until then a repetition knows what is to be done.
+    delete_under(venue, owner, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
+    let delete = |key| DocWrite { key, expect: Expect::Any, change: Change::Delete };
+    let last = [delete(keys::agent_gate(id)), delete(keys::agent(id))];
+    venue.store.write(venue.now(), owner, &last).await?;
+    Ok(cancelled)
+}
+
+async fn forget_sessions(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(), LifeError> {
+    let deadline = venue.clock.steady() + LET_GO;
+    loop {
+        let page = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
+        if page.is_empty() {
+            return Ok(());
+        }
+        let mut held = None;
+        for session in &page {
+            if let Seated::Held(_) = venue.store.seat(venue.now(), owner, &session.key, None).await? {
+                held = Some(session.key.clone());
+            }
+        }
+        if let Some(session) = held {
+            if venue.clock.steady() >= deadline {
+                return Err(LifeError::Busy(session));
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+async fn delete_under(venue: &Venue, owner: &Owner, prefix: &str, but: &str) -> Result<(), LifeError> {
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, prefix, after.as_deref(), false, DELETED).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = Some(last.clone());
+        let keys = page.into_iter().map(|(key, _)| key).filter(|key| key != but);
+        let deletes: Vec<_> = keys.map(|key| DocWrite { key, expect: Expect::Any, change: Change::Delete }).collect();
+        // Without conditions there is no conflict.
+        venue.store.write(venue.now(), owner, &deletes).await?;
+    }
+}
+
+/// What a fork copies.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Fork {
+    /// Also the sessions with their turns; only to a new agent.
+    pub timeline: bool,
+    /// An agent of the new name gets this configuration and state; its sessions stay.
+    pub overwrite: bool,
+}
+
+/// Makes `to` with the configuration and state of `from`, and without anything that waits for it.
+/// Who forks bounds the new agent, and what bound the old one bounds it, too.
+pub async fn fork(
+    venue: &Venue,
+    owner: &Owner,
+    from: &AgentId,
+    to: &AgentId,
+    how: Fork,
+    by: By<'_>,
+) -> Result<AgentRecord, LifeError> {
+    let Some((source, _)) = get(venue, owner, from).await? else { return Err(LifeError::Unknown(from.clone())) };
+    if from == to {
+        return Err(LifeError::Exists(to.clone()));
+    }
+    if how.timeline && how.overwrite {
+        return Err(LifeError::Config("`timeline` is copied to a new agent only, leave `overwrite` out".into()));
+    }
+    by.may_use_key(&source.config)?;
+    let creator = source.creator.intersect(by.authority).nowhere();
+    for _ in 0..TRIES {
+        let now = venue.now();
+        let new = AgentRecord { state: source.state.clone(), ..fresh(to, &source.config, &creator, now) };
+        let (record, expect) = match get(venue, owner, to).await? {
+            None => {
+                let gone = venue.store.read(owner, &[keys::agent(to)]).await?.pop().unwrap_or_default();
+                if how.timeline {
+                    // Before the agent: its first turn comes after those.
+                    super::sessions::copy_all(venue, owner, from, to).await?;
+                }
+                (new, Expect::Version(gone.version))
+            }
+            Some((known, _)) if !how.overwrite => return Err(LifeError::Exists(known.id)),
+            Some((known, version)) => {
+                by.may(&known, "change its configuration")?;
+                let (created, config_version) = (known.created, known.config_version + 1);
+                (AgentRecord { created, config_version, ..new }, Expect::Version(version))
+            }
+        };
+        if venue.store.write(now, owner, &writes(&record, expect)).await? == Written::Done {
+            return Ok(record);
+        }
+    }
+    Err(contended(to).into())
+}

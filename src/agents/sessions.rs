@@ -1,0 +1,170 @@
+//! Sessions as callers see them: list, read, fork.
+
+use super::lifecycle::LifeError;
+use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
+use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::time::Millis;
+use crate::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, StoreError, decode, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Turns that one step of a copy moves.
+const COPIED: usize = 100;
+
+/// Sessions that one step looks at.
+const LOOKED_AT: usize = 200;
+
+/// A page of an agent's sessions, by id, after the one named; and where the next page begins.
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentId,
+    after: Option<&SessionId>,
+    limit: usize,
+) -> Result<(Vec<Value>, Option<SessionId>), StoreError> {
+    let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
+    let page = venue.store.sessions(owner, Some(agent), after.as_ref(), limit).await?;
+    let next = page.last().filter(|_| page.len() >= limit).map(|last| last.key.session.clone());
+    Ok((page.iter().map(|session| shown(session, venue.now())).collect(), next))
+}
+
+fn shown(session: &SessionFacts, now: Millis) -> Value {
+    let waiting = |kind| session.mailbox.iter().filter(|entry| entry.kind == kind).count();
+    let leased = session.lease_until.is_some_and(|until| until > now);
+    let status = match session.mailbox.is_empty() {
+        _ if leased => "RUNNING",
+        true => "IDLE",
+        false => "WAITING",
+    };
+    json!({
+        "sessionId": session.key.session,
+        "status": status,
+        "turns": session.version,
+        "tasks": waiting(EventKind::Task),
+        "messages": waiting(EventKind::Message),
+        "results": waiting(EventKind::Result),
+        "due": session.due,
+    })
+}
+
+/// One session; `None` when nothing was ever sent to it.
+pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
+    let mut after: Option<SessionKey> = None;
+    loop {
+        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), LOOKED_AT).await?;
+        let Some(last) = page.last() else { return Ok(None) };
+        after = Some(last.key.clone());
+        if let Some(found) = page.into_iter().find(|facts| facts.key == *key) {
+            return Ok(Some(found));
+        }
+    }
+}
+
+/// Turns of a session after turn `after`, oldest first, with what was heard and said; and the turn
+/// after which the next page begins.
+pub async fn read(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    after: u64,
+    limit: usize,
+) -> Result<(Vec<Value>, Option<u64>), StoreError> {
+    let begin = keys::turn(key, after);
+    let page = venue.store.scan(owner, &keys::turns(key), Some(&begin), false, limit).await?;
+    let full = page.len() >= limit;
+    let (mut turns, mut last) = (Vec::with_capacity(page.len()), after);
+    for (place, doc) in page {
+        let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
+        last = record.turn;
+        let mut turn = json!(record);
+        if let Some(map) = turn.as_object_mut() {
+            map.shift_remove("authority");
+        }
+        turns.push(turn);
+    }
+    Ok((turns, full.then_some(last)))
+}
+
+/// Makes a session whose transcript is that of another up to and with turn `at`. It has no task, no
+/// child, no question to a person and no mail; what the old one has loaded by now it has loaded too.
+/// `to` absent: a fresh name.
+pub async fn fork(
+    venue: &Venue,
+    owner: &Owner,
+    from: &SessionKey,
+    at: u64,
+    to: Option<SessionId>,
+) -> Result<SessionKey, LifeError> {
+    let known = super::get(venue, owner, &from.agent).await?;
+    if known.is_none() {
+        return Err(LifeError::Unknown(from.agent.clone()));
+    }
+    let Some(facts) = find(venue, owner, from).await? else { return Err(LifeError::NoSession(from.clone())) };
+    if at == 0 || at > facts.version {
+        return Err(LifeError::NoTurn { session: from.clone(), asked: at, newest: facts.version });
+    }
+    let session = to.unwrap_or_else(fresh_name);
+    let to = SessionKey { agent: from.agent.clone(), session };
+    if find(venue, owner, &to).await?.is_some() {
+        return Err(LifeError::Taken(to));
+    }
+    copy(venue, owner, &facts, at, &to).await?;
+    Ok(to)
+}
+
+fn fresh_name() -> SessionId {
+    SessionId::new(format!("f-{}", uuid::Uuid::now_v7().simple())).expect("hex digits are a legal id")
+}
+
+/// Every session of an agent, as one of another agent that has none.
+pub(super) async fn copy_all(venue: &Venue, owner: &Owner, from: &AgentId, to: &AgentId) -> Result<(), LifeError> {
+    let mut after: Option<SessionKey> = None;
+    loop {
+        let page = venue.store.sessions(owner, Some(from), after.as_ref(), LOOKED_AT).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.key.clone());
+        for facts in page.iter().filter(|facts| facts.version > 0) {
+            let to = SessionKey { agent: to.clone(), session: facts.key.session.clone() };
+            copy(venue, owner, facts, facts.version, &to).await?;
+        }
+    }
+}
+
+/// Records of turns, then the session that has them: nobody sees them before.
+async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifeError> {
+    let state: SessionState = match &from.state {
+        None => SessionState::default(),
+        Some(bytes) => decode(&format!("state of {}", from.key), bytes)?,
+    };
+    let state = serde_json::to_vec(&state.forked()).expect("states serialise");
+    let prefix = keys::turns(&from.key);
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, COPIED).await?;
+        let Some((last, _)) = page.last() else { break };
+        after = Some(last.clone());
+        let mut writes = Vec::with_capacity(2 * page.len());
+        for (key, doc) in page {
+            let bytes = doc.value.unwrap_or_default();
+            let record: TurnRecord = decode(&key, &bytes)?;
+            if record.turn <= at {
+                writes.push(put(keys::turn(to, record.turn), bytes));
+                writes.push(put(keys::timeline_entry(to, record.start, record.turn), Bytes::new()));
+            }
+        }
+        if writes.is_empty() {
+            break;
+        }
+        venue.store.write(venue.now(), owner, &writes).await?;
+    }
+    let seat = Seat { version: at, state: Bytes::from(state) };
+    match venue.store.seat(venue.now(), owner, to, Some(&seat)).await? {
+        Seated::Done => Ok(()),
+        Seated::Held(_) | Seated::Taken => Err(LifeError::Taken(to.clone())),
+    }
+}
+
+fn put(key: String, bytes: Bytes) -> DocWrite {
+    DocWrite { key, expect: Expect::Any, change: Change::Put(bytes) }
+}

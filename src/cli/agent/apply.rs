@@ -1,0 +1,94 @@
+//! `trellis agent apply`: agents as their files say.
+
+use super::super::client::{Client, encode};
+use super::super::exit::{Exit, Failure};
+use super::super::output::{Format, Out, write_line};
+use super::diff::{Changed, diff};
+use super::files::read_all;
+use crate::domain::agent::AgentConfig;
+use crate::domain::ids::AgentId;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Makes each agent of the files as its file says, one after the other, and shows what changes.
+pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], dry_run: bool) -> Result<Exit, Failure> {
+    let agents = read_all(files)?;
+    let mut answers = Vec::new();
+    for (id, (config, file)) in &agents {
+        let answer = one(client, id, config, dry_run).await.map_err(|failure| {
+            let done = answers.len();
+            let rest = if done > 0 { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
+            Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.display()))
+        })?;
+        if out.format == Format::Text {
+            show(id, &answer, dry_run)?;
+        }
+        answers.push(answer);
+    }
+    match out.format {
+        Format::Text => {}
+        Format::Json | Format::Ndjson => {
+            let answers: Vec<Value> = answers.into_iter().map(|answer| answer.json).collect();
+            out.page(&json!({"agents": answers}), "agents", |_| String::new())?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What became of one agent.
+struct Answer {
+    result: &'static str,
+    changes: Vec<Changed>,
+    version: Value,
+    json: Value,
+}
+
+async fn one(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Result<Answer, Failure> {
+    let before = match client.get(&format!("agents/{}", encode(id.as_str())), &[]).await {
+        Ok(info) => Some(info),
+        Err(failure) if failure.exit == Exit::NotFound => None,
+        Err(failure) => return Err(failure),
+    };
+    let after = AgentConfig::parse(config).map_err(|e| Failure::usage(e.to_string()))?;
+    let changes = before.as_ref().map(|info| changes(info, &json!(after))).unwrap_or_default();
+    let (result, mut json) = if dry_run {
+        let result = match &before {
+            None => "created",
+            Some(_) if changes.is_empty() => "unchanged",
+            Some(_) => "updated",
+        };
+        (result, json!({"agentId": id, "dryRun": true}))
+    } else {
+        let body = json!({"agentId": id, "config": config, "overwrite": true});
+        let answer = client.run("v/ops/agent/create", &body, None).await?;
+        let result = match (&answer["created"], &answer["updated"]) {
+            (Value::Bool(true), _) => "created",
+            (_, Value::Bool(true)) => "updated",
+            _ => "unchanged",
+        };
+        (result, answer)
+    };
+    json["result"] = result.into();
+    json["changes"] = changes.iter().map(Changed::json).collect();
+    let version = json["configVersion"].clone();
+    Ok(Answer { result, changes, version, json })
+}
+
+/// Keys that change. An agent that has ended begins again.
+fn changes(info: &Value, after: &Value) -> Vec<Changed> {
+    let mut changes = diff(&info["config"], after);
+    if info["status"] == "TERMINATED" {
+        changes.extend(diff(&json!({"status": "TERMINATED"}), &json!({"status": "SLEEPING"})));
+    }
+    changes
+}
+
+fn show(id: &AgentId, answer: &Answer, dry_run: bool) -> Result<(), Failure> {
+    let head = match (dry_run, answer.result) {
+        (true, "unchanged") => format!("{id} would stay unchanged"),
+        (true, result) => format!("{id} would be {result}"),
+        (false, result) => format!("{id} {result}, configuration {}", answer.version),
+    };
+    write_line(&head)?;
+    answer.changes.iter().try_for_each(|change| write_line(&change.line()))
+}

@@ -1,0 +1,237 @@
+//! `trellis agent apply|get|list|update|suspend|resume|fork|delete`.
+
+mod apply;
+mod diff;
+mod files;
+
+use super::client::{Client, Server, encode};
+use super::exit::{Exit, Failure};
+use super::output::{Out, field, pretty};
+use super::submit::NO_AGENT;
+use super::{Context, input};
+use crate::domain::ids::AgentId;
+use clap::Subcommand;
+pub use files::config_of;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+
+/// Agents: durable records with a configuration.
+#[derive(Debug, Subcommand)]
+pub enum Agent {
+    /// Create agents from files, or give existing ones another configuration
+    ///
+    /// A file is TOML or JSON; the agent's id is its key `id`, else the file's name without its
+    /// ending. Of a folder, all `.toml` and `.json` files. Nothing is sent unless all are valid.
+    /// Applying the same again changes nothing. Each agent is shown with the keys that change.
+    #[command(after_help = "Example:\n  trellis agent apply agents/ helper.toml --dry-run")]
+    Apply {
+        /// Files and folders
+        #[arg(required = true, value_name = "FILE|DIR")]
+        files: Vec<PathBuf>,
+        /// Show what would change, and change nothing
+        #[arg(long)]
+        dry_run: bool,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Change keys of an agent's configuration
+    ///
+    /// `KEY=VALUE`, the value as JSON where it parses, else as text; `null` removes the key. Keys of
+    /// maps are named with dots. Applies from the next turn.
+    #[command(after_help = "Example:\n  trellis agent update helper limits.turns=5 description=null")]
+    Update {
+        /// Its id
+        id: AgentId,
+        /// What to change
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = input::pair)]
+        keys: Vec<(String, Value)>,
+        /// Only when the configuration has this version
+        #[arg(long, value_name = "VERSION")]
+        expect: Option<u64>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Stop an agent from running; it takes work, and nothing that waits is lost
+    #[command(after_help = "Example:\n  trellis agent suspend helper --reason 'the model is being changed'")]
+    Suspend {
+        /// Its id
+        id: AgentId,
+        /// Why, for the record
+        #[arg(long, value_name = "TEXT")]
+        reason: Option<String>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Let a suspended agent run again, with everything that has waited
+    #[command(after_help = "Example:\n  trellis agent resume helper")]
+    Resume {
+        /// Its id
+        id: AgentId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Make a new agent with the configuration and state of another
+    #[command(after_help = "Example:\n  trellis agent fork helper helper-2 --timeline")]
+    Fork {
+        /// The agent that is copied
+        id: AgentId,
+        /// Id of the new one
+        to: AgentId,
+        /// Copy its sessions too
+        #[arg(long)]
+        timeline: bool,
+        /// Replace the configuration and state of an agent of that name
+        #[arg(long, conflicts_with = "timeline")]
+        overwrite: bool,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// End an agent: unfinished tasks are cancelled, new work is refused
+    ///
+    /// Its name, turns and sessions are kept. With `--remove` they are deleted, and the name is free.
+    #[command(after_help = "Example:\n  trellis agent delete helper --remove")]
+    Delete {
+        /// Its id
+        id: AgentId,
+        /// Also delete its sessions and documents and free the name
+        #[arg(long)]
+        remove: bool,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Show an agent: status, configuration, open tasks
+    #[command(after_help = "Example:\n  trellis agent get helper")]
+    Get {
+        /// Its id
+        id: AgentId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// List agents
+    #[command(after_help = "Example:\n  trellis agent list --output ndjson")]
+    List {
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+impl Agent {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::Apply { files, dry_run, server } => {
+                apply::apply(&Client::new(&server)?, context.out, &files, dry_run).await
+            }
+            Self::Get { id, server } => {
+                let info = Client::new(&server)?.get(&format!("agents/{}", encode(id.as_str())), &[]).await;
+                let info = info.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+                context.out.value(&info, || pretty(&info))?;
+                Ok(Exit::Ok)
+            }
+            Self::List { server } => list(&Client::new(&server)?, context.out).await,
+            Self::Update { id, keys, expect, server } => {
+                let mut input = json!({"agentId": id});
+                // One key of a map is merged into it, a whole key replaces what is there.
+                let (deep, whole): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| key.contains('.'));
+                input["config"] = Value::Object(whole.into_iter().collect());
+                input["state"] = json!({"config": nested(deep)});
+                input["expect"] = expect.map_or(Value::Null, Value::from);
+                run(&Client::new(&server)?, context.out, "update", input, |answer| {
+                    let what = if answer["updated"] == true { "updated" } else { "unchanged" };
+                    format!("{id} {what}, configuration {}", answer["configVersion"])
+                })
+                .await
+            }
+            Self::Suspend { id, reason, server } => {
+                let input = json!({"agentId": id, "reason": reason});
+                run(&Client::new(&server)?, context.out, "suspend", input, status_line).await
+            }
+            Self::Resume { id, server } => {
+                run(&Client::new(&server)?, context.out, "resume", json!({"agentId": id}), status_line).await
+            }
+            Self::Fork { id, to, timeline, overwrite, server } => {
+                let input = json!({"agentId": id, "to": to, "timeline": timeline, "overwrite": overwrite});
+                run(&Client::new(&server)?, context.out, "fork", input, |_| format!("{to} is a fork of {id}")).await
+            }
+            Self::Delete { id, remove, server } => {
+                let input = json!({"agentId": id, "remove": remove});
+                run(&Client::new(&server)?, context.out, "delete", input, |answer| {
+                    let what = if remove { "removed" } else { "TERMINATED" };
+                    format!("{id} {what}, {} unfinished tasks cancelled", answer["cancelled"])
+                })
+                .await
+            }
+        }
+    }
+}
+
+async fn list(client: &Client, out: Out) -> Result<Exit, Failure> {
+    let page = client.run("v/ops/agent/list", &json!({}), None).await?;
+    out.page(&page, "agents", |agents| {
+        let rows: Vec<_> = agents
+            .iter()
+            .map(|agent| vec![field(agent, "agentId"), field(agent, "status"), field(agent, "description")])
+            .collect();
+        out.table(&["AGENT", "STATUS", "DESCRIPTION"], &rows)
+    })?;
+    Ok(Exit::Ok)
+}
+
+/// Runs `v/ops/agent/<verb>`; keys without a value are left out.
+async fn run(
+    client: &Client,
+    out: Out,
+    verb: &str,
+    mut input: Value,
+    text: impl FnOnce(&Value) -> String,
+) -> Result<Exit, Failure> {
+    if let Some(map) = input.as_object_mut() {
+        map.retain(|_, value| !value.is_null());
+    }
+    let answer = client.run(&format!("v/ops/agent/{verb}"), &input, None).await;
+    let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+    out.value(&answer, || text(&answer))?;
+    Ok(Exit::Ok)
+}
+
+fn status_line(answer: &Value) -> String {
+    let error = field(answer, "error");
+    let why = if error.is_empty() { String::new() } else { format!(": {error}") };
+    format!("{} {}{why}", field(answer, "agentId"), field(answer, "status"))
+}
+
+/// `a.b=1` as `{a: {b: 1}}`.
+fn nested(keys: Vec<(String, Value)>) -> Value {
+    let mut whole = json!({});
+    for (key, value) in keys {
+        let mut place = &mut whole;
+        for step in key.split('.') {
+            if !place.is_object() {
+                *place = json!({});
+            }
+            place = &mut place[step];
+        }
+        *place = value;
+    }
+    whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dotted_keys_are_maps_in_maps() {
+        let keys = [("a.b", json!(1)), ("a.c.d", json!(null)), ("x.y", json!("t"))];
+        let keys = keys.map(|(key, value)| (key.to_owned(), value)).into();
+        assert_eq!(nested(keys), json!({"a": {"b": 1, "c": {"d": null}}, "x": {"y": "t"}}));
+    }
+}

@@ -1,0 +1,109 @@
+//! `trellis chat`: a message, and the agent's next reply.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{field, remark};
+use super::submit::NO_AGENT;
+use super::{Context, input};
+use crate::domain::ids::{AgentId, SessionId};
+use crate::ingress;
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{BufRead, IsTerminal};
+use std::time::Duration;
+
+/// Longest wait of one request: the client gives up after a minute.
+const ONE_WAIT: Duration = Duration::from_secs(25);
+
+/// Sends an agent a message and waits for its next reply
+///
+/// Without a text each line of stdin is a message, until its end.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  trellis chat helper 'What did I ask you yesterday?' --session planning")]
+pub struct Chat {
+    /// To which agent
+    agent: AgentId,
+    /// What to say: text, `@file`, or `-` for all of stdin [default: a conversation, line by line]
+    #[arg(allow_hyphen_values = true)]
+    text: Option<String>,
+    /// The conversation [default: main]
+    #[arg(long, value_name = "SESSION")]
+    session: Option<SessionId>,
+    /// Wait at most so long for a reply; the agent goes on
+    #[arg(long, value_name = "DUR", value_parser = humantime::parse_duration, default_value = "5m")]
+    timeout: Duration,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Chat {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let client = Client::new(&self.server)?;
+        if let Some(text) = &self.text {
+            let message = input::value(text, true)?;
+            return self.say(context, &client, &message).await;
+        }
+        if std::io::stdin().is_terminal() {
+            remark(&format!("talking to `{}`; an empty line or ctrl-d ends it", self.agent));
+        }
+        let mut end = Exit::Ok;
+        while let Some(line) = next_line()? {
+            end = self.say(context, &client, &line.into()).await?;
+            if end != Exit::Ok {
+                break;
+            }
+        }
+        Ok(end)
+    }
+
+    /// One message and its reply.
+    async fn say(&self, context: &Context, client: &Client, message: &Value) -> Result<Exit, Failure> {
+        // The same id again finds the same message: a wait that is too long for one request is several.
+        let id = ingress::fresh_id();
+        let start = std::time::Instant::now();
+        loop {
+            let left = self.timeout.saturating_sub(start.elapsed()).min(ONE_WAIT);
+            let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            let mut body = json!({"agentId": self.agent, "message": message, "timeout": millis});
+            if let Some(session) = &self.session {
+                body["sessionId"] = session.as_str().into();
+            }
+            let answer = client.run("v/ops/agent/chat", &body, Some(&id)).await;
+            let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+            if !answer["response"].is_null() {
+                context.out.value(&answer, || field(&answer, "response"))?;
+                return Ok(Exit::Ok);
+            }
+            if start.elapsed() >= self.timeout {
+                let text = format!(
+                    "no reply within {}; the agent goes on, `trellis session show {} {}` shows what it says",
+                    humantime::format_duration(self.timeout),
+                    self.agent,
+                    field(&answer, "sessionId")
+                );
+                return Err(Failure::new(Exit::TimedOut, text));
+            }
+        }
+    }
+}
+
+/// A line of stdin that says something; `None` at its end, and on a terminal at an empty line.
+fn next_line() -> Result<Option<String>, Failure> {
+    loop {
+        let mut line = String::new();
+        let read = std::io::stdin().lock().read_line(&mut line);
+        let read = read.map_err(|e| Failure::usage(format!("stdin can't be read: {e}")))?;
+        if read == 0 {
+            return Ok(None);
+        }
+        let line = line.trim();
+        if !line.is_empty() {
+            return Ok(Some(line.to_owned()));
+        }
+        if std::io::stdin().is_terminal() {
+            return Ok(None);
+        }
+    }
+}

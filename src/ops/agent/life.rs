@@ -1,0 +1,219 @@
+//! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
+
+use super::{agent_id, key_needed, schema};
+use crate::agents::lifecycle::{self, By, Fork, LifeError, Patch};
+use crate::agents::status;
+use crate::domain::agent::{AgentRecord, seed};
+use crate::domain::ids::{AgentId, JobId};
+use crate::jobs::{self, Cancelled};
+use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+#[derive(Clone, Copy)]
+enum Verb {
+    Update,
+    Suspend,
+    Resume,
+    Delete,
+    Fork,
+    CancelTask,
+}
+
+struct Life(Verb);
+
+/// The operations of this group.
+pub(super) fn operations() -> impl Iterator<Item = Arc<dyn Operation>> {
+    let verbs = [Verb::Update, Verb::Suspend, Verb::Resume, Verb::Delete, Verb::Fork, Verb::CancelTask];
+    verbs.into_iter().map(|verb| Arc::new(Life(verb)) as Arc<dyn Operation>)
+}
+
+impl From<LifeError> for OpError {
+    fn from(error: LifeError) -> Self {
+        let text = error.to_string();
+        match error {
+            LifeError::Unknown(_) | LifeError::NoSession(_) | LifeError::NoTurn { .. } => Self::NotFound(text),
+            LifeError::Terminated(_)
+            | LifeError::Version { .. }
+            | LifeError::Exists(_)
+            | LifeError::Busy(_)
+            | LifeError::Taken(_) => Self::Conflict(text),
+            LifeError::Config(_) => Self::Invalid(text),
+            LifeError::AsksPeople(..) | LifeError::Denied(_) => Self::Denied(text),
+            LifeError::Store(error) => Self::Store(error),
+        }
+    }
+}
+
+impl Verb {
+    const fn path(self) -> &'static str {
+        match self {
+            Self::Update => "v/ops/agent/update",
+            Self::Suspend => "v/ops/agent/suspend",
+            Self::Resume => "v/ops/agent/resume",
+            Self::Delete => "v/ops/agent/delete",
+            Self::Fork => "v/ops/agent/fork",
+            Self::CancelTask => "v/ops/agent/cancel-task",
+        }
+    }
+
+    const fn description(self) -> &'static str {
+        match self {
+            Self::Update => {
+                "Change keys of an agent's configuration: each key of `config` replaces the one that is there, null removes it; `state.config` is merged deeply. Applies from the next turn."
+            }
+            Self::Suspend => "Stop an agent from running. It takes work; nothing that waits is lost.",
+            Self::Resume => "Let a suspended agent run again, with everything that has waited.",
+            Self::Delete => {
+                "End an agent: unfinished tasks are cancelled and new work is refused. The name is kept, unless `remove` is true: then its sessions and documents are deleted and the name is free."
+            }
+            Self::Fork => {
+                "Make a new agent with the configuration and state of another, and nothing that waits for it; with `timeline` also its sessions."
+            }
+            Self::CancelTask => "Cancel a task of an agent, and what it has started.",
+        }
+    }
+
+    fn input(self) -> Value {
+        let text = || json!({"type": "string"});
+        let flag = || json!({"type": "boolean"});
+        match self {
+            Self::Update => schema(
+                &json!({
+                    "agentId": text(), "config": {"type": "object"}, "state": {"type": "object"},
+                    "expect": {"type": "integer", "minimum": 1, "description": "The version that the configuration must have"}
+                }),
+                &["agentId"],
+            ),
+            Self::Suspend => schema(&json!({"agentId": text(), "reason": text()}), &["agentId"]),
+            Self::Resume => schema(&json!({"agentId": text()}), &["agentId"]),
+            Self::Delete => schema(&json!({"agentId": text(), "remove": flag()}), &["agentId"]),
+            Self::Fork => schema(
+                &json!({"agentId": text(), "to": text(), "timeline": flag(), "overwrite": flag()}),
+                &["agentId", "to"],
+            ),
+            Self::CancelTask => {
+                schema(&json!({"agentId": text(), "taskId": text(), "reason": text()}), &["agentId", "taskId"])
+            }
+        }
+    }
+}
+
+fn target(arguments: &Value) -> Result<AgentId, OpError> {
+    AgentId::new(arguments["to"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(format!("`to`: {e}")))
+}
+
+fn task_id(arguments: &Value) -> Result<JobId, OpError> {
+    let text = arguments["taskId"].as_str().unwrap_or_default();
+    JobId::new(text).map_err(|e| OpError::Invalid(format!("`taskId`: {e}")))
+}
+
+#[async_trait]
+impl Operation for Life {
+    fn spec(&self) -> Spec {
+        let verb = self.0;
+        Spec { path: verb.path(), description: verb.description(), input: verb.input(), effect: Effect::Idempotent }
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        let own = |ability| -> Result<Need, OpError> {
+            Ok(Need { ability, resource: format!("g/{}", agent_id(arguments)?) })
+        };
+        Ok(match self.0 {
+            Verb::Update => {
+                let keys = [&arguments["config"], &arguments["state"]["config"]].into_iter().filter_map(key_needed);
+                std::iter::once(own("agent/update")?).chain(keys).collect()
+            }
+            Verb::Suspend => vec![own("agent/suspend")?],
+            Verb::Resume => vec![own("agent/resume")?],
+            Verb::Delete => vec![own("agent/delete")?],
+            Verb::Fork => {
+                let new = Need { ability: "agent/create", resource: format!("g/{}", target(arguments)?) };
+                vec![own("agent/fork")?, new]
+            }
+            Verb::CancelTask => {
+                vec![Need { ability: "job/cancel", resource: format!("j/{}", task_id(arguments)?) }]
+            }
+        })
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        let id = agent_id(&arguments)?;
+        let by = By { authority: &call.caller.authority, turn: matches!(call.site, Site::Turn(_)) };
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let answer = match self.0 {
+            Verb::Update => {
+                let (record, updated) = lifecycle::update(venue, owner, &id, &patch(&arguments)?, by).await?;
+                shown(call, &record, "updated", updated)
+            }
+            Verb::Suspend => {
+                let reason = arguments["reason"].as_str();
+                let reason = reason.map_or_else(|| format!("suspended by {}", call.caller.name), str::to_owned);
+                let (record, changed) = lifecycle::suspend(venue, owner, &id, &reason).await?;
+                shown(call, &record, "changed", changed)
+            }
+            Verb::Resume => {
+                let (record, changed) = lifecycle::resume(venue, owner, &id, by).await?;
+                shown(call, &record, "changed", changed)
+            }
+            Verb::Delete if arguments["remove"] == true => {
+                let cancelled = lifecycle::remove(venue, owner, &id, by).await?;
+                json!({"agentId": id, "removed": true, "cancelled": cancelled})
+            }
+            Verb::Delete => {
+                let (record, cancelled) = lifecycle::terminate(venue, owner, &id).await?;
+                shown(call, &record, "cancelled", cancelled)
+            }
+            Verb::Fork => {
+                let flag = |key: &str| arguments[key] == true;
+                let how = Fork { timeline: flag("timeline"), overwrite: flag("overwrite") };
+                let record = lifecycle::fork(venue, owner, &id, &target(&arguments)?, how, by).await?;
+                shown(call, &record, "from", id)
+            }
+            Verb::CancelTask => cancel_task(call, &id, &arguments).await?,
+        };
+        Ok(answer.into())
+    }
+}
+
+fn patch(arguments: &Value) -> Result<Patch, OpError> {
+    let state = &arguments["state"];
+    let state_config = if state.is_null() {
+        Map::new()
+    } else {
+        seed::state_config(state).map_err(|error| OpError::Invalid(error.to_string()))?
+    };
+    let config = arguments["config"].as_object().cloned().unwrap_or_default();
+    if config.is_empty() && state_config.is_empty() {
+        return Err(OpError::Invalid("expected `config` or `state.config` with the keys to change".into()));
+    }
+    Ok(Patch { config, state_config, expect: arguments["expect"].as_u64() })
+}
+
+fn shown(call: &Invocation<'_>, record: &AgentRecord, key: &str, value: impl serde::Serialize) -> Value {
+    let mut answer = json!({
+        "agentId": record.id,
+        "status": status(record, &[], call.venue.now()),
+        "configVersion": record.config_version,
+    });
+    answer[key] = json!(value);
+    if let Some(error) = &record.error {
+        answer["error"] = error.as_str().into();
+    }
+    answer
+}
+
+async fn cancel_task(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Value, OpError> {
+    let (venue, owner, id) = (call.venue, &call.caller.owner, task_id(arguments)?);
+    let known = jobs::get(venue, owner, &id).await?.filter(|job| job.head.op.is_none() && job.head.agent == *agent);
+    if known.is_none() {
+        return Err(OpError::NotFound(format!("agent `{agent}` has no task `{id}`")));
+    }
+    let (job, cancelled) = match jobs::cancel(venue, owner, &id, arguments["reason"].as_str()).await? {
+        Cancelled::Done(job) => (job, true),
+        Cancelled::Already(job) => (job, false),
+        Cancelled::Unknown => return Err(OpError::NotFound(format!("agent `{agent}` has no task `{id}`"))),
+    };
+    Ok(json!({"agentId": agent, "taskId": id, "status": job.status.as_str(), "cancelled": cancelled}))
+}

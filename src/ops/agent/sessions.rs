@@ -1,0 +1,128 @@
+//! Sessions of agents: `sessions`, `session-read`, `session-fork`.
+
+use super::{agent_id, no_agent, schema};
+use crate::agents::{self, sessions};
+use crate::domain::ids::{AgentId, SessionId, SessionKey};
+use crate::domain::limits::{SESSIONS_PAGE, TURNS_PAGE};
+use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+#[derive(Clone, Copy)]
+enum Verb {
+    List,
+    Read,
+    Fork,
+}
+
+struct Sessions(Verb);
+
+/// The operations of this group.
+pub(super) fn operations() -> impl Iterator<Item = Arc<dyn Operation>> {
+    [Verb::List, Verb::Read, Verb::Fork].into_iter().map(|verb| Arc::new(Sessions(verb)) as Arc<dyn Operation>)
+}
+
+fn session_id(arguments: &Value, key: &str) -> Result<Option<SessionId>, OpError> {
+    let Some(text) = arguments[key].as_str() else { return Ok(None) };
+    SessionId::new(text).map(Some).map_err(|e| OpError::Invalid(format!("`{key}`: {e}")))
+}
+
+fn session_key(arguments: &Value) -> Result<SessionKey, OpError> {
+    let session = session_id(arguments, "sessionId")?;
+    let session = session.ok_or_else(|| OpError::Invalid("expected `sessionId`".into()))?;
+    Ok(SessionKey { agent: agent_id(arguments)?, session })
+}
+
+/// A page's size; at most `most`.
+fn limit(arguments: &Value, most: usize) -> usize {
+    let asked = arguments["limit"].as_u64().map_or(most, |limit| usize::try_from(limit).unwrap_or(most));
+    asked.clamp(1, most)
+}
+
+#[async_trait]
+impl Operation for Sessions {
+    fn spec(&self) -> Spec {
+        let text = || json!({"type": "string"});
+        let number = |least: u64, about: &str| json!({"type": "integer", "minimum": least, "description": about});
+        let (path, description, input, effect) = match self.0 {
+            Verb::List => (
+                "v/ops/agent/sessions",
+                "An agent's sessions by id: status, turns, what waits. `next` of a page is `after` of the page behind it.",
+                schema(&json!({"agentId": text(), "after": text(), "limit": number(1, "at most 200")}), &["agentId"]),
+                Effect::Read,
+            ),
+            Verb::Read => (
+                "v/ops/agent/session-read",
+                "The transcript of a session, turn by turn. `next` of a page is `after` of the page behind it.",
+                schema(
+                    &json!({
+                        "agentId": text(), "sessionId": text(),
+                        "after": number(0, "turns up to this one are left out"), "limit": number(1, "at most 100")
+                    }),
+                    &["agentId", "sessionId"],
+                ),
+                Effect::Read,
+            ),
+            Verb::Fork => (
+                "v/ops/agent/session-fork",
+                "Branch a conversation: a new session of the same agent with the turns of another up to and with `at`. It has no open task, no pending result and no question to a person.",
+                schema(
+                    &json!({"agentId": text(), "sessionId": text(), "at": number(1, "a turn"), "to": text()}),
+                    &["agentId", "sessionId", "at"],
+                ),
+                Effect::Once,
+            ),
+        };
+        Spec { path, description, input, effect }
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        let ability = match self.0 {
+            Verb::List | Verb::Read => "crud/read",
+            Verb::Fork => "agent/fork",
+        };
+        Ok(vec![Need { ability, resource: format!("g/{}", agent_id(arguments)?) }])
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        match self.0 {
+            Verb::List => list(call, &arguments).await.map(Into::into),
+            Verb::Read => read(call, &arguments).await.map(Into::into),
+            Verb::Fork => fork(call, &arguments).await.map(Into::into),
+        }
+    }
+}
+
+async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<(), OpError> {
+    let known = agents::get(call.venue, &call.caller.owner, agent).await?;
+    known.map(drop).ok_or_else(|| no_agent(agent))
+}
+
+async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let agent = agent_id(arguments)?;
+    known(call, &agent).await?;
+    let (after, limit) = (session_id(arguments, "after")?, limit(arguments, SESSIONS_PAGE));
+    let (sessions, next) = sessions::list(call.venue, &call.caller.owner, &agent, after.as_ref(), limit).await?;
+    Ok(json!({"agentId": agent, "sessions": sessions, "next": next}))
+}
+
+async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let key = session_key(arguments)?;
+    known(call, &key.agent).await?;
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let (after, limit) = (arguments["after"].as_u64().unwrap_or(0), limit(arguments, TURNS_PAGE));
+    let (turns, next) = sessions::read(venue, owner, &key, after, limit).await?;
+    if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
+        return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));
+    }
+    Ok(json!({"agentId": key.agent, "sessionId": key.session, "turns": turns, "next": next}))
+}
+
+async fn fork(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let from = session_key(arguments)?;
+    let at = arguments["at"].as_u64().unwrap_or_default();
+    let to = session_id(arguments, "to")?;
+    let forked = sessions::fork(call.venue, &call.caller.owner, &from, at, to).await?;
+    Ok(json!({"agentId": forked.agent, "sessionId": forked.session, "from": from.session, "turns": at}))
+}

@@ -1,0 +1,249 @@
+//! Rows of `agents.md`, States: suspend, resume, update, delete, remove, fork.
+
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use trellis::agents;
+use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::ids::AgentId;
+use trellis::domain::job::JobStatus;
+use trellis::domain::lattice::layout::Scope;
+use trellis::jobs;
+use trellis::ops::dispatch::invoke;
+use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site};
+use trellis::store::keys;
+use trellis::workspace::Workspace;
+
+const ECHO: &str = "";
+
+fn echo() -> Value {
+    json!({"model": {"provider": "scripted", "name": "echo"}})
+}
+
+fn never() -> Value {
+    json!({"model": {"provider": "scripted", "name": "never"}})
+}
+
+async fn call_as(venue: &TestVenue, authority: Authority, operation: &str, input: Value) -> Result<Value, OpError> {
+    let caller = Caller::new(venue.owner.clone(), "local/me".into(), authority);
+    let workspace = Workspace::new(venue.venue.store.clone(), venue.owner.clone(), Scope::default());
+    let call = Invocation {
+        venue: &venue.venue,
+        caller: &caller,
+        workspace: &workspace,
+        scoped: &NOTHING,
+        site: Site::Api { key: None },
+    };
+    invoke(&call, &format!("v/ops/agent/{operation}"), input).await.map(|output| output.value)
+}
+
+async fn call(venue: &TestVenue, operation: &str, input: Value) -> Result<Value, OpError> {
+    call_as(venue, Authority::unlimited(), operation, input).await
+}
+
+async fn refused(venue: &TestVenue, operation: &str, input: Value) -> String {
+    call(venue, operation, input).await.unwrap_err().to_string()
+}
+
+async fn info(venue: &TestVenue, id: &str) -> Value {
+    call(venue, "info", json!({"agentId": id})).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    venue.agent("a", echo()).await;
+    venue.worker().await;
+    venue.run("a", "first", json!("1")).await;
+    let suspended = call(&venue, "suspend", json!({"agentId": "a", "reason": "repairs"})).await.unwrap();
+    assert_eq!((&suspended["status"], &suspended["error"]), (&json!("SUSPENDED"), &json!("repairs")));
+    assert_eq!(call(&venue, "suspend", json!({"agentId": "a"})).await.unwrap()["changed"], false);
+    let mut tasks = Vec::new();
+    for id in ["t1", "t2", "t3"] {
+        tasks.push(venue.submit("a", id, json!(id)).await.job.unwrap());
+    }
+    assert_eq!(info(&venue, "a").await["tasks"], 3);
+    let resumed = call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
+    assert_eq!((&resumed["status"], resumed["error"].is_null()), (&json!("SLEEPING"), true));
+    for (task, id) in tasks.iter().zip(["t1", "t2", "t3"]) {
+        let job = venue.ended(task).await;
+        assert_eq!((job.status, job.result.unwrap().output), (JobStatus::Complete, Some(json!(id))));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_terminated_agent_cancels_what_is_unfinished_and_refuses_new_work() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    venue.agent("a", never()).await;
+    venue.worker().await;
+    let jobs = [venue.submit("a", "t1", json!(1)).await, venue.submit("a", "t2", json!(2)).await];
+    let ended = call(&venue, "delete", json!({"agentId": "a"})).await.unwrap();
+    assert_eq!((&ended["status"], &ended["cancelled"]), (&json!("TERMINATED"), &json!(2)));
+    for submitted in jobs {
+        let job = venue.ended(&submitted.job.unwrap()).await;
+        assert_eq!(job.status, JobStatus::Cancelled);
+        assert!(job.result.unwrap().error.unwrap().contains("agent `a` was deleted"));
+    }
+    let refusal = refused(&venue, "request", json!({"agentId": "a", "input": 1})).await;
+    assert!(refusal.contains("the agent is terminated"), "{refusal}");
+    for operation in ["suspend", "resume"] {
+        let refusal = refused(&venue, operation, json!({"agentId": "a"})).await;
+        assert!(refusal.contains("`a` is terminated"), "{refusal}");
+    }
+    let noop = call(&venue, "create", json!({"agentId": "a", "config": echo()})).await.unwrap();
+    assert_eq!((&noop["created"], &noop["status"]), (&json!(false), &json!("TERMINATED")));
+    let again = json!({"agentId": "a", "config": echo(), "overwrite": true});
+    assert_eq!(call(&venue, "create", again).await.unwrap()["status"], "SLEEPING");
+    assert_eq!(venue.run("a", "t3", json!(3)).await.status, JobStatus::Complete);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_removed_name_is_free_and_its_next_agent_is_fresh() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    venue.agent("a", echo()).await;
+    venue.agent("a-b", echo()).await;
+    venue.worker().await;
+    let input = json!({"agentId": "a", "message": "hello", "sessionId": "main"});
+    call(&venue, "chat", input).await.unwrap();
+    venue.run("a", "t1", json!(1)).await;
+    venue.run("a-b", "u1", json!(1)).await;
+    let removed = call(&venue, "delete", json!({"agentId": "a", "remove": true})).await.unwrap();
+    assert_eq!(removed["removed"], true);
+    assert!(refused(&venue, "info", json!({"agentId": "a"})).await.contains("no agent `a`"));
+    let id: AgentId = "a".parse().unwrap();
+    let left = venue.venue.store.scan(&venue.owner, &keys::agent_documents(&id), None, false, 10).await.unwrap();
+    assert_eq!(left.len(), 0, "{left:?}");
+    assert!(refused(&venue, "delete", json!({"agentId": "a", "remove": true})).await.contains("no agent `a`"));
+    call(&venue, "create", json!({"agentId": "a", "config": echo()})).await.unwrap();
+    let fresh = info(&venue, "a").await;
+    assert_eq!(
+        (&fresh["sessions"], &fresh["timelineLength"], &fresh["configVersion"]),
+        (&json!(0), &json!(0), &json!(1))
+    );
+    let input = json!({"agentId": "a", "message": "again", "sessionId": "main"});
+    assert_eq!(call(&venue, "chat", input).await.unwrap()["response"], "again");
+    let turns = venue.turns("a", "main").await;
+    assert_eq!((turns.len(), turns[0].turn, turns[0].heard.len()), (1, 1, 1));
+    assert_eq!(info(&venue, "a-b").await["timelineLength"], 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_merges_and_is_checked_as_a_whole() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    let config = json!({"model": {"provider": "scripted", "name": "echo", "maxTokens": 9}, "systemPrompt": "x"});
+    venue.agent("a", config).await;
+    let update = |keys: Value| {
+        let mut input = json!({"agentId": "a"});
+        input.as_object_mut().unwrap().extend(keys.as_object().unwrap().clone());
+        input
+    };
+    let same = call(&venue, "update", update(json!({"config": {"systemPrompt": "x"}}))).await.unwrap();
+    assert_eq!((&same["updated"], &same["configVersion"]), (&json!(false), &json!(1)));
+    let change = json!({"config": {"systemPrompt": null, "concurrency": 3}, "state": {"config": {"model": {"temperature": 1.0}}}});
+    let changed = call(&venue, "update", update(change)).await.unwrap();
+    assert_eq!((&changed["updated"], &changed["configVersion"]), (&json!(true), &json!(2)));
+    let config = info(&venue, "a").await["config"].clone();
+    assert_eq!(config["model"], json!({"provider": "scripted", "name": "echo", "temperature": 1.0, "maxTokens": 9}));
+    assert_eq!((&config["concurrency"], config["systemPrompt"].is_null()), (&json!(3), true));
+    for (keys, part) in [
+        (json!({"config": {"systemPromt": "y"}}), "did you mean `systemPrompt`"),
+        (json!({"config": {"model": null}}), "`model`"),
+        (json!({"config": {"concurrency": 0}}), "`concurrency`"),
+        (json!({"config": {"concurrency": 4}, "expect": 1}), "has version 2, expected 1"),
+        (json!({"state": {"cursor": 1}}), "`state.cursor`"),
+        (json!({}), "expected `config` or `state.config`"),
+    ] {
+        let refusal = refused(&venue, "update", update(keys.clone())).await;
+        assert!(refusal.contains(part), "{keys}: {refusal}");
+    }
+    call(&venue, "update", update(json!({"config": {"concurrency": 4}, "expect": 2}))).await.unwrap();
+    assert_eq!(info(&venue, "a").await["configVersion"], 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_seeds_spellings_are_mapped() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    let model = json!({"provider": "scripted", "name": "echo"});
+    let input = json!({
+        "agentId": "a", "config": {"operation": "llmagent:chat", "systemPrompt": "old"},
+        "state": {"config": {"model": model, "systemPrompt": "new"}}
+    });
+    call(&venue, "create", input).await.unwrap();
+    assert_eq!(info(&venue, "a").await["config"]["systemPrompt"], "new");
+    let only = json!({"agentId": "b", "state": {"config": {"model": model}}});
+    assert_eq!(call(&venue, "create", only).await.unwrap()["created"], true);
+    let bad = json!({"agentId": "c", "config": {"operation": "x:y", "model": model}});
+    assert!(refused(&venue, "create", bad).await.contains("`llmagent:chat` or `goaltree:chat`"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    venue.agent("a", echo()).await;
+    venue.worker().await;
+    call(&venue, "chat", json!({"agentId": "a", "message": "one"})).await.unwrap();
+    call(&venue, "suspend", json!({"agentId": "a"})).await.unwrap();
+    let waiting = venue.submit("a", "t1", json!(1)).await.job.unwrap();
+    call(&venue, "fork", json!({"agentId": "a", "to": "bare"})).await.unwrap();
+    call(&venue, "fork", json!({"agentId": "a", "to": "whole", "timeline": true})).await.unwrap();
+    let (bare, whole) = (info(&venue, "bare").await, info(&venue, "whole").await);
+    assert_eq!((&bare["tasks"], &bare["timelineLength"], &bare["status"]), (&json!(0), &json!(0), &json!("SLEEPING")));
+    assert_eq!((&whole["tasks"], &whole["timelineLength"]), (&json!(0), &json!(1)));
+    call(&venue, "chat", json!({"agentId": "whole", "message": "two"})).await.unwrap();
+    let turns: Vec<u64> = venue.turns("whole", "main").await.iter().map(|turn| turn.turn).collect();
+    assert_eq!((turns, venue.turns("a", "main").await.len()), (vec![1, 2], 1));
+    for (input, part) in [
+        (json!({"agentId": "a", "to": "bare"}), "agent `bare` exists"),
+        (json!({"agentId": "a", "to": "a", "overwrite": true}), "agent `a` exists"),
+        (json!({"agentId": "gone", "to": "x"}), "no agent `gone`"),
+        (json!({"agentId": "a", "to": "x", "timeline": true, "overwrite": true}), "`timeline`"),
+        (json!({"agentId": "a", "to": "x y"}), "`to`"),
+    ] {
+        let refusal = refused(&venue, "fork", input.clone()).await;
+        assert!(refusal.contains(part), "{input}: {refusal}");
+    }
+    call(&venue, "fork", json!({"agentId": "a", "to": "bare", "overwrite": true})).await.unwrap();
+    call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
+    venue.ended(&waiting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_forks_bounds_the_fork() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    venue.agent("a", echo()).await;
+    let caps: Vec<Capability> =
+        serde_json::from_value(json!([{"with": "g", "can": "agent"}, {"with": "w/own", "can": "crud"}])).unwrap();
+    let some = Authority::new(Some(caps));
+    call_as(&venue, some, "fork", json!({"agentId": "a", "to": "b"})).await.unwrap();
+    let (record, _) = agents::get(&venue.venue, &venue.owner, &"b".parse().unwrap()).await.unwrap().unwrap();
+    assert!(record.creator.permits("crud/write", "w/own/x").is_ok());
+    assert!(record.creator.permits("crud/write", "w/else").is_err());
+    let none = Authority::new(serde_json::from_value(json!([{"with": "w", "can": "crud"}])).unwrap());
+    for (operation, input) in [
+        ("fork", json!({"agentId": "a", "to": "c"})),
+        ("update", json!({"agentId": "a", "config": {"concurrency": 2}})),
+        ("suspend", json!({"agentId": "a"})),
+        ("resume", json!({"agentId": "a"})),
+        ("delete", json!({"agentId": "a"})),
+        ("sessions", json!({"agentId": "a"})),
+        ("session-fork", json!({"agentId": "a", "sessionId": "main", "at": 1})),
+        ("cancel-task", json!({"agentId": "a", "taskId": "0123456789abcdef0123456789abcdef"})),
+    ] {
+        let denied = call_as(&venue, none.clone(), operation, input).await;
+        assert!(matches!(denied, Err(OpError::Denied(_))), "{operation}: {denied:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_is_cancelled_by_its_agent() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    venue.agent("a", never()).await;
+    venue.agent("b", never()).await;
+    let job = venue.submit("a", "t1", json!(1)).await.job.unwrap();
+    let input = |agent: &str| json!({"agentId": agent, "taskId": job.as_str(), "reason": "enough"});
+    assert!(refused(&venue, "cancel-task", input("b")).await.contains("agent `b` has no task"));
+    let answer = call(&venue, "cancel-task", input("a")).await.unwrap();
+    assert_eq!((&answer["status"], &answer["cancelled"]), (&json!("CANCELLED"), &json!(true)));
+    assert_eq!(call(&venue, "cancel-task", input("a")).await.unwrap()["cancelled"], false);
+    let ended = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+    assert!(ended.result.unwrap().error.unwrap().contains("enough"));
+}

@@ -1,0 +1,107 @@
+//! Sessions: list, read, fork.
+
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use trellis::agents::lifecycle::LifeError;
+use trellis::agents::sessions;
+use trellis::domain::ids::SessionKey;
+use trellis::ledger;
+
+fn key(session: &str) -> SessionKey {
+    SessionKey { agent: "a".parse().unwrap(), session: session.parse().unwrap() }
+}
+
+/// An agent whose sessions `main` has three turns, each of a message.
+async fn talked() -> (TestVenue, tempfile::TempDir) {
+    let (venue, dir) = TestVenue::embedded("").await;
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    venue.worker().await;
+    for text in ["one", "two", "three"] {
+        say(&venue, "main", text).await;
+    }
+    (venue, dir)
+}
+
+async fn say(venue: &TestVenue, session: &str, text: &str) {
+    let submission = trellis::domain::event::Submission {
+        input: json!(text),
+        session_id: Some(session.parse().unwrap()),
+        ..Default::default()
+    };
+    let job = venue.arrive("a", &format!("{session}-{text}"), true, submission).await.job.unwrap();
+    venue.ended(&job).await;
+}
+
+fn heard(turns: &[Value]) -> Vec<String> {
+    turns.iter().map(|turn| turn["heard"][0]["text"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_listed_and_read_page_by_page() {
+    let (venue, _dir) = talked().await;
+    say(&venue, "other", "x").await;
+    let (v, owner, agent) = (&venue.venue, &venue.owner, &key("main").agent);
+    let (page, next) = sessions::list(v, owner, agent, None, 1).await.unwrap();
+    assert_eq!((page.len(), &page[0]["sessionId"], &page[0]["turns"]), (1, &json!("main"), &json!(3)));
+    let (page, next) = sessions::list(v, owner, agent, next.as_ref(), 1).await.unwrap();
+    assert_eq!((&page[0]["sessionId"], next.clone().unwrap().as_str()), (&json!("other"), "other"));
+    assert_eq!(sessions::list(v, owner, agent, next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
+    let (turns, next) = sessions::read(v, owner, &key("main"), 0, 2).await.unwrap();
+    assert_eq!((turns.len(), next), (2, Some(2)));
+    assert!(heard(&turns)[0].contains("one"), "{turns:?}");
+    let (turns, next) = sessions::read(v, owner, &key("main"), 2, 2).await.unwrap();
+    assert_eq!((turns.len(), next), (1, None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
+    let (venue, _dir) = talked().await;
+    let (v, owner) = (&venue.venue, &venue.owner);
+    let forked = sessions::fork(v, owner, &key("main"), 2, Some("what-if".parse().unwrap())).await.unwrap();
+    assert_eq!(forked, key("what-if"));
+    assert_eq!(venue.turns("a", "what-if").await.len(), 2);
+    say(&venue, "what-if", "four").await;
+    say(&venue, "main", "five").await;
+    let turns: Vec<_> = venue.turns("a", "what-if").await.into_iter().map(|turn| turn.turn).collect();
+    assert_eq!((turns, venue.turns("a", "main").await.len()), (vec![1, 2, 3], 4));
+    let past = ledger::load(&*v.store, owner, &key("what-if"), 3).await.unwrap().unwrap();
+    let prompt = serde_json::to_string(&past.seen.unwrap().inputs.unwrap().transcript).unwrap();
+    assert!(prompt.contains("one") && prompt.contains("two") && !prompt.contains("three"), "{prompt}");
+    let timeline = trellis::agents::timeline(v, owner, &key("main").agent, 0, 100).await.unwrap();
+    assert_eq!(timeline.len(), 7);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_carries_no_open_task() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    venue.worker().await;
+    say(&venue, "main", "one").await;
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "never"}})).await;
+    let submission = trellis::domain::event::Submission {
+        input: json!("stays"),
+        session_id: Some("main".parse().unwrap()),
+        ..Default::default()
+    };
+    venue.arrive("a", "open", true, submission).await;
+    let forked = sessions::fork(&venue.venue, &venue.owner, &key("main"), 1, None).await.unwrap();
+    let facts = sessions::find(&venue.venue, &venue.owner, &forked).await.unwrap().unwrap();
+    assert_eq!((facts.version, facts.mailbox.len(), facts.due), (1, 0, None));
+    let state: Value = serde_json::from_slice(&facts.state.unwrap()).unwrap();
+    assert_eq!(state, json!({}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_not_be_forked_says_why() {
+    let (venue, _dir) = talked().await;
+    let (v, owner) = (&venue.venue, &venue.owner);
+    let fork = |session: &'static str, at: u64, to: Option<&'static str>| async move {
+        let to = to.map(|to| to.parse().unwrap());
+        let error: LifeError = sessions::fork(v, owner, &key(session), at, to).await.unwrap_err();
+        error.to_string()
+    };
+    assert_eq!(fork("main", 4, None).await, "session `a/main` has no turn 4: its newest is 3");
+    assert_eq!(fork("main", 0, None).await, "session `a/main` has no turn 0: its newest is 3");
+    assert_eq!(fork("none", 1, None).await, "no session `a/none`: nothing was ever sent to it");
+    assert_eq!(fork("main", 1, Some("main")).await, "session `a/main` exists: choose another name");
+}

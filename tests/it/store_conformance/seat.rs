@@ -1,0 +1,98 @@
+//! Sessions that are set to a turn, and forgotten.
+
+use super::*;
+use trellis::store::{Refusal, Seat, Seated};
+
+fn seat(version: u64) -> Seat {
+    Seat { version, state: Bytes::from(format!("state {version}")) }
+}
+
+impl World {
+    async fn seat(&self, now: Millis, name: &str, seat: Option<&Seat>) -> Seated {
+        self.store.seat(now, &self.owner, &session(name), seat).await.unwrap()
+    }
+}
+
+pub async fn a_new_session_goes_on_behind_its_seat(world: World) {
+    world.agent().await;
+    assert_eq!(world.seat(T0, "branch", Some(&seat(7))).await, Seated::Done);
+    let facts = world.facts("branch").await;
+    assert_eq!((facts.version, facts.arrivals, facts.due, facts.mailbox.len()), (7, 0, None, 0));
+    assert_eq!(facts.state, Some(Bytes::from("state 7")));
+    assert_eq!(world.wake(T0, "branch").await, LeaseOutcome::Empty);
+    let grant = granted(world.admit(T0, "branch", task("t")).await);
+    assert_eq!((grant.version, grant.state.clone()), (7, Some(Bytes::from("state 7"))));
+    world.done(T0, &grant).await;
+    assert_eq!(world.facts("branch").await.version, 8);
+}
+
+pub async fn a_seat_twice_is_once_and_no_session_is_replaced(world: World) {
+    world.agent().await;
+    assert_eq!(world.seat(T0, "branch", Some(&seat(7))).await, Seated::Done);
+    assert_eq!(world.seat(at(1), "branch", Some(&seat(7))).await, Seated::Done);
+    assert_eq!(world.seat(at(1), "branch", Some(&seat(8))).await, Seated::Taken);
+    world.append(T0, "main", message("m")).await;
+    assert_eq!(world.seat(T0, "main", Some(&seat(1))).await, Seated::Taken);
+    assert_eq!(world.mailbox("main").await.len(), 1);
+}
+
+pub async fn a_held_session_is_neither_seated_nor_forgotten(world: World) {
+    world.agent().await;
+    let grant = world.run(T0, message("m")).await;
+    for wanted in [None, Some(&seat(3))] {
+        assert_eq!(world.seat(at(1), "main", wanted).await, Seated::Held(grant.until));
+    }
+    world.done(at(2), &grant).await;
+    assert_eq!(world.facts("main").await.version, 1);
+}
+
+pub async fn a_forgotten_session_is_gone_and_begins_again(world: World) {
+    world.agent().await;
+    let grant = world.run(T0, task("t1")).await;
+    world.done(T0, &grant).await;
+    world.append(at(1), "main", task("t2")).await;
+    world.append(at(1), "other", message("m")).await;
+    assert_eq!(world.seat(at(2), "main", None).await, Seated::Done);
+    assert_eq!(world.seat(at(2), "main", None).await, Seated::Done);
+    let left: Vec<_> = world.store.sessions(&world.owner, None, None, 100).await.unwrap();
+    assert_eq!(left.into_iter().map(|facts| facts.key).collect::<Vec<_>>(), [session("other")]);
+    let due: Vec<_> = world.store.sweep(at(60_000), &world.owner, GRACE, 100).await.unwrap().due;
+    assert_eq!(due, [session("other")]);
+    assert_eq!(world.wake(at(60_000), "main").await, LeaseOutcome::Empty);
+    let again = granted(world.admit(at(60_001), "main", task("t3")).await);
+    assert_eq!((again.version, again.state, again.mailbox.len()), (0, None, 1));
+    let facts = world.facts("main").await;
+    assert_eq!((facts.arrivals, facts.consumed), (1, 0));
+}
+
+pub async fn no_holder_of_before_comes_back_after_a_session_was_forgotten(world: World) {
+    world.agent().await;
+    let old = world.run(T0, message("m1")).await;
+    let lapsed = Millis(old.until.0 + 1);
+    assert_eq!(world.seat(lapsed, "main", None).await, Seated::Done);
+    assert_eq!(world.commit(lapsed, &old, &turn(&old)).await, Committed::Fenced);
+    let new = granted(world.admit(lapsed, "main", message("m2")).await);
+    assert!(new.lease.epoch > old.lease.epoch);
+    assert_eq!(world.commit(lapsed, &old, &turn(&old)).await, Committed::Fenced);
+    world.done(lapsed, &new).await;
+}
+
+pub async fn a_forgotten_session_holds_no_slot_and_waits_for_none(world: World) {
+    world.gate("ACTIVE 1 100 queue").await;
+    let old = granted(world.admit(T0, "a", message("m1")).await);
+    assert_eq!(world.admit(T0, "b", message("m2")).await.lease, LeaseOutcome::Waiting);
+    let lapsed = Millis(old.until.0 + 1);
+    assert_eq!(world.seat(lapsed, "b", None).await, Seated::Done);
+    assert_eq!(world.seat(lapsed, "a", None).await, Seated::Done);
+    granted(world.admit(lapsed, "c", message("m3")).await);
+    assert_eq!(world.admit(lapsed, "d", message("m4")).await.lease, LeaseOutcome::Waiting);
+}
+
+pub async fn an_agent_whose_policy_is_replace_takes_tasks_like_one_that_queues(world: World) {
+    world.gate("ACTIVE 8 2 replace").await;
+    for id in ["t1", "t2"] {
+        world.append(T0, "main", task(id)).await;
+    }
+    let full = world.append(T0, "main", task("t3")).await.intake;
+    assert_eq!(full, trellis::store::Intake::Refused(Refusal::MailboxFull { limit: 2 }));
+}
