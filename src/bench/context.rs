@@ -118,7 +118,7 @@ fn inputs(agent: AgentId) -> Inputs {
 
 fn tools(config: &AgentConfig) -> ToolTable {
     let catalog = Catalog::new(false);
-    crate::domain::tools::resolve(config, &[], false, &Resolver::default(), &catalog)
+    crate::domain::tools::resolve(config, &[], crate::domain::tools::Ends::of(false), &Resolver::default(), &catalog)
 }
 
 fn prose(bytes: usize) -> String {

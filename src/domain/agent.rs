@@ -16,6 +16,7 @@ use crate::domain::ids::AgentId;
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits;
 use crate::domain::nearest::nearest;
+use crate::domain::outputs::Outputs;
 use crate::domain::resource::Resources;
 use crate::domain::time::Millis;
 use crate::domain::tools;
@@ -131,6 +132,12 @@ pub struct AgentConfig {
     /// What completes a task.
     #[serde(default)]
     pub completion: Completion,
+    /// How its turns hang together.
+    #[serde(default, rename = "loop", skip_serializing_if = "is_default")]
+    pub looping: Looping,
+    /// What the results of its tasks must be.
+    #[serde(default, skip_serializing_if = "Outputs::is_empty")]
+    pub outputs: Outputs,
     /// How much a task may use.
     #[serde(default)]
     pub limits: AgentLimits,
@@ -160,6 +167,18 @@ pub enum Completion {
     Implicit,
     /// Only the tool `complete_task`.
     Explicit,
+}
+
+/// How the turns of an agent hang together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Looping {
+    /// One conversation.
+    #[default]
+    #[serde(rename = "chat")]
+    Chat,
+    /// A stack of goals, each with a conversation of its own, see `domain::goal`.
+    #[serde(rename = "goalTree")]
+    GoalTree,
 }
 
 /// How much a task may use.
@@ -221,7 +240,7 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 23] = [
     "description",
     "systemPrompt",
     "model",
@@ -237,6 +256,8 @@ const KEYS: [&str; 21] = [
     "mailbox",
     "busy",
     "completion",
+    "loop",
+    "outputs",
     "limits",
     "contextMapping",
     "toolArgInjection",
@@ -247,7 +268,7 @@ const KEYS: [&str; 21] = [
 
 /// Keys of the specification that this version doesn't act on: refused rather than ignored,
 /// because an ignored limit is a promise that isn't kept.
-const LATER: [&str; 5] = ["llmOperation", "outputs", "loop", "retry", "visibility"];
+const LATER: [&str; 3] = ["llmOperation", "retry", "visibility"];
 
 /// What is wrong with an agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -344,6 +365,8 @@ impl AgentConfig {
                 cap.check().or_else(|rule| bad(format!("`{key}[{at}]`: {rule}")))?;
             }
         }
+        self.outputs.check().or_else(bad)?;
+        self.check_goal_tools().or_else(bad)?;
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
         self.resources.check(&tools::configured(self)).or_else(bad)?;
@@ -351,6 +374,20 @@ impl AgentConfig {
             && window <= reply
         {
             return bad(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
+        }
+        Ok(())
+    }
+
+    fn check_goal_tools(&self) -> Result<(), String> {
+        if self.looping == Looping::GoalTree {
+            return Ok(());
+        }
+        for (at, entry) in self.tools.iter().enumerate() {
+            if let ToolEntry::Path(name) = entry
+                && tools::GOAL_TOOLS.contains(&name.as_str())
+            {
+                return Err(format!("`tools[{at}]`: `{name}` needs `loop = \"goalTree\"`"));
+            }
         }
         Ok(())
     }

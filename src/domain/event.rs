@@ -77,6 +77,9 @@ pub struct Event {
     /// What a delegate brings along of its caller's context.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
+    /// JSON Schema of a task's output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<Value>,
     /// What it says.
     #[serde(flatten)]
     pub payload: Payload,
@@ -166,6 +169,9 @@ pub struct Submission {
     /// What the task and everything under it may use at most.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
+    /// JSON Schema of the task's output, in the place of the agent's own `outputs`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<Value>,
     /// The venue's seal on all of this, by which it knows its own messages in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
@@ -221,6 +227,7 @@ impl Event {
             handed: Handed::default(),
             envelope: Envelope::default(),
             budget: Budget::default(),
+            response_schema: None,
             payload,
         }
     }
@@ -293,6 +300,7 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
         envelope: _,
         handed,
         budget,
+        response_schema,
         seal: _,
     } = submission;
     let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
@@ -304,6 +312,9 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
     }
     if let (false, Value::Array(said)) = (budget.is_empty(), &mut said) {
         said.push(json!({"budget": budget}));
+    }
+    if let (Some(schema), Value::Array(said)) = (response_schema, &mut said) {
+        said.push(json!({"responseSchema": schema}));
     }
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())

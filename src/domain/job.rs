@@ -133,6 +133,8 @@ pub enum ErrorCode {
     Dead,
     /// Text without a completion, in `explicit` mode.
     NoCompletion,
+    /// The outputs are typed, and the agent gave nothing that fits.
+    OutputInvalid,
     /// The agent said that it failed.
     TaskFailed,
     /// The model provider refused for good.

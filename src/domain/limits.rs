@@ -89,6 +89,21 @@ pub const SESSION_CHILDREN: usize = 8;
 /// Children that one run of a session may start: from the task's first turn to its end.
 pub const RUN_CHILDREN: usize = 50;
 
+/// Frames of a goal tree inside one another, the session's own conversation excepted.
+pub const FRAME_DEPTH: usize = 8;
+
+/// Bytes of a goal: a paragraph; data belongs into the tree.
+pub const GOAL_BYTES: usize = 4 * 1024;
+
+/// Bytes of the summary that stands for compacted turns.
+pub const SUMMARY_BYTES: usize = 16 * 1024;
+
+/// Summaries of one frame that are kept apart; past it the oldest become one.
+pub const SEGMENTS: usize = 20;
+
+/// Answers to a task with typed outputs that are given back with what is wrong, before it fails.
+pub const OUTPUT_REFUSALS: u32 = 2;
+
 /// Bytes of the sections that one call hands on.
 pub const HAND_OFF_BYTES: usize = 64 * 1024;
 

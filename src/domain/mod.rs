@@ -19,6 +19,8 @@ pub mod approval;
 pub mod asset;
 pub mod budget;
 pub mod gate;
+pub mod goal;
+pub mod outputs;
 pub mod resource;
 pub mod session;
 pub mod timer;

@@ -6,6 +6,7 @@ use crate::domain::budget::Deadline;
 use crate::domain::chat::{ChatMessage, Usage};
 use crate::domain::context::load::Load;
 use crate::domain::event::Mandate;
+use crate::domain::goal::Goals;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::scope::HandedOn;
@@ -43,6 +44,9 @@ pub struct SessionState {
     /// Calls that wait for a person. No model is asked as long as there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaiting: Option<Awaiting>,
+    /// Its goals, and what of its turns was compacted.
+    #[serde(default, skip_serializing_if = "Goals::is_empty")]
+    pub goals: Goals,
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
@@ -58,6 +62,7 @@ impl SessionState {
         self.task = None;
         self.parked = false;
         self.children = 0;
+        self.goals.end();
         self.pending.retain(|_, pending| pending.under.is_some());
     }
 
@@ -99,6 +104,9 @@ pub struct TaskProgress {
     /// It was told that text alone doesn't complete the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reminded: bool,
+    /// Answers that were given back because they were not what its outputs must be.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub refused: u32,
     /// It has reached its limit of turns, and has one more to end in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub winding: bool,
@@ -110,7 +118,7 @@ pub struct TaskProgress {
 impl TaskProgress {
     /// Of a task that no turn has served.
     pub const fn new(job: JobId) -> Self {
-        Self { job, turns: 0, reminded: false, winding: false, deadline: None }
+        Self { job, turns: 0, reminded: false, refused: 0, winding: false, deadline: None }
     }
 }
 
@@ -155,6 +163,9 @@ pub struct TurnRecord {
     /// transcript of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settles: Option<u64>,
+    /// The goal that it worked on; 0 = the session's conversation.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frame: u32,
     /// SHA-256 of the prompt.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub prompt: String,

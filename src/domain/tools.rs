@@ -8,6 +8,7 @@ mod resource;
 
 use self::entry::{NamedTool, Runs, ToolEntry};
 use self::guard::{Guards, RUN, Rule, catalog_path};
+pub use self::harness::{Ends, GOAL_TOOLS};
 pub use self::resource::{ResourceTool, configured};
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ToolSpec;
@@ -42,9 +43,6 @@ pub const DEFAULT_TOOLS: [&str; 19] = [
     "v/ops/schema/validate",
     "v/ops/schema/infer",
 ];
-
-/// Name by which a configuration asks for the tool that finds tools.
-pub const MORE_TOOLS: &str = "more_tools";
 
 /// Why an operation is not for a request.
 const ELSEWHERE: &str = "it carries none of the entities of this request";
@@ -122,6 +120,14 @@ pub enum Target {
     Unload,
     /// Finds operations that are not offered yet.
     MoreTools,
+    /// Opens a goal with a conversation of its own.
+    Subgoal,
+    /// Ends the goal, or the open task, with its input as the result.
+    CompleteGoal,
+    /// Fails the goal, or the open task.
+    FailGoal,
+    /// Puts a summary in the place of the turns so far.
+    Compact,
     /// Starts a child job.
     Delegate(Delegate),
     /// Nothing: the arguments are the result. With the sections that the model looks at for it.
@@ -138,6 +144,10 @@ impl Target {
             | Self::Load
             | Self::Unload
             | Self::MoreTools
+            | Self::Subgoal
+            | Self::CompleteGoal
+            | Self::FailGoal
+            | Self::Compact
             | Self::Delegate(_)
             | Self::Latent(_)
             | Self::Resource { .. } => None,
@@ -187,18 +197,18 @@ struct Builder<'a> {
 pub fn resolve(
     config: &AgentConfig,
     found: &[String],
-    task_open: bool,
+    ends: Ends<'_>,
     values: &Resolver,
     catalog: &(impl Directory + ?Sized),
 ) -> ToolTable {
-    resolve_with(config, found, task_open, values, catalog, &[])
+    resolve_with(config, found, ends, values, catalog, &[])
 }
 
 /// [`resolve`] with the tools of the agent's resources, behind the default ones.
 pub fn resolve_with(
     config: &AgentConfig,
     found: &[String],
-    task_open: bool,
+    ends: Ends<'_>,
     values: &Resolver,
     catalog: &(impl Directory + ?Sized),
     resources: &[ResourceTool],
@@ -207,7 +217,7 @@ pub fn resolve_with(
     let (names, offered, refused, unbound, reports) = Default::default();
     let mut table = Builder { config, values, entities, names, offered, refused, unbound, reports };
     for entry in &config.tools {
-        if matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS) {
+        if matches!(entry, ToolEntry::Path(name) if harness::NAMES.contains(&name.as_str())) {
             continue;
         }
         let plain = NamedTool::default();
@@ -235,13 +245,7 @@ pub fn resolve_with(
             table.offer(&found, &NamedTool::default());
         }
     }
-    if task_open {
-        table.offered.extend([harness::complete_task(), harness::fail_task()]);
-    }
-    table.offered.extend([harness::context_load(), harness::context_unload()]);
-    if config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == MORE_TOOLS)) {
-        table.offered.push(harness::more_tools());
-    }
+    table.offered.extend(harness::offered(config, ends));
     let guards = table.guards(catalog);
     table.build(guards)
 }
@@ -452,9 +456,8 @@ impl ToolTable {
     }
 
     /// The tools of a job that runs without an agent of its own: it ends, and no more.
-    pub fn bare(task_open: bool) -> Self {
-        let offered = if task_open { vec![harness::complete_task(), harness::fail_task()] } else { Vec::new() };
-        let (specs, targets) = offered.into_iter().map(|offered| (offered.spec, offered.target)).unzip();
+    pub fn bare(ends: Ends<'_>) -> Self {
+        let (specs, targets) = harness::endings(ends).into_iter().map(|offered| (offered.spec, offered.target)).unzip();
         Self::new(specs, targets, Vec::new())
     }
 

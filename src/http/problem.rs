@@ -107,6 +107,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::Grant(_)
             | SubmissionError::ContextIds(_)
             | SubmissionError::Budget(_)
+            | SubmissionError::ResponseSchema(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {

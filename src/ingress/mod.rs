@@ -7,6 +7,7 @@ use crate::domain::event::{
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex};
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
+use crate::domain::outputs;
 use crate::domain::resource::scratchpad;
 use crate::domain::time::Millis;
 use crate::domain::values::protected;
@@ -63,6 +64,9 @@ pub enum SubmissionError {
     /// A budget that can't be meant, or of a message.
     #[error("`budget`: {0}")]
     Budget(String),
+    /// A type of its output that can't be kept, or of a message.
+    #[error("`responseSchema`: {0}")]
+    ResponseSchema(String),
     /// Names of buckets that break a rule.
     #[error("`contextIds`: {0}")]
     ContextIds(String),
@@ -85,6 +89,7 @@ impl SubmissionError {
             | Self::ReplyTo(_)
             | Self::ContextTooLarge(_)
             | Self::ContextIds(_)
+            | Self::ResponseSchema(_)
             | Self::Budget(_) => ErrorCode::Refused,
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
             Self::Grant(_) => ErrorCode::GrantInvalid,
@@ -116,6 +121,17 @@ fn check_budget(arrival: &Arrival) -> Result<(), SubmissionError> {
         return Err(SubmissionError::Budget("a message has none, give it to a task".into()));
     }
     budget.check().map_err(SubmissionError::Budget)
+}
+
+/// Whether the type of the output that a submission asks for can be used.
+fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
+    match &arrival.submission.response_schema {
+        None => Ok(()),
+        Some(_) if !arrival.task => {
+            Err(SubmissionError::ResponseSchema("a message has no output, give it to a task".into()))
+        }
+        Some(schema) => outputs::check(schema).map_err(SubmissionError::ResponseSchema),
+    }
 }
 
 /// Answer to a direct submission.
@@ -173,6 +189,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     check_context(arrival)?;
     let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
     check_budget(arrival)?;
+    check_response(arrival)?;
     let context_ids = scratchpad::buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
@@ -193,6 +210,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         envelope: submission.envelope.clone().granted(grants),
         handed: submission.handed.clone(),
         budget: submission.budget,
+        response_schema: submission.response_schema.clone(),
         ..Event::new(id.clone(), arrival.received, payload)
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };

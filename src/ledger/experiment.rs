@@ -11,7 +11,7 @@ use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::ids::JobId;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Directory, Target, resolve};
+use crate::domain::tools::{Directory, Ends, Target, resolve};
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -103,7 +103,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     let open = inputs.tools.targets.contains(&Target::Complete);
     // What no placeholder of the turn showed is not in its record.
     let values = inputs.values.resolver(config.context_mapping.clone());
-    inputs.tools = Arc::new(resolve(config, &[], open, &values, catalog));
+    inputs.tools = Arc::new(resolve(config, &[], Ends::of(open), &values, catalog));
     inputs.system.clone_from(&config.system_prompt);
     inputs.values = fill::known(&inputs.system, &inputs.items, &values);
     inputs.frame.model = config.model.clone();

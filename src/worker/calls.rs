@@ -6,13 +6,14 @@ use super::turn::Bench;
 use super::{Worker, answers, hand, harness, resources};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
-use crate::domain::context::load::{Change, Level, Load};
+use crate::domain::context::load::{Change, Loads};
 use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::ids::AgentId;
 use crate::domain::scope::{self, starts_child};
 use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
+use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Output, Site, TurnSite, dispatch};
 use crate::policy;
@@ -51,8 +52,8 @@ pub(super) struct Round<'a> {
     children: usize,
     /// Places of calls that start children.
     starts: Vec<u32>,
-    /// Loads of the agent and of the session, as the calls before leave them.
-    loads: Mutex<(Vec<Load>, Vec<Load>)>,
+    /// Loads by level, as the calls before leave them.
+    loads: Mutex<Loads>,
     /// What is known of calls that can't be repeated, should the turn be cancelled.
     known: Mutex<BTreeMap<u32, CallOutcome>>,
     /// What the owner wants to be asked about; `None` when these calls are approved.
@@ -93,7 +94,11 @@ pub(super) async fn make(
         turn: setting.turn,
         children: setting.state.pending.len(),
         starts: planned.iter().filter(|(_, call)| starts_child(call)).map(|(index, _)| *index).collect(),
-        loads: Mutex::new((agent.state.loads.clone(), setting.state.loads.clone())),
+        loads: Mutex::new(Loads {
+            agent: agent.state.loads.clone(),
+            session: setting.state.loads.clone(),
+            frame: setting.state.goals.top().map(|frame| frame.loads.clone()),
+        }),
         known: Mutex::new(noted_of(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect()),
         consents: (!approved).then_some(&policy.approvals),
     };
@@ -198,16 +203,14 @@ impl Round<'_> {
         self.consents
     }
 
-    /// The loads of the agent and of the session as the calls before leave them.
-    pub(super) fn loads(&self) -> MutexGuard<'_, (Vec<Load>, Vec<Load>)> {
+    /// The loads by level, as the calls before leave them.
+    pub(super) fn loads(&self) -> MutexGuard<'_, Loads> {
         self.loads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Later calls of the reply count with a change of the loads.
     pub(super) fn change(&self, change: &Change) {
-        let (agent, session) = &mut *self.loads();
-        change.apply(Level::Agent, agent);
-        change.apply(Level::Session, session);
+        self.loads().apply(change);
     }
 
     async fn all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, Stop> {
@@ -237,8 +240,16 @@ impl Round<'_> {
         let outcome = match &call.what {
             Ok(_) if let Some(denied) = &lost => CallOutcome::plain(Outcome::Denied, denied),
             Err(error) => CallOutcome::plain(Outcome::Unknown, error),
-            Ok(Resolved { target: Target::Complete, .. }) => CallOutcome::plain(Outcome::Ok, "the task is completed"),
-            Ok(Resolved { target: Target::Fail, .. }) => CallOutcome::plain(Outcome::Ok, "the task is failed"),
+            Ok(Resolved {
+                target:
+                    target @ (Target::Complete
+                    | Target::Fail
+                    | Target::CompleteGoal
+                    | Target::FailGoal
+                    | Target::Subgoal
+                    | Target::Compact),
+                arguments,
+            }) => ends::outcome(self.setting, target, arguments),
             Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
             Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
             Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),

@@ -6,13 +6,14 @@ use super::turn::Bench;
 use super::{ToolKey, Worker, values};
 use crate::domain::agent::AgentRecord;
 use crate::domain::context::budget::Budget;
-use crate::domain::context::inputs::{Frame, Inputs, Moment};
+use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
+use crate::domain::goal::view::View;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::resource::Held;
 use crate::domain::scope;
 use crate::domain::session::TurnRecord;
-use crate::domain::tools::{Target, ToolTable, resolve, resolve_with};
+use crate::domain::tools::{Ends, Target, ToolTable, resolve, resolve_with};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
@@ -43,8 +44,8 @@ pub(super) async fn inputs(
     let resolver = values::resolver(worker, setting, agent).await?;
     let reader = Reader { venue: &worker.venue, caller: &caller, workspace: &bench.workspace, resolver: &resolver };
     let bare = setting.plan.is_anonymous();
-    let loads: &[_] = if bare { &[] } else { &setting.state.loads };
-    let mut items = reader.items(entry::plan_of(&config.context, &agent.state, loads)).await?;
+    let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
+    let mut items = reader.items(entry::plan_of(&config.context, &agent.state, &loads)).await?;
     let venue = &worker.venue;
     if !bare {
         let held = Held::of(&setting.authority);
@@ -52,10 +53,13 @@ pub(super) async fn inputs(
     }
     items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
     items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
-    let mut served = setting.plan.served(&setting.state, config, &setting.mandate);
-    served.last = setting.last.is_some();
-    let instances = scope::instances(&items, &served);
     let transcript = transcript(worker, leased).await?.clone();
+    let served = Served {
+        goals: View::of(&setting.state.goals, &transcript, setting.plan.input()),
+        last: setting.last.is_some(),
+        ..setting.plan.served(&setting.state, &setting.mandate)
+    };
+    let instances = scope::instances(&items, &served);
     let window = config.model.context_window;
     Ok(Inputs {
         frame: Frame {
@@ -64,7 +68,7 @@ pub(super) async fn inputs(
             model: config.model.clone(),
             // Whose scratch space is meant changes with the session, and is no part of a prompt.
             authority: setting.authority.clone().nowhere(),
-            completion: config.completion,
+            completion: setting.completion(),
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
             bare,
@@ -93,16 +97,18 @@ fn tools(
     instances: Vec<String>,
 ) -> Arc<ToolTable> {
     if setting.plan.is_anonymous() || setting.last.is_some() {
-        return Arc::new(ToolTable::bare(setting.plan.task.is_some()));
+        return Arc::new(ToolTable::bare(setting.ends()));
     }
-    let bound = agent.config.injects();
+    let (bound, ends) = (agent.config.injects(), setting.ends());
     let resources = offered_of(&agent.config, &setting.mandate.envelope, &Held::of(&setting.authority));
     let key = ToolKey {
         owner: setting.owner.clone(),
         agent: agent.id.clone(),
         created: agent.created,
         config_version: agent.config_version,
-        task_open: setting.plan.task.is_some(),
+        task_open: ends.task,
+        inner: ends.inner,
+        output: ends.output.map(ToString::to_string).unwrap_or_default(),
         found: setting.state.tools.clone(),
         resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
         values: if bound { values.hash() } else { String::new() },
@@ -112,7 +118,7 @@ fn tools(
         return Arc::clone(known);
     }
     let catalog = &worker.venue.catalog;
-    let table = resolve_with(&agent.config, &key.found, key.task_open, values, catalog, &resources);
+    let table = resolve_with(&agent.config, &key.found, ends, values, catalog, &resources);
     let table = Arc::new(table.with_instances(&key.instances));
     let mut tables = worker.tools();
     if tables.len() >= TOOL_TABLES {
@@ -125,7 +131,7 @@ fn tools(
 /// Catalog paths of the operations that the model is offered.
 pub(super) fn offered(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
     let catalog = &worker.venue.catalog;
-    let table = resolve(&agent.config, &setting.state.tools, false, &Resolver::default(), catalog);
+    let table = resolve(&agent.config, &setting.state.tools, Ends::of(false), &Resolver::default(), catalog);
     table.targets.iter().filter_map(Target::operation).map(str::to_owned).collect()
 }
 
@@ -139,6 +145,11 @@ pub(super) async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> R
         leased.transcript = Some(found);
     }
     Ok(leased.transcript.get_or_insert_default())
+}
+
+/// The record of a turn of the session.
+pub(super) async fn record(worker: &Worker, leased: &mut Leased, turn: u64) -> Result<Option<TurnRecord>, StoreError> {
+    Ok(transcript(worker, leased).await?.iter().rev().find(|record| record.turn == turn).cloned())
 }
 
 /// The newest turn records of a session as the store has them, oldest first.

@@ -12,31 +12,25 @@ const FOUND: usize = 10;
 
 /// `context_load`: checked against authority now, and again at every render.
 pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    let (path, change) = match Change::load(arguments) {
+    let (path, change) = match Change::load(arguments, round.setting().state.goals.top().is_some()) {
         Ok(found) => found,
         Err(error) => return refused(&error),
     };
     if let Err(denied) = round.caller.authority.permits_path("crud/read", &path) {
         return CallOutcome::plain(Outcome::Denied, &denied.text("context_load"));
     }
-    let room = {
-        let (agent, session) = &*round.loads();
-        check_room(if change.is_of_agent() { agent } else { session }, &path)
-    };
+    let Change::Load(level, load) = &change else { return refused("not a load") };
+    let room = check_room(round.loads().at(*level), &path);
     if let Err(error) = room {
         return refused(&error);
     }
-    let Change::Load(_, load) = &change else { return refused("not a load") };
     let text = format!("`{path}` is shown in your context from the next turn on, in at most {} bytes", load.budget);
     changed(round, change, &text)
 }
 
 /// `context_unload`.
 pub(super) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
-    let change = {
-        let (agent, session) = &*round.loads();
-        Change::unload(arguments, agent, session)
-    };
+    let change = Change::unload(arguments, &round.loads());
     match change {
         Ok(change) => changed(round, change, "unloaded from the next turn on"),
         Err(error) => refused(&error),

@@ -79,6 +79,10 @@ pub(crate) struct ToolKey {
     created: Millis,
     config_version: u64,
     task_open: bool,
+    /// A goal inside another is worked on.
+    inner: bool,
+    /// The schema of the task's output; empty when there is none.
+    output: String,
     found: Vec<String>,
     /// Tools of its resources: those that write only where they may.
     resources: Vec<String>,

@@ -7,15 +7,16 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::context::budget::{Budget, RATIO_DEFAULT};
-use crate::domain::context::inputs::{Frame, Inputs, Moment};
+use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
 use crate::domain::event::{Event, Mandate, Payload, fresh_session};
+use crate::domain::goal::view::View;
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::resource::Held;
 use crate::domain::scope::{self};
 use crate::domain::session::{SessionState, TurnRecord};
-use crate::domain::tools::resolve_with;
+use crate::domain::tools::{Ends, resolve_with};
 use crate::domain::turn::run::{Pending, Run};
 use crate::domain::values::{Resolver, Values};
 use crate::ops::{Caller, shared};
@@ -92,14 +93,21 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     user.extend(caller.envelope.claims.clone());
     let resolver = Resolver::new(session_context, user, project, config.context_mapping.clone());
     let reader = Reader { venue, caller: &caller, workspace: &workspace, resolver: &resolver };
-    let mut items = reader.items(entry::plan_of(&config.context, state, &run.state.loads)).await?;
+    let mut items =
+        reader.items(entry::plan_of(&config.context, state, &run.state.goals.loads(&run.state.loads))).await?;
     let held = Held::of(&caller.authority);
     items.extend(resources::items(config, &held, &workspace, &venue.key, venue.now()).await?);
     items.extend(scratchpad::items(&*venue.store, owner, &context_ids).await?);
     items.extend(plan.handed().into_iter().flat_map(|handed| scope::received(handed, &caller.authority)));
-    let served = plan.served(&run.state, config, &run.mandate(&plan));
+    let served = Served {
+        goals: View::of(&run.state.goals, &transcript, plan.input()),
+        ..plan.served(&run.state, &run.mandate(&plan))
+    };
+    let output = config.outputs.complete.as_ref().map(|output| &output.schema);
+    let output = plan.task.as_ref().and_then(|task| task.event.response_schema.as_ref()).or(output);
+    let ends = Ends { task: plan.task.is_some(), inner: run.state.goals.top().is_some(), output };
     let own = resources::offered(config, &caller.envelope, &held);
-    let tools = resolve_with(config, &run.state.tools, plan.task.is_some(), &resolver, &venue.catalog, &own);
+    let tools = resolve_with(config, &run.state.tools, ends, &resolver, &venue.catalog, &own);
     let tools = tools.with_instances(&scope::instances(&items, &served));
     let window = config.model.context_window;
     Ok(Inputs {

@@ -118,6 +118,7 @@ pub(super) async fn run(
     let owner: Owner = leased.lease.owner.clone();
     let start = start.or(worker, leased);
     let (plan, before) = start.plan(&leased.run);
+    let before = before.cloned();
     let anonymous = plan.handed().and_then(|handed| handed.anonymous.as_deref());
     let bare = anonymous.map(|prompt| AgentRecord::bare(agent, prompt));
     let agent = bare.as_ref().unwrap_or(agent);
@@ -161,17 +162,21 @@ pub(super) async fn run(
 /// authority is that of the moment, and of a reply that was recorded, no more than was held then.
 async fn setting(
     worker: &Worker,
-    leased: &Leased,
+    leased: &mut Leased,
     agent: &AgentRecord,
     plan: Plan,
-    (before, last): (Option<&Authority>, Option<Last>),
+    (before, last): (Option<Authority>, Option<Last>),
 ) -> Result<(Setting, u64), Stop> {
     let owner = leased.lease.owner.clone();
     let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
     let mandate = leased.run.mandate(&plan);
+    let opener = match leased.run.state.goals.top().map(|frame| frame.turn) {
+        None => None,
+        Some(turn) => gather::record(worker, leased, turn).await?.map(Box::new),
+    };
     let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
     let mut authority = agent.authority(&policy, &mandate.envelope, &home);
-    if let Some(before) = before {
+    if let Some(before) = &before {
         authority = authority.within(before);
     }
     let mut purse = purse(&plan, &agent.config, &mandate.envelope);
@@ -197,6 +202,7 @@ async fn setting(
         authority,
         purse,
         last,
+        opener,
     };
     Ok((setting, version))
 }

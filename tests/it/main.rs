@@ -21,6 +21,7 @@ mod deployment;
 mod embedded_store;
 mod examples;
 mod fuzz;
+mod goals;
 mod http_api;
 mod http_client;
 mod http_jobs;

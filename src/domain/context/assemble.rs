@@ -15,6 +15,7 @@ use crate::domain::chat::ModelRequest;
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::sha256_hex;
 use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::domain::tools::Target;
 use crate::domain::values::placeholder::Unresolved;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -158,7 +159,7 @@ impl<'i> Assembly<'i> {
             system: text::system(&inputs.frame, &filled.system),
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
-            transcript: transcript::Cut::new(&inputs.transcript, open, &inputs.frame.authority),
+            transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, &inputs.frame.authority),
             tail: tail(inputs),
             unpinned: Vec::new(),
             inputs,
@@ -369,7 +370,8 @@ impl<'i> Assembly<'i> {
     }
 
     fn finish(self) -> Assembled {
-        let map = map::text(&self.filled.items, &self.rows(), self.fixed(), self.budget);
+        let compacts = self.inputs.tools.targets.contains(&Target::Compact);
+        let map = map::text(&self.filled.items, &self.rows(), self.fixed(), (self.budget, compacts));
         let used = self.fixed() + map.len();
         let mut reference = Message::of(text::REFERENCE, used);
         self.texts(|s| matches!(s, Section::Context | Section::Loads | Section::Resource), |part| reference.part(part));
@@ -483,7 +485,9 @@ fn tail(inputs: &Inputs) -> Tail {
     let open: Vec<_> = served.pending.iter().map(|(job, pending)| text::running(job, pending)).collect();
     let input = match &served.task {
         Some(Event { payload: Payload::Task { job, input }, caller, .. }) => {
-            Some(text::task(job, caller.as_deref(), input, inputs.frame.completion, (served.remind, served.last)))
+            let (tools, notes) = (inputs.tools.names(), (served.remind, served.last));
+            let how = text::how(inputs.frame.completion, &tools, served.goals.goal.is_some(), notes);
+            Some(text::task(job, caller.as_deref(), input, &how))
         }
         Some(_) | None if served.messages.is_empty() && served.results.is_empty() => Some(text::NOTHING.to_owned()),
         Some(_) | None => None,

@@ -6,6 +6,7 @@ use crate::domain::agent::Completion;
 use crate::domain::authority::Authority;
 use crate::domain::chat::ModelSettings;
 use crate::domain::event::Event;
+use crate::domain::goal::view::View;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::tools::ToolTable;
@@ -90,6 +91,9 @@ pub struct Served {
     /// The agent has said something without completing its task, in `explicit` mode.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub remind: bool,
+    /// Where in the tree of its goals it is.
+    #[serde(default, skip_serializing_if = "View::is_plain")]
+    pub goals: View,
     /// A limit is reached: the task ends with this turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub last: bool,

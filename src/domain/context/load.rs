@@ -1,5 +1,5 @@
-//! Loads: paths that an agent asked to see in its further turns, at the level of the session or of
-//! the agent. An inner level shadows an outer one.
+//! Loads: paths that an agent asked to see in its further turns, at the level of the agent, of the
+//! session or of the goal that it works on. An inner level shadows an outer one.
 
 use super::entry::check_label;
 use crate::domain::lattice::Path;
@@ -27,6 +27,39 @@ pub enum Level {
     Agent,
     /// This session.
     Session,
+    /// The goal that is worked on.
+    Frame,
+}
+
+/// The loads of a turn, by level.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Loads {
+    /// Of the agent.
+    pub agent: Vec<Load>,
+    /// Of the session.
+    pub session: Vec<Load>,
+    /// Of the goal that is worked on, when one is.
+    pub frame: Option<Vec<Load>>,
+}
+
+impl Loads {
+    /// Those of a level.
+    pub fn at(&self, level: Level) -> &[Load] {
+        match level {
+            Level::Agent => &self.agent,
+            Level::Session => &self.session,
+            Level::Frame => self.frame.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// Later calls of a reply count with a change.
+    pub fn apply(&mut self, change: &Change) {
+        change.apply(Level::Agent, &mut self.agent);
+        change.apply(Level::Session, &mut self.session);
+        if let Some(frame) = &mut self.frame {
+            change.apply(Level::Frame, frame);
+        }
+    }
 }
 
 /// What a harness tool changes for the turns to come.
@@ -54,7 +87,8 @@ impl Load {
 
 impl Change {
     /// The change that a call of `context_load` asks for, and the path that it must be allowed to read.
-    pub fn load(arguments: &Value) -> Result<(Path, Self), String> {
+    /// `goal`: without a level it is for the goal that is worked on.
+    pub fn load(arguments: &Value, goal: bool) -> Result<(Path, Self), String> {
         let path = path_of(arguments)?;
         let label = match &arguments["label"] {
             Value::Null => None,
@@ -69,25 +103,26 @@ impl Change {
             },
         };
         let level = match &arguments["level"] {
+            Value::Null if goal => Level::Frame,
             Value::Null => Level::Session,
+            Value::String(level) if level == "frame" && !goal => return Err("`level`: no subgoal is open".into()),
             given => serde_json::from_value(given.clone())
-                .map_err(|_| format!("`level`: expected `session` or `agent`, got {given}"))?,
+                .map_err(|_| format!("`level`: expected `session`, `agent` or `frame`, got {given}"))?,
         };
         let load = Load::new(&path, label, budget)?;
         Ok((path, Self::Load(level, load)))
     }
 
     /// The change that a call of `context_unload` asks for: at the innermost level that has the path.
-    pub fn unload(arguments: &Value, agent: &[Load], session: &[Load]) -> Result<Self, String> {
+    pub fn unload(arguments: &Value, loads: &Loads) -> Result<Self, String> {
         let path = path_of(arguments)?.to_string();
-        let has = |loads: &[Load]| loads.iter().any(|load| load.path == path);
-        if has(session) {
-            return Ok(Self::Unload(Level::Session, path));
+        let levels = [(Level::Frame, loads.frame.as_deref().unwrap_or_default())];
+        let levels = levels.into_iter().chain([(Level::Session, &*loads.session), (Level::Agent, &*loads.agent)]);
+        let has = |(_, loads): &(Level, &[Load])| loads.iter().any(|load| load.path == path);
+        if let Some((level, _)) = levels.clone().find(has) {
+            return Ok(Self::Unload(level, path));
         }
-        if has(agent) {
-            return Ok(Self::Unload(Level::Agent, path));
-        }
-        let loaded: Vec<_> = session.iter().chain(agent).map(|load| load.path.as_str()).collect();
+        let loaded: Vec<_> = levels.flat_map(|(_, loads)| loads).map(|load| load.path.as_str()).collect();
         let loaded = if loaded.is_empty() { "nothing is".to_owned() } else { loaded.join(", ") };
         Err(format!("`{path}` is not loaded; loaded: {loaded}"))
     }
@@ -133,13 +168,13 @@ mod tests {
     use serde_json::json;
 
     fn load(path: &str, budget: u64, level: &str) -> Change {
-        Change::load(&json!({"path": path, "budget": budget, "level": level})).unwrap().1
+        Change::load(&json!({"path": path, "budget": budget, "level": level}), false).unwrap().1
     }
 
     #[test]
     fn a_load_has_256_to_10000_bytes_and_500_when_nothing_is_said() {
         for (asked, budget) in [(json!(null), 500), (json!(0), 256), (json!(5_000), 5_000), (json!(99_999), 10_000)] {
-            let (_, change) = Change::load(&json!({"path": "w/a", "budget": asked})).unwrap();
+            let (_, change) = Change::load(&json!({"path": "w/a", "budget": asked}), false).unwrap();
             let Change::Load(Level::Session, load) = change else { panic!("a load of the session") };
             assert_eq!(load.budget, budget, "{asked}");
         }
@@ -153,10 +188,14 @@ mod tests {
             change.apply(Level::Session, &mut session);
         }
         assert_eq!((agent.len(), session.len(), session[0].budget), (1, 1, 500));
-        let unload = |agent: &[Load], session: &[Load]| Change::unload(&json!({"path": "w/a"}), agent, session);
-        assert_eq!(unload(&agent, &session).unwrap(), Change::Unload(Level::Session, "w/a".into()));
-        assert_eq!(unload(&agent, &[]).unwrap(), Change::Unload(Level::Agent, "w/a".into()));
-        assert_eq!(unload(&[], &[]).unwrap_err(), "`w/a` is not loaded; loaded: nothing is");
+        let unload = |loads: &Loads| Change::unload(&json!({"path": "w/a"}), loads);
+        let mut loads = Loads { agent, frame: Some(session.clone()), session };
+        for level in [Level::Frame, Level::Session, Level::Agent] {
+            let change = unload(&loads).unwrap();
+            assert_eq!(change, Change::Unload(level, "w/a".into()));
+            loads.apply(&change);
+        }
+        assert_eq!(unload(&loads).unwrap_err(), "`w/a` is not loaded; loaded: nothing is");
     }
 
     #[test]
@@ -165,12 +204,16 @@ mod tests {
             (json!({}), "`path`: expected a lattice path"),
             (json!({"path": 7}), "`path`: expected a string, got 7"),
             (json!({"path": "w/a", "budget": -1}), "`budget`: expected a number of bytes, got -1"),
-            (json!({"path": "w/a", "level": "world"}), "`level`: expected `session` or `agent`, got \"world\""),
+            (
+                json!({"path": "w/a", "level": "world"}),
+                "`level`: expected `session`, `agent` or `frame`, got \"world\"",
+            ),
+            (json!({"path": "w/a", "level": "frame"}), "`level`: no subgoal is open"),
             (json!({"path": "w/a", "label": 7}), "`label`: expected a string, got 7"),
         ] {
-            assert_eq!(Change::load(&arguments).unwrap_err(), expected);
+            assert_eq!(Change::load(&arguments, false).unwrap_err(), expected);
         }
-        assert!(Change::load(&json!({"path": "w/../s"})).unwrap_err().starts_with("`path`: "));
+        assert!(Change::load(&json!({"path": "w/../s"}), false).unwrap_err().starts_with("`path`: "));
         let path = |n: usize| Path::parse(&format!("w/{n}")).unwrap();
         let full: Vec<_> = (0..LOADS).map(|n| Load::new(&path(n), None, None).unwrap()).collect();
         assert!(check_room(&full, &path(0)).is_ok());

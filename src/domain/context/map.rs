@@ -20,12 +20,13 @@ pub(super) fn reserve(items: &[Cow<'_, Item>]) -> usize {
 }
 
 /// The map. `fixed` are the bytes of everything else; its own are counted in what it says.
-pub(super) fn text(items: &[Cow<'_, Item>], rows: &[&Row], fixed: usize, budget: usize) -> String {
+/// `compacts`: the agent has the tool that makes room in its transcript.
+pub(super) fn text(items: &[Cow<'_, Item>], rows: &[&Row], fixed: usize, (budget, compacts): (usize, bool)) -> String {
     // Its length depends on the number in it, which is at most a digit longer the second time.
     let mut used = fixed;
     let mut map = String::new();
     for _ in 0..3 {
-        map = with(items, rows, used, budget);
+        map = with(items, rows, used, (budget, compacts));
         if used == fixed + map.len() {
             break;
         }
@@ -34,14 +35,17 @@ pub(super) fn text(items: &[Cow<'_, Item>], rows: &[&Row], fixed: usize, budget:
     map
 }
 
-fn with(items: &[Cow<'_, Item>], rows: &[&Row], used: usize, budget: usize) -> String {
+fn with(items: &[Cow<'_, Item>], rows: &[&Row], used: usize, (budget, compacts): (usize, bool)) -> String {
     let mut map = format!("[Context Map]\nbudget: {used}/{budget} bytes ({} remaining)", budget.saturating_sub(used));
     let percent = used.saturating_mul(100) / budget;
     if percent >= WARN_AT {
-        let advice = if percent >= COMPACT_AT {
-            "The newest loads are unloaded and the oldest turns are no longer shown."
-        } else {
-            "Unload what you no longer need with context_unload."
+        let advice = match (percent >= COMPACT_AT, compacts) {
+            (true, true) => {
+                "You must call compact now: the newest loads are unloaded, the oldest turns no longer shown."
+            }
+            (true, false) => "The newest loads are unloaded and the oldest turns are no longer shown.",
+            (false, true) => "Compact soon, and unload what you no longer need with context_unload.",
+            (false, false) => "Unload what you no longer need with context_unload.",
         };
         let _ = write!(map, "\nWARNING: {percent}% budget used. {advice}");
     }

@@ -173,8 +173,7 @@ fn sections_stand_in_their_order_from_stable_to_volatile() {
         results: vec![result(2, json!({"ok": true}))],
         messages: vec![message(3, "hurry")],
         pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None })],
-        remind: false,
-        last: false,
+        ..Served::default()
     };
     let items = vec![entry("policy", 5), load("w/a", 300)];
     let inputs = Inputs { transcript: vec![spoken(1, 3)], ..inputs(180_000, items, served) };

@@ -29,7 +29,7 @@ pub const SCOPED: &str = "[Scoped sections from your caller: reference data, not
 const RESOURCE: &str = "## Resource: ";
 
 /// Beginnings of lines that only the venue may write.
-const HEADERS: [&str; 11] = [
+const HEADERS: [&str; 13] = [
     RESOURCE,
     "- Job ",
     "- Task ",
@@ -39,6 +39,8 @@ const HEADERS: [&str; 11] = [
     "[Message",
     "[Scoped",
     "[Compacted",
+    "[Current goal",
+    "[Goal ",
     "[No pending",
     "The following is reference",
 ];
@@ -216,26 +218,40 @@ pub fn running(job: &JobId, pending: &PendingJob) -> String {
 }
 
 /// Section 10: the task, how to end it, and what is still unresolved.
-pub fn task(
-    job: &JobId,
-    caller: Option<&str>,
-    input: &Value,
-    completion: Completion,
-    (remind, last): (bool, bool),
-) -> String {
-    let how = match completion {
-        Completion::Implicit => {
-            "Answer with text to complete it, or call complete_task; call fail_task if it can't be done."
-        }
-        Completion::Explicit => "Call complete_task to complete it; call fail_task if it can't be done.",
-    };
-    let remind = if remind { "\nThis task is still open: text alone does not complete it." } else { "" };
-    let last = if last { "\nA limit is reached: this is your last turn, end the task now." } else { "" };
+pub fn task(job: &JobId, caller: Option<&str>, input: &Value, how: &str) -> String {
     format!(
-        "[Tasks assigned to you]\n- Task {job} (from: {}): {}\n\n{how}{remind}{last}",
+        "[Tasks assigned to you]\n- Task {job} (from: {}): {}\n\n{how}",
         one_line(caller.unwrap_or("unknown")),
         input_text(input)
     )
+}
+
+/// How what is worked on ends, with the tools that are offered. `inner`: a goal of the task.
+pub fn how(completion: Completion, tools: &[&str], inner: bool, (remind, last): (bool, bool)) -> String {
+    let has = |name: &str| tools.contains(&name);
+    let own = if inner { has("complete") } else { has("complete") && !has("complete_task") };
+    let (complete, fail) = if own { ("complete", "fail") } else { ("complete_task", "fail_task") };
+    let mut how = match (inner, completion) {
+        (true, _) if own => {
+            "You work on the current goal above, in its service: answer with text to return its result, or call \
+             complete; call fail if it can't be reached."
+                .to_owned()
+        }
+        (true, _) => {
+            "You work on the current goal above, in its service: answer with text to return its result.".to_owned()
+        }
+        (false, Completion::Implicit) => {
+            format!("Answer with text to complete it, or call {complete}; call {fail} if it can't be done.")
+        }
+        (false, Completion::Explicit) => format!("Call {complete} to complete it; call {fail} if it can't be done."),
+    };
+    if remind && !inner {
+        how.push_str("\nThis task is still open: text alone does not complete it.");
+    }
+    if last {
+        how.push_str("\nA limit is reached: this is your last turn, end the task now.");
+    }
+    how
 }
 
 /// A task's input: JSON as it is, so that a model (and a script) can read it.

@@ -1,13 +1,20 @@
-//! Section 7: what was said, the newest exchanges that fit, a tool result never without its call.
+//! Section 7: what was said in the goal that is worked on, the newest exchanges that fit, a tool
+//! result never without its call; before it the goals above and the summaries of what was compacted.
 
 use super::ledger::{Row, Status};
 use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ChatMessage};
+use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
 use crate::domain::session::TurnRecord;
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {
+    /// Where in the tree of its goals the agent is.
+    place: Option<String>,
+    /// Summaries of compacted turns, oldest first, and from which one on they are shown.
+    segments: &'i [String],
+    segments_from: usize,
     turns: Vec<&'i TurnRecord>,
     /// Numbers of turns that ran under authority that this one doesn't have.
     denied: Vec<u64>,
@@ -25,14 +32,25 @@ pub(super) struct Cut<'i> {
 impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
-    pub(super) fn new(turns: &'i [TurnRecord], open: Option<&'i JobId>, authority: &Authority) -> Self {
-        let (turns, denied): (Vec<_>, Vec<_>) = turns.iter().partition(|turn| authority.covers(&turn.authority));
+    pub(super) fn new(
+        turns: &'i [TurnRecord],
+        goals: &'i View,
+        open: Option<&'i JobId>,
+        authority: &Authority,
+    ) -> Self {
+        let live = turns.iter().filter(|turn| goals.shows(turn));
+        let (turns, denied): (Vec<&TurnRecord>, Vec<_>) = live.partition(|turn| authority.covers(&turn.authority));
         let denied = denied.iter().map(|turn| turn.turn).collect();
-        let whole = turns.iter().map(|turn| bytes(turn, open)).sum();
+        let whole: usize = turns.iter().map(|turn| bytes(turn, open)).sum();
         let unanswered = turns.last().filter(|turn| matches!(turn.said.last(), Some(ChatMessage::Tool { .. })));
-        let required = unanswered.map_or(0, |turn| bytes(turn, open));
+        let place = goals.place();
+        let required = unanswered.map_or(0, |turn| bytes(turn, open)) + place.as_ref().map_or(0, String::len);
         let from = turns.len() - usize::from(unanswered.is_some());
-        Self { turns, denied, open, whole, required, from, given: required, rendered: required }
+        let segments = goals.segments.as_slice();
+        let segments_from = segments.len();
+        let whole = whole + place.iter().chain(segments).map(String::len).sum::<usize>();
+        let (given, rendered) = (required, required);
+        Self { place, segments, segments_from, turns, denied, open, whole, required, from, given, rendered }
     }
 
     /// Bytes that can't be left out.
@@ -40,9 +58,17 @@ impl<'i> Cut<'i> {
         self.required
     }
 
-    /// Shows older turns, the newest first, as whole turns within `room`. Returns their bytes.
+    /// Shows summaries, then older turns, the newest first, as whole turns within `room`. Returns their
+    /// bytes.
     pub(super) fn fill(&mut self, room: usize) -> usize {
         let mut taken = 0;
+        while let Some(segment) = self.segments_from.checked_sub(1).and_then(|at| self.segments.get(at)) {
+            if taken + segment.len() > room {
+                break;
+            }
+            taken += segment.len();
+            self.segments_from -= 1;
+        }
         while let Some(turn) = self.from.checked_sub(1).and_then(|at| self.turns.get(at)) {
             let next = bytes(turn, self.open);
             if taken + next > room {
@@ -58,7 +84,9 @@ impl<'i> Cut<'i> {
 
     /// What is shown, oldest first.
     pub(super) fn messages(&self) -> impl Iterator<Item = ChatMessage> {
-        self.turns[self.from..].iter().flat_map(|turn| exchange(turn, self.open))
+        let lead = self.place.iter().chain(&self.segments[self.segments_from..]);
+        let lead = lead.map(|text| ChatMessage::User { text: text.clone() });
+        lead.chain(self.turns[self.from..].iter().flat_map(|turn| exchange(turn, self.open)))
     }
 
     /// Its lines in the ledger; none without a transcript.

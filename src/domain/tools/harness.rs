@@ -1,22 +1,138 @@
-//! Tools of the harness: how a task ends, and what an agent does to its own context.
+//! Tools of the harness: how a task and a goal end, and what an agent does to its own context.
 
-use super::{MORE_TOOLS, Offered, Target};
+use super::entry::ToolEntry;
+use super::{Offered, Target};
+use crate::domain::agent::{AgentConfig, Looping};
 use crate::domain::chat::ToolSpec;
+use crate::domain::outputs;
 use crate::domain::scope::Reach;
 use crate::domain::values::inject::Injection;
 use serde_json::{Value, json};
 
-pub(super) fn complete_task() -> Offered {
+/// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
+pub(super) const NAMES: [&str; 9] = [
+    "complete_task",
+    "fail_task",
+    "context_load",
+    "context_unload",
+    "more_tools",
+    "subgoal",
+    "complete",
+    "fail",
+    "compact",
+];
+
+/// Those that only a goal tree has.
+pub const GOAL_TOOLS: [&str; 4] = ["subgoal", "complete", "fail", "compact"];
+
+/// What a turn can end.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Ends<'a> {
+    /// A task is open.
+    pub task: bool,
+    /// A goal inside another is worked on.
+    pub inner: bool,
+    /// What the task's output must be.
+    pub output: Option<&'a Value>,
+}
+
+impl Ends<'_> {
+    /// A task without typed outputs, or none.
+    pub const fn of(task: bool) -> Self {
+        Self { task, inner: false, output: None }
+    }
+}
+
+/// The tools of a turn.
+pub(super) fn offered(config: &AgentConfig, ends: Ends<'_>) -> Vec<Offered> {
+    let named = |name: &str| config.tools.iter().any(|entry| matches!(entry, ToolEntry::Path(path) if path == name));
+    let mut offered = match config.looping {
+        Looping::Chat => endings(ends),
+        Looping::GoalTree => goals(config, ends, named),
+    };
+    offered.extend([context_load(ends.inner), context_unload()]);
+    if named("more_tools") {
+        offered.push(more_tools());
+    }
+    offered
+}
+
+/// The tools that end a task.
+pub(super) fn endings(ends: Ends<'_>) -> Vec<Offered> {
+    if ends.task { vec![complete_task(ends.output), fail_task()] } else { Vec::new() }
+}
+
+/// The tools of a goal tree. `complete` and `fail` take the place of those that end a task.
+fn goals(config: &AgentConfig, ends: Ends<'_>, named: impl Fn(&str) -> bool) -> Vec<Offered> {
+    let typed = ends.output.is_some() || config.outputs.fail.is_some();
+    let own = |name| named(name) || (typed && (ends.task || ends.inner));
+    let mut offered = Vec::new();
+    match (own("complete"), own("fail")) {
+        (false, false) if !ends.inner => offered = endings(ends),
+        (completes, fails) => {
+            offered.extend(completes.then(|| complete(ends)));
+            offered.extend(fails.then(|| fail(config, ends)));
+        }
+    }
+    offered.extend(named("subgoal").then(subgoal));
+    offered.extend(named("compact").then(compact));
+    offered
+}
+
+fn complete(ends: Ends<'_>) -> Offered {
+    let schema = match ends.output.filter(|_| !ends.inner) {
+        Some(schema) => outputs::input(schema),
+        None => json!({"type": "object", "description": "the result: any fields"}),
+    };
+    let description = "Completes your current goal; the input is its result.";
+    Offered::harness("complete", description, schema, Target::CompleteGoal)
+}
+
+fn fail(config: &AgentConfig, ends: Ends<'_>) -> Offered {
+    let schema = match config.outputs.fail.as_ref().filter(|_| !ends.inner) {
+        Some(output) => outputs::input(&output.schema),
+        None => json!({
+            "type": "object",
+            "properties": {"error": {"type": "string", "description": "why it can't be reached"}},
+            "required": ["error"]
+        }),
+    };
+    Offered::harness("fail", "Fails your current goal, with the reason.", schema, Target::FailGoal)
+}
+
+fn subgoal() -> Offered {
     let schema = json!({
         "type": "object",
-        "properties": {"result": {"description": "the task's output, any JSON value"}},
+        "properties": {"description": {"type": "string", "description": "the goal, with everything that is needed to reach it"}},
+        "required": ["description"]
+    });
+    let description = "Opens a goal with a conversation of its own: you work on it next, and its result is the result of \
+                       this call. Several in one reply are worked on one after the other.";
+    Offered::harness("subgoal", description, schema, Target::Subgoal)
+}
+
+fn compact() -> Offered {
+    let schema = json!({
+        "type": "object",
+        "properties": {"summary": {"type": "string", "description": "everything of the turns so far that you will still need"}},
+        "required": ["summary"]
+    });
+    let description = "Puts a summary in the place of the turns of your current goal so far; nothing is deleted.";
+    Offered::harness("compact", description, schema, Target::Compact)
+}
+
+fn complete_task(output: Option<&Value>) -> Offered {
+    let any = || json!({"description": "the task's output, any JSON value"});
+    let schema = json!({
+        "type": "object",
+        "properties": {"result": output.cloned().unwrap_or_else(any)},
         "required": ["result"]
     });
     let description = "Completes the task you are working on with this result.";
     Offered::harness("complete_task", description, schema, Target::Complete)
 }
 
-pub(super) fn fail_task() -> Offered {
+fn fail_task() -> Offered {
     let schema = json!({
         "type": "object",
         "properties": {"error": {"type": "string", "description": "why the task can't be done"}},
@@ -26,14 +142,19 @@ pub(super) fn fail_task() -> Offered {
     Offered::harness("fail_task", description, schema, Target::Fail)
 }
 
-pub(super) fn context_load() -> Offered {
+fn context_load(inner: bool) -> Offered {
+    let levels = if inner {
+        json!({"enum": ["frame", "session", "agent"], "description": "for this goal (default), for this session or for all of yours"})
+    } else {
+        json!({"enum": ["session", "agent"], "description": "for this session (default) or for all of yours"})
+    };
     let schema = json!({
         "type": "object",
         "properties": {
             "path": {"type": "string", "description": "lattice path, e.g. w/reports/Q1"},
             "label": {"type": "string", "description": "heading in your context"},
             "budget": {"type": "integer", "description": "bytes to show, 256 to 10000; 500 when absent"},
-            "level": {"enum": ["session", "agent"], "description": "for this session (default) or for all of yours"}
+            "level": levels
         },
         "required": ["path"]
     });
@@ -41,18 +162,18 @@ pub(super) fn context_load() -> Offered {
     Offered::harness("context_load", description, schema, Target::Load)
 }
 
-pub(super) fn context_unload() -> Offered {
+fn context_unload() -> Offered {
     let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
     Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, Target::Unload)
 }
 
-pub(super) fn more_tools() -> Offered {
+fn more_tools() -> Offered {
     let schema = json!({
         "type": "object",
         "properties": {"query": {"type": "string", "description": "words of what you want to do; all when absent"}}
     });
     let description = "Finds operations that you are not offered yet and adds them to your tools for this session.";
-    Offered::harness(MORE_TOOLS, description, schema, Target::MoreTools)
+    Offered::harness("more_tools", description, schema, Target::MoreTools)
 }
 
 impl Offered {

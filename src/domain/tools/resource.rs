@@ -1,13 +1,10 @@
 //! Tools of resources, and the names that they must not meet.
 
 use super::entry::{Runs, ToolEntry};
-use super::{Builder, DEFAULT_TOOLS, MORE_TOOLS, Target, tool_name};
+use super::{Builder, DEFAULT_TOOLS, Target, harness, tool_name};
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ToolSpec;
 use crate::domain::scope::Reach;
-
-/// Names of the harness's tools, offered or not.
-const HARNESS: [&str; 5] = ["complete_task", "fail_task", "context_load", "context_unload", MORE_TOOLS];
 
 /// A tool of a resource, as it is offered in one turn.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +26,7 @@ pub fn configured(config: &AgentConfig) -> Vec<String> {
         }),
     };
     let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
-    let harness = HARNESS.iter().map(|name| (*name).to_owned());
+    let harness = harness::NAMES.iter().map(|name| (*name).to_owned());
     config.tools.iter().map(named).chain(defaults.iter().map(|path| tool_name(path))).chain(harness).collect()
 }
 

@@ -23,7 +23,8 @@ fn lattice() -> [Described; 3] {
 }
 
 fn names(config: &Value, task_open: bool) -> Vec<String> {
-    let table = resolve(&AgentConfig::parse(config).unwrap(), &[], task_open, &Resolver::default(), &lattice()[..]);
+    let table =
+        resolve(&AgentConfig::parse(config).unwrap(), &[], Ends::of(task_open), &Resolver::default(), &lattice()[..]);
     table.names().into_iter().map(str::to_owned).collect()
 }
 
@@ -51,7 +52,8 @@ fn what_could_not_be_offered_says_why() {
         {"operation": "v/ops/lattice/write", "name": "lattice_read"},
         {"operation": "v/ops/lattice/write", "name": "a b"}]);
     let config = json!({"model": model, "tools": tools, "defaultTools": false});
-    let table = resolve(&AgentConfig::parse(&config).unwrap(), &[], false, &Resolver::default(), &lattice()[..]);
+    let table =
+        resolve(&AgentConfig::parse(&config).unwrap(), &[], Ends::of(false), &Resolver::default(), &lattice()[..]);
     let reasons: Vec<_> = table.refused.iter().map(|(_, reason)| reason.as_str()).collect();
     assert_eq!(reasons.len(), 3);
     assert_eq!(reasons[0], "no such operation in the catalog");
@@ -80,7 +82,7 @@ fn with_tools(config: Value, tools: Value, session: Value) -> ToolTable {
     let Value::Object(session) = session else { panic!("expected a map") };
     let none = || serde_json::Map::new();
     let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
-    resolve(&config, &[], true, &values, &shop()[..])
+    resolve(&config, &[], Ends::of(true), &values, &shop()[..])
 }
 
 fn with_values(config: Value, session: Value) -> ToolTable {

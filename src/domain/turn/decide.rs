@@ -1,8 +1,10 @@
 //! What a turn's commit says: the reply and the outcomes of its calls become one decision.
 
-use super::record::record;
-use super::{Asked, CallOutcome, Outcome, Recorded, Resolved, Setting};
-use crate::domain::agent::Completion;
+use super::ends::{self, Ending};
+use super::record::{answer, record};
+use super::verdict::{Verdict, is_waiting, verdict};
+use super::{Asked, CallOutcome, Outcome, Recorded, Setting};
+use crate::domain::agent::Looping;
 use crate::domain::approval::{Approval, Awaiting, AwaitingCall};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::load::{Change, Level};
@@ -15,8 +17,6 @@ use crate::domain::limits::FOUND_TOOLS;
 use crate::domain::scope::starts_child;
 use crate::domain::session::{Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::domain::time::Millis;
-use crate::domain::tools::Target;
-use serde_json::Value;
 
 /// The result of a call whose task was cancelled.
 pub(super) const CANCELLED: &str = "cancelled: the task was cancelled";
@@ -86,6 +86,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
     for change in &changes {
         change.apply(Level::Session, &mut state.loads);
+        state.goals.apply(change);
         if let Change::Offer(paths) = change {
             let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
             state.tools.extend(new);
@@ -98,12 +99,24 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     if !matches!(verdict, Verdict::Await) {
         unasked(&mut outcomes);
     }
+    let returned = returned(setting, &state, recorded, &outcomes);
+    if returned.is_some() || matches!(verdict, Verdict::Ended(_)) {
+        ends::unopened(recorded, &mut outcomes);
+    }
+    if let (Some(progress), Some(_)) = (&mut state.task, ends::misfit(recorded, &outcomes)) {
+        progress.refused += 1;
+    }
+    let record = record(setting, Some(recorded), &outcomes, now);
+    advance(setting, &mut state, recorded, &outcomes, &record);
     let mut decision = Decision {
         consume: consumed(setting, &recorded.consume),
         agent,
         ledger: recorded.ledger.clone(),
-        ..Decision::new(record(setting, Some(recorded), &outcomes, now), state)
+        ..Decision::new(record, state)
     };
+    if let Some(outcome) = returned {
+        decision.give_back(setting, &outcome);
+    }
     match verdict {
         Verdict::Ended(result) => decision.end(setting, result),
         Verdict::Await => decision.wait_for_people(setting, outcomes),
@@ -120,15 +133,65 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
                 progress.reminded = true;
             }
         }
+        Verdict::Refuse => {
+            if let Some(progress) = &mut decision.state.task {
+                progress.reminded = true;
+                progress.refused += 1;
+            }
+        }
         Verdict::Idle => (decision.state.loose_turns, decision.state.children) = (0, 0),
         Verdict::Exhausted => {
             decision.state.children = 0;
             // Results would begin further turns, which nothing would bound.
             decision.state.loose_turns = 0;
             decision.state.pending.clear();
+            decision.state.goals.end();
         }
     }
     decision
+}
+
+/// What the goal that is worked on returns, when it ends with this reply: text ends it too, unless it
+/// still waits for children.
+fn returned(
+    setting: &Setting,
+    state: &SessionState,
+    recorded: &Recorded,
+    outcomes: &[CallOutcome],
+) -> Option<CallOutcome> {
+    setting.state.goals.top()?;
+    match ends::ending(setting, recorded, outcomes) {
+        Some(Ending::Goal(outcome)) => Some(outcome),
+        Some(Ending::Task(_)) => None,
+        None if recorded.calls.is_empty() && !is_waiting(state) => Some(ends::said(setting, recorded)),
+        None => None,
+    }
+}
+
+/// What the reply does to the goals: what is compacted, and what is opened.
+fn advance(
+    setting: &Setting,
+    state: &mut SessionState,
+    recorded: &Recorded,
+    outcomes: &[CallOutcome],
+    record: &TurnRecord,
+) {
+    if let Some(summary) = ends::compaction(setting, recorded, outcomes) {
+        // The results of this turn's calls are still to be seen.
+        state.goals.compact(setting.turn - 1, &summary);
+    }
+    count_turn(setting, state, record);
+    let opened = ends::opened(recorded, outcomes);
+    if !opened.is_empty() {
+        state.goals.open(setting.turn, opened);
+    }
+}
+
+/// How much there is to compact.
+fn count_turn(setting: &Setting, state: &mut SessionState, record: &TurnRecord) {
+    if setting.config.looping == Looping::GoalTree {
+        state.goals.count(record);
+    }
 }
 
 /// What calls have started is awaited.
@@ -158,9 +221,10 @@ fn unasked(outcomes: &mut [CallOutcome]) {
 /// Loads that left the context for want of room stay out: those of the session now, those of the
 /// agent with its record.
 fn unpin<'r>(state: &mut SessionState, unpinned: &'r [String]) -> impl Iterator<Item = Change> + 'r {
-    let (own, agents): (Vec<_>, Vec<_>) =
-        unpinned.iter().partition(|path| state.loads.iter().any(|load| load.path == **path));
+    let is_own = |path: &&String| state.goals.loads(&state.loads).iter().any(|load| load.path == **path);
+    let (own, agents): (Vec<_>, Vec<_>) = unpinned.iter().partition(is_own);
     state.loads.retain(|load| !own.contains(&&load.path));
+    state.goals.unload(unpinned);
     agents.into_iter().map(|path| Change::Unload(Level::Agent, path.clone()))
 }
 
@@ -173,6 +237,11 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     record.heard = shown.iter().map(|event| heard(event)).collect();
     record.events = shown.iter().map(|event| event.id.clone()).collect();
     record.said.push(ChatMessage::Assistant { text: format!("[{error}]"), calls: Vec::new() });
+    // A task that was begun and isn't served goes on with its goals.
+    let over = setting.plan.task.is_some() || setting.state.task.is_none();
+    if over {
+        record.frame = 0;
+    }
     let mut decision = Decision { consume: consumed(setting, consume), ..Decision::new(record, setting.state.clone()) };
     for result in setting.plan.results.iter().filter(|result| consume.contains(&result.key)) {
         if let Some(job) = result.event.job() {
@@ -183,6 +252,10 @@ pub fn failed(setting: &Setting, consume: &[String], code: ErrorCode, error: &st
     decision.state.under = None;
     decision.state.loose_turns = 0;
     decision.state.children = 0;
+    if over {
+        decision.state.goals.end();
+    }
+    count_turn(setting, &mut decision.state, &decision.record);
     decision.end(setting, JobResult::failed(code, error));
     decision
 }
@@ -216,101 +289,6 @@ fn consumed(setting: &Setting, now: &[String]) -> Vec<String> {
     let mut keys = setting.state.shown.clone();
     keys.extend(now.iter().filter(|key| !setting.state.shown.contains(key)).cloned());
     keys
-}
-
-enum Verdict {
-    Ended(JobResult),
-    /// The model sees the results of its tools.
-    GoOn,
-    /// The same without a task.
-    Loose,
-    Park,
-    /// A person is asked first.
-    Await,
-    /// The limit of turns is reached: one more, to end in.
-    WindDown,
-    Remind,
-    Idle,
-    /// Too many turns without a task.
-    Exhausted,
-}
-
-fn verdict(setting: &Setting, state: &SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Verdict {
-    let open = setting.plan.task.is_some();
-    let used = state.task.as_ref().map_or(state.loose_turns, |progress| progress.turns);
-    if let Some(result) = harness_result(recorded, open) {
-        return Verdict::Ended(result);
-    }
-    let limit = setting.config.limits.turns;
-    if let (Some(last), true) = (&setting.last, open) {
-        return Verdict::Ended(last.ending(&recorded.reply.text, recorded.calls.is_empty(), setting.config.completion));
-    }
-    if recorded.calls.is_empty() {
-        // What a message has started is not the task's to wait for.
-        let waiting = state.pending.values().any(|pending| pending.under.is_none());
-        let reminded = state.task.as_ref().is_some_and(|progress| progress.reminded);
-        return match (open, waiting, setting.config.completion, reminded) {
-            (false, _, _, _) => Verdict::Idle,
-            (true, true, _, _) if used >= limit => Verdict::Ended(limit_reached(limit, recorded)),
-            (true, true, _, _) => Verdict::Park,
-            (true, false, Completion::Implicit, _) => {
-                Verdict::Ended(JobResult::complete(recorded.reply.text.clone().into()))
-            }
-            (true, false, Completion::Explicit, false) if used < limit => Verdict::Remind,
-            (true, false, Completion::Explicit, _) => {
-                let text = "the agent ended without calling `complete_task` or `fail_task`";
-                Verdict::Ended(JobResult::failed(ErrorCode::NoCompletion, text))
-            }
-        };
-    }
-    if used >= limit {
-        return match (open, setting.config.limits.wind_down) {
-            (true, true) => Verdict::WindDown,
-            (true, false) => Verdict::Ended(limit_reached(limit, recorded)),
-            (false, _) => Verdict::Exhausted,
-        };
-    }
-    if outcomes.iter().any(|outcome| outcome.asked.is_some()) {
-        return Verdict::Await;
-    }
-    match (outcomes.iter().all(|outcome| outcome.started.is_some()), open) {
-        (true, _) => Verdict::Park,
-        (false, true) => Verdict::GoOn,
-        (false, false) => Verdict::Loose,
-    }
-}
-
-fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {
-    let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
-    JobResult::failed(ErrorCode::LimitReached, text)
-}
-
-/// The first call of `complete_task` or `fail_task` decides.
-fn harness_result(recorded: &Recorded, open: bool) -> Option<JobResult> {
-    if !open {
-        return None;
-    }
-    recorded.calls.iter().find_map(|call| match &call.what {
-        Ok(Resolved { target: Target::Complete, arguments }) => {
-            Some(JobResult::complete(arguments.get("result").cloned().unwrap_or(Value::Null)))
-        }
-        Ok(Resolved { target: Target::Fail, arguments }) => {
-            let error = arguments.get("error").and_then(Value::as_str).unwrap_or("the agent gave no reason");
-            Some(JobResult::failed(ErrorCode::TaskFailed, error))
-        }
-        Ok(Resolved {
-            target:
-                Target::Operation(_)
-                | Target::Resource { .. }
-                | Target::Load
-                | Target::Unload
-                | Target::MoreTools
-                | Target::Delegate(_)
-                | Target::Latent(_),
-            ..
-        })
-        | Err(_) => None,
-    })
 }
 
 /// The state that a turn with a reply hands on.
@@ -380,6 +358,16 @@ impl Decision {
         self.status = job.clone().map(|job| (job, JobStatus::InputRequired));
         let authority = setting.authority.clone().nowhere();
         self.state.awaiting = Some(Awaiting { turn: setting.turn, job, authority, all_started, calls });
+    }
+
+    /// The goal that was worked on has ended: the call that opened it has its result.
+    fn give_back(&mut self, setting: &Setting, outcome: &CallOutcome) {
+        let Some(closed) = self.state.goals.close() else { return };
+        if let Some(opener) = &setting.opener {
+            let mut opener = TurnRecord::clone(opener);
+            answer(&mut opener, closed.call, outcome);
+            self.amended = Some(opener);
+        }
     }
 
     /// The same with the record of its prompt.

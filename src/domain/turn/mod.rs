@@ -11,6 +11,7 @@
 //! A crash at any arrow leaves what the store holds: before `Record` nothing, after it the reply.
 
 pub mod decide;
+pub mod ends;
 mod outcome;
 mod plan;
 mod record;
@@ -19,6 +20,7 @@ mod setting;
 mod settle;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
 use crate::domain::approval::{Answer, AwaitingCall, Ruling};
 use crate::domain::authority::Authority;

@@ -30,6 +30,7 @@ pub(super) fn record(
         ended: Vec::new(),
         authority: setting.authority.clone().nowhere(),
         settles: None,
+        frame: setting.state.goals.active(),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,
     }
@@ -71,5 +72,20 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         instance: call.instance.clone(),
         // Of a call that was not made nothing went anywhere.
         scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
+    }
+}
+
+/// Puts an outcome in the place of what a call of an earlier turn came to at first.
+pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome) {
+    let Ok(at) = usize::try_from(call) else { return };
+    let mut results = exchange.said.iter_mut().filter_map(|message| match message {
+        ChatMessage::Tool { text, .. } => Some(text),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    if let Some(text) = results.nth(at) {
+        text.clone_from(&outcome.text);
+    }
+    if let Some(record) = exchange.calls.get_mut(at) {
+        outcome.outcome.as_str().clone_into(&mut record.outcome);
     }
 }

@@ -4,16 +4,17 @@
 mod tests;
 
 use super::Recorded;
-use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
+use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::scope::Handed;
 use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::time::Millis;
 use crate::domain::values::Values;
+use serde_json::Value;
 
 /// A pending event with what the mailbox says of it.
 #[derive(Debug, Clone, PartialEq)]
@@ -276,13 +277,21 @@ impl Run {
 /// says.
 fn plain(event: &Event) -> Event {
     let (session_context, envelope, handed) = (Values::new(), Envelope::default(), Handed::default());
-    Event { session_context, context_ids: Vec::new(), envelope, handed, ..event.clone() }
+    Event { session_context, context_ids: Vec::new(), envelope, handed, response_schema: None, ..event.clone() }
 }
 
 impl Plan {
     /// The open task's job.
     pub fn job(&self) -> Option<&JobId> {
         self.task.as_ref().and_then(|task| task.event.job())
+    }
+
+    /// The input of its task.
+    pub fn input(&self) -> Option<&Value> {
+        match &self.task.as_ref()?.event.payload {
+            Payload::Task { input, .. } => Some(input),
+            Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => None,
+        }
     }
 
     /// What its task brings along from another agent's context.
@@ -296,14 +305,15 @@ impl Plan {
     }
 
     /// What the prompt is built from; of awaited jobs those of the request that the turn serves.
-    pub fn served(&self, state: &SessionState, config: &AgentConfig, mandate: &Mandate) -> Served {
+    pub fn served(&self, state: &SessionState, mandate: &Mandate) -> Served {
         let arrived = |job: &JobId| self.results.iter().any(|r| r.event.job() == Some(job));
         let own = |pending: &PendingJob| pending.under.as_ref().is_none_or(|under| under.is_same(mandate));
         let pending = state.pending.iter().filter(|(job, pending)| !arrived(job) && own(pending));
-        let remind = config.completion == crate::domain::agent::Completion::Explicit
-            && state.task.as_ref().is_some_and(|progress| progress.reminded && Some(&progress.job) == self.job());
+        let begun = state.task.as_ref().filter(|progress| Some(&progress.job) == self.job());
+        let remind = begun.is_some_and(|progress| progress.reminded);
         Served {
             last: false,
+            goals: View::default(),
             task: self.task.as_ref().map(|task| plain(&task.event)),
             results: self.results.iter().map(keyed).collect(),
             messages: self.messages.iter().map(keyed).collect(),

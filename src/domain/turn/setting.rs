@@ -7,9 +7,11 @@ use crate::domain::budget::{Origin, Purse};
 use crate::domain::event::Mandate;
 use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, JobResult};
-use crate::domain::session::SessionState;
+use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
+use crate::domain::tools::Ends;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Everything about a turn that doesn't change while it runs.
@@ -39,6 +41,8 @@ pub struct Setting {
     pub purse: Purse,
     /// The task ends with this turn: a limit is reached.
     pub last: Option<Last>,
+    /// The turn that opened the goal that is worked on: its result is put there.
+    pub opener: Option<Box<TurnRecord>>,
 }
 
 /// Why a turn is the last of its task.
@@ -65,6 +69,23 @@ impl Setting {
     pub fn overdue(&self, now: Millis) -> Option<Last> {
         let deadline = self.purse.deadline.filter(|deadline| now >= deadline.at)?;
         Some(Last { code: code_of(deadline.origin), reason: format!("its time was over at {}", deadline.at.rfc3339()) })
+    }
+
+    /// What the open task's output must be.
+    pub fn output(&self) -> Option<&Value> {
+        let task = self.plan.task.as_ref()?;
+        let own = self.config.outputs.complete.as_ref().map(|output| &output.schema);
+        task.event.response_schema.as_ref().or(own)
+    }
+
+    /// What completes the open task: text can't be what a typed output must be.
+    pub fn completion(&self) -> Completion {
+        if self.output().is_some() { Completion::Explicit } else { self.config.completion }
+    }
+
+    /// What the turn can end.
+    pub fn ends(&self) -> Ends<'_> {
+        Ends { task: self.plan.task.is_some(), inner: self.state.goals.top().is_some(), output: self.output() }
     }
 
     /// A limit is reached: whether there is another turn to end the task in.

@@ -1,10 +1,9 @@
 //! Calls that a person has decided on: what they came to stands in the turn that asked for them.
 
 use super::decide::{CANCELLED, Decision, count_children, started};
-use super::record::{call_record, record};
+use super::record::{answer, call_record, record};
 use super::{CallOutcome, Outcome, Setting, Settling};
 use crate::domain::approval::{AwaitingCall, Ruling};
-use crate::domain::chat::ChatMessage;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
@@ -80,16 +79,9 @@ fn decision(
 
 /// Puts an outcome in the place of the note that the call waits.
 fn show(exchange: &mut TurnRecord, call: &AwaitingCall, outcome: &CallOutcome) {
-    let Ok(at) = usize::try_from(call.call) else { return };
-    let mut results = exchange.said.iter_mut().filter_map(|message| match message {
-        ChatMessage::Tool { text, .. } => Some(text),
-        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
-    });
-    if let Some(text) = results.nth(at) {
-        text.clone_from(&outcome.text);
-    }
-    if let Some(record) = exchange.calls.get_mut(at) {
-        outcome.outcome.as_str().clone_into(&mut record.outcome);
+    answer(exchange, call.call, outcome);
+    let record = usize::try_from(call.call).ok().and_then(|at| exchange.calls.get_mut(at));
+    if let Some(record) = record {
         // An approval may have left sections out.
         record.scoped = call_record(&call.planned, outcome).scoped;
     }

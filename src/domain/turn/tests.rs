@@ -23,6 +23,7 @@ use crate::domain::values::known::Known;
 use serde_json::json;
 
 mod bound;
+mod goals;
 mod limits;
 mod loose;
 mod scoped;
@@ -84,6 +85,7 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
         authority: Authority::default(),
         purse: Purse::default(),
         last: None,
+        opener: None,
         plan: run.plan(),
         state: run.state,
     }
@@ -100,7 +102,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         aliases: Vec::new(),
     });
     let values = Resolver::default();
-    let tools = resolve(&setting.config, &[], setting.plan.task.is_some(), &values, &known[..]);
+    let tools = resolve(&setting.config, &[], setting.ends(), &values, &known[..]);
     let inputs = Inputs {
         frame: Frame {
             agent: setting.session.agent.clone(),
@@ -118,7 +120,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
         items,
         transcript: Vec::new(),
         tools: tools.into(),
-        served: setting.plan.served(&setting.state, &setting.config, &setting.mandate),
+        served: setting.plan.served(&setting.state, &setting.mandate),
     };
     let namer = Namer::new(b"key", &setting.owner);
     let scribe = Scribe {

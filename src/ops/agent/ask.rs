@@ -15,6 +15,7 @@ use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, RUN_CHILDREN, SESSION_CHILDREN, SUBMISSION_BYTES};
+use crate::domain::outputs;
 use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
@@ -132,8 +133,17 @@ pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str
         context: grants,
         envelope,
         budget: budget(&arguments["budget"])?,
+        response_schema: response_schema(&arguments["responseSchema"])?,
         ..Submission::default()
     })
+}
+
+fn response_schema(named: &Value) -> Result<Option<Value>, OpError> {
+    if named.is_null() {
+        return Ok(None);
+    }
+    outputs::check(named).map_err(|error| OpError::Invalid(format!("`responseSchema`: {error}")))?;
+    Ok(Some(named.clone()))
 }
 
 fn budget(named: &Value) -> Result<Budget, OpError> {

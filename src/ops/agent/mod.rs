@@ -86,7 +86,7 @@ impl Verb {
                     &json!({
                         "agentId": text(), "input": {}, "sessionId": text(),
                         "wait": millis(), "timeout": millis(), "context": grants(), "contextIds": buckets(),
-                        "budget": budget_schema()
+                        "budget": budget_schema(), "responseSchema": {"type": "object", "description": "JSON Schema of the output"}
                     }),
                     &["agentId", "input"],
                 ),

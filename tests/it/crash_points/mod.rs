@@ -408,27 +408,38 @@ fn same(scenario: &Scenario, expected: &Value, ended: &Ended) -> Result<(), Stri
     Err(format!("expected {expected:#}, got {:#} after {:?}", ended.state, ended.hit))
 }
 
+fn named(name: &str) -> &'static Scenario {
+    ALL.iter().find(|scenario| scenario.name == name).unwrap_or_else(|| panic!("no scenario `{name}`"))
+}
+
 macro_rules! scenarios {
-    ($($test:ident = $at:literal;)*) => {
+    ($($test:ident = $name:literal;)*) => {
         $(#[test]
         fn $test() {
-            enumerate(&ALL[$at], Backend::Embedded);
+            enumerate(named($name), Backend::Embedded);
         })*
+
+        #[test]
+        fn every_scenario_is_run() {
+            assert_eq!(ALL.iter().map(|scenario| scenario.name).collect::<Vec<_>>(), [$($name),*]);
+        }
     };
 }
 
 scenarios! {
-    a_task_of_three_turns = 0;
-    a_task_with_a_child_job_inside_the_turn = 1;
-    a_task_parked_for_its_child_job = 2;
-    a_message_with_tools = 3;
-    a_cancelled_task = 4;
-    two_tasks_in_one_session = 5;
-    a_cancelled_task_before_another = 6;
-    a_task_with_explicit_completion = 7;
-    a_task_with_injected_arguments = 8;
-    a_task_with_calls_that_a_person_decides_on = 9;
-    a_provider_that_is_overloaded = 10;
+    a_task_of_three_turns = "a task of three turns with tools";
+    a_task_with_a_child_job_inside_the_turn = "a task with a child job that answers within the turn";
+    a_task_parked_for_its_child_job = "a task that is parked until its child job ends";
+    a_message_with_tools = "a message with tools";
+    a_cancelled_task = "a cancelled task";
+    two_tasks_in_one_session = "two tasks in one session";
+    a_cancelled_task_before_another = "a cancelled task before another in its session";
+    a_task_with_explicit_completion = "a task with explicit completion";
+    a_task_with_injected_arguments = "a task whose calls get arguments that its model never sees";
+    a_task_with_calls_that_a_person_decides_on = "a task with a call that a person approves and one that is rejected";
+    a_task_with_resources = "a task that remembers, writes a file and fills a bucket";
+    a_provider_that_is_overloaded = "a provider that is overloaded twice";
+    a_tree_of_goals = "a tree of goals with a typed output";
 }
 
 #[test]

@@ -36,58 +36,53 @@ const fn message(agent: &'static str, id: &'static str, body: &'static str) -> S
     Sent { agent, id, task: false, body }
 }
 
+/// Over the queue, not cancelled, in an order that nothing changes.
+const PLAIN: Scenario =
+    Scenario { name: "", agents: &[], events: &[], direct: false, cancel: None, racing: false, jobs: 0, turns: 0 };
+
 pub const THREE_TURNS: Scenario = Scenario {
     name: "a task of three turns with tools",
     agents: &[("writer", "{}")],
     events: &[task("writer", "t1", r#"{"input": {"name": "a", "text": "hello"}}"#)],
-    direct: false,
-    cancel: None,
-    racing: false,
     jobs: 1,
     turns: 3,
+    ..PLAIN
 };
 
-pub const ALL: [Scenario; 12] = [
+pub const ALL: [Scenario; 13] = [
     THREE_TURNS,
     Scenario {
         name: "a task with a child job that answers within the turn",
         agents: &[("boss", "{}"), ("helper", "{}")],
         events: &[task("boss", "t1", r#"{"input": {"wait": 20000}}"#)],
-        direct: false,
-        cancel: None,
-        racing: false,
         jobs: 2,
         turns: 3,
+        ..PLAIN
     },
     Scenario {
         name: "a task that is parked until its child job ends",
         agents: &[("boss", "{}"), ("helper", "{}")],
         events: &[task("boss", "t1", r#"{"input": {"wait": 0}}"#)],
-        direct: false,
-        cancel: None,
         racing: true,
         jobs: 2,
         turns: 3,
+        ..PLAIN
     },
     Scenario {
         name: "a message with tools",
         agents: &[("notes", "{}")],
         events: &[message("notes", "m1", r#"{"input": "remember"}"#)],
-        direct: false,
-        cancel: None,
-        racing: false,
-        jobs: 0,
         turns: 2,
+        ..PLAIN
     },
     Scenario {
         name: "a cancelled task",
         agents: &[("hanging", "{}")],
         events: &[task("hanging", "t1", r#"{"input": {"name": "a"}}"#)],
-        direct: false,
         cancel: Some("t1"),
-        racing: false,
         jobs: 1,
         turns: 0,
+        ..PLAIN
     },
     Scenario {
         name: "two tasks in one session",
@@ -97,10 +92,9 @@ pub const ALL: [Scenario; 12] = [
             task("writer", "t2", r#"{"input": {"name": "b", "text": "two"}, "sessionId": "s"}"#),
         ],
         direct: true,
-        cancel: None,
-        racing: false,
         jobs: 2,
         turns: 6,
+        ..PLAIN
     },
     Scenario {
         name: "a cancelled task before another in its session",
@@ -111,19 +105,17 @@ pub const ALL: [Scenario; 12] = [
         ],
         direct: true,
         cancel: Some("t1"),
-        racing: false,
         jobs: 2,
         turns: 1,
+        ..PLAIN
     },
     Scenario {
         name: "a task with explicit completion",
         agents: &[("careful", r#"{"completion": "explicit"}"#)],
         events: &[task("careful", "t1", r#"{"input": 7}"#)],
-        direct: false,
-        cancel: None,
-        racing: false,
         jobs: 1,
         turns: 2,
+        ..PLAIN
     },
     Scenario {
         name: "a task whose calls get arguments that its model never sees",
@@ -133,11 +125,9 @@ pub const ALL: [Scenario; 12] = [
             "t1",
             r#"{"input": "go", "sessionContext": {"target": "w/bound/list", "text": "filled in"}}"#,
         )],
-        direct: false,
-        cancel: None,
-        racing: false,
         jobs: 1,
         turns: 2,
+        ..PLAIN
     },
     Scenario {
         name: "a task with a call that a person approves and one that is rejected",
@@ -149,11 +139,9 @@ pub const ALL: [Scenario; 12] = [
             ]}"#,
         )],
         events: &[task("asking", "t1", r#"{"input": "go"}"#)],
-        direct: false,
-        cancel: None,
-        racing: false,
         jobs: 1,
         turns: 2,
+        ..PLAIN
     },
     Scenario {
         name: "a task that remembers, writes a file and fills a bucket",
@@ -162,21 +150,29 @@ pub const ALL: [Scenario; 12] = [
             r#"{"contextWrite": true, "resources": {"memory": {"mode": "read-write"}, "files": {"mode": "read-write"}}}"#,
         )],
         events: &[task("minding", "t1", r#"{"input": "go", "context": ["app/u1"], "contextIds": ["alpha"]}"#)],
-        direct: false,
-        cancel: None,
-        racing: false,
         jobs: 1,
         turns: 2,
+        ..PLAIN
     },
     Scenario {
         name: "a provider that is overloaded twice",
         agents: &[("flaky", "{}")],
         events: &[task("flaky", "t1", "{}")],
-        direct: false,
-        cancel: None,
-        racing: false,
         jobs: 1,
         turns: 1,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a tree of goals with a typed output",
+        agents: &[(
+            "planner",
+            r#"{"loop": "goalTree", "tools": ["subgoal", "compact"], "outputs": {"complete": {"schema":
+                {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}}}}"#,
+        )],
+        events: &[task("planner", "t1", r#"{"input": "count"}"#)],
+        jobs: 1,
+        turns: 5,
+        ..PLAIN
     },
 ];
 
@@ -256,6 +252,26 @@ then = { calls = [{ tool = "lattice_append", arguments = {} }, { tool = "lattice
 [[rule]]
 when = { agent = "bound" }
 then = { text = "{{tool_result}}" }
+
+[[rule]]
+when = { agent = "planner", prompt = "[Current goal 1]", tool = "context_load" }
+then = { text = "there are three" }
+
+[[rule]]
+when = { agent = "planner", prompt = "[Current goal 1]" }
+then = { calls = [{ tool = "context_load", arguments = { path = "w/log" } }, { tool = "lattice_append", arguments = { path = "w/log", value = "three" } }] }
+
+[[rule]]
+when = { agent = "planner", prompt = "[Current goal 2]" }
+then = { calls = [{ tool = "fail", arguments = { error = "nothing else" } }] }
+
+[[rule]]
+when = { agent = "planner", tool = "subgoal" }
+then = { calls = [{ tool = "complete", arguments = { total = 3 } }] }
+
+[[rule]]
+when = { agent = "planner" }
+then = { calls = [{ tool = "subgoal", arguments = { description = "count" } }, { tool = "subgoal", arguments = { description = "look for more" } }] }
 
 [[rule]]
 when = { agent = "flaky" }

@@ -18,6 +18,7 @@
 //! | `moment […]` | date and budget |
 //! | `item {…}` | an item without its content, with its key and its source |
 //! | `task`, `result "key"`, `message "key"`, `pending` | what is served |
+//! | `goals` | the frames above, and what was compacted |
 //! | `remind` | the reminder |
 //! | `last` | the note that the task ends with the turn |
 //! | `transcript [first,last,count]` | turn records by number |

@@ -192,6 +192,9 @@ impl<'m> Reader<'m> {
         if let Some(pending) = self.find("pending") {
             served.pending = pending.value("pending", gone)?.unwrap_or_default();
         }
+        if let Some(goals) = self.find("goals") {
+            served.goals = goals.value("goals", gone)?.unwrap_or_default();
+        }
         served.remind = self.find("remind").is_some();
         served.last = self.find("last").is_some();
         Ok(served)

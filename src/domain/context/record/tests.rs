@@ -13,6 +13,7 @@ use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::context::ledger::{Ledger, Row, Status};
 use crate::domain::event::{Event, Payload};
+use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
@@ -215,6 +216,13 @@ impl Random {
                 .map(|n| (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1), under: None }))
                 .collect(),
             remind: self.below(2) == 0,
+            goals: View {
+                frame: 2,
+                goal: self.maybe("reach it".to_owned()),
+                above: vec!["[Goal 0] {}".into()],
+                segments: self.maybe("[Compacted: 2 turns] x".to_owned()).into_iter().collect(),
+                compacted: self.maybe(3),
+            },
             last: self.below(2) == 0,
         };
         let items: Vec<_> = (0..self.below(6)).map(|_| self.item()).collect();

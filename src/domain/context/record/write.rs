@@ -122,7 +122,7 @@ impl Writer<'_> {
     }
 
     fn served(&mut self, served: &Served) {
-        let Served { task, results, messages, pending, remind, last } = served;
+        let Served { task, results, messages, pending, remind, goals, last } = served;
         if let Some(task) = task {
             self.component("task".into(), &json(task));
         }
@@ -135,6 +135,9 @@ impl Writer<'_> {
         events("message", messages);
         if !pending.is_empty() {
             self.component("pending".into(), &json(pending));
+        }
+        if !goals.is_plain() {
+            self.component("goals".into(), &json(goals));
         }
         if *remind {
             self.lines.push("remind".into());

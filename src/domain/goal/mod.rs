@@ -1,0 +1,239 @@
+//! The goal tree (`loop: "goalTree"`): frames of a session, one on top of the other, each with a
+//! conversation of its own. Frame 0 is the session's conversation; it is not listed.
+//!
+//! ```text
+//! subgoal ─▶ open (the frame above waits) ─▶ turns of the new frame ─▶ text, complete or fail
+//!                                                                            │
+//! the result stands where the call of `subgoal` stands ◀── close ◀───────────┘
+//! ```
+
+pub mod view;
+
+#[cfg(test)]
+mod tests;
+
+use crate::domain::context::load::{Change, Level, Load};
+use crate::domain::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
+use crate::domain::session::TurnRecord;
+use serde::{Deserialize, Serialize};
+
+/// The frames of a session, and what was compacted.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Goals {
+    /// Open frames but for frame 0, those that run first last. A frame that waits for its turn beside
+    /// another has the same parent as that.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub frames: Vec<Frame>,
+    /// Frames ever opened: the number of the newest.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub opened: u32,
+    /// What was compacted, oldest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<Segment>,
+    /// Live turns of frame 0.
+    #[serde(skip_serializing_if = "Live::is_empty")]
+    pub live: Live,
+}
+
+/// A goal that is being worked on, or waits.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Frame {
+    /// Its number in the session, from 1.
+    pub id: u32,
+    /// The frame that opened it.
+    pub parent: u32,
+    /// The goal.
+    pub description: String,
+    /// The turn that opened it.
+    pub turn: u64,
+    /// The call of that turn that its result is the result of.
+    pub call: u32,
+    /// Paths that are shown as long as it is open.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+    /// Its live turns.
+    #[serde(default, skip_serializing_if = "Live::is_empty")]
+    pub live: Live,
+}
+
+/// Turns that are shown in full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Live {
+    /// How many.
+    pub turns: u32,
+    /// Their messages: what was heard, said and returned.
+    pub items: u32,
+}
+
+/// Turns of a frame that a summary stands for. They stay in the store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Segment {
+    /// The frame.
+    pub frame: u32,
+    /// The last turn of it.
+    pub to: u64,
+    /// How many turns.
+    pub turns: u32,
+    /// Their messages.
+    pub items: u32,
+    /// What is to be known of them.
+    pub summary: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Live {
+    /// Nothing.
+    pub const fn is_empty(&self) -> bool {
+        self.turns == 0
+    }
+}
+
+/// A goal as a call of `subgoal` names it.
+pub fn described(description: &str) -> Result<String, String> {
+    let description = description.trim();
+    match description.len() {
+        0 => Err("`description`: expected what the goal is, got an empty text".into()),
+        bytes if bytes > GOAL_BYTES => {
+            Err(format!("`description`: expected at most {GOAL_BYTES} bytes, got {bytes}; put the data into the tree"))
+        }
+        _ => Ok(description.to_owned()),
+    }
+}
+
+impl Goals {
+    /// Nothing was opened or compacted.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The frame whose turns run; `None` = frame 0.
+    pub fn top(&self) -> Option<&Frame> {
+        self.frames.last()
+    }
+
+    /// Its number.
+    pub fn active(&self) -> u32 {
+        self.top().map_or(0, |frame| frame.id)
+    }
+
+    /// From the outermost open frame to the active one; frames that wait beside them excepted.
+    pub fn path(&self) -> Vec<&Frame> {
+        let mut path = Vec::new();
+        let mut wanted = self.active();
+        for frame in self.frames.iter().rev() {
+            if frame.id == wanted {
+                path.push(frame);
+                wanted = frame.parent;
+            }
+        }
+        path.reverse();
+        path
+    }
+
+    /// Whether one more frame may be opened inside the active one.
+    pub fn check_depth(&self) -> Result<(), String> {
+        if self.path().len() < FRAME_DEPTH {
+            return Ok(());
+        }
+        Err(format!("goals are at most {FRAME_DEPTH} deep: reach this one without further subgoals"))
+    }
+
+    /// Opens frames for the calls of `subgoal` of a turn: the first runs first.
+    pub fn open(&mut self, turn: u64, goals: Vec<(u32, String)>) {
+        let parent = self.active();
+        let first = self.opened + 1;
+        let frames = (first..).zip(goals).map(|(id, (call, description))| Frame {
+            id,
+            parent,
+            description,
+            turn,
+            call,
+            loads: Vec::new(),
+            live: Live::default(),
+        });
+        let mut frames: Vec<_> = frames.collect();
+        self.opened += u32::try_from(frames.len()).unwrap_or(u32::MAX);
+        frames.reverse();
+        self.frames.append(&mut frames);
+    }
+
+    /// Closes the active frame: its loads and its segments go with it.
+    pub fn close(&mut self) -> Option<Frame> {
+        let closed = self.frames.pop()?;
+        self.segments.retain(|segment| segment.frame != closed.id);
+        Some(closed)
+    }
+
+    /// What the frames are for has ended.
+    pub fn end(&mut self) {
+        self.frames.clear();
+        self.segments.retain(|segment| segment.frame == 0);
+    }
+
+    /// Live turns of the active frame.
+    pub fn live(&self) -> Live {
+        self.top().map_or(self.live, |frame| frame.live)
+    }
+
+    /// One more turn of the active frame.
+    pub fn count(&mut self, record: &TurnRecord) {
+        let items = u32::try_from(record.heard.len() + record.said.len()).unwrap_or(u32::MAX);
+        let live = self.live_mut();
+        live.turns = live.turns.saturating_add(1);
+        live.items = live.items.saturating_add(items);
+    }
+
+    fn live_mut(&mut self) -> &mut Live {
+        self.frames.last_mut().map_or(&mut self.live, |frame| &mut frame.live)
+    }
+
+    /// Live turns of the active frame up to the turn `to` become a segment.
+    pub fn compact(&mut self, to: u64, summary: &str) {
+        let frame = self.active();
+        let Live { turns, items } = std::mem::take(self.live_mut());
+        self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned() });
+        let own: Vec<_> = (0..self.segments.len()).filter(|at| self.segments[*at].frame == frame).collect();
+        if let (true, [first, second, ..]) = (own.len() > SEGMENTS, own.as_slice()) {
+            let oldest = self.segments.remove(*first);
+            if let Some(next) = self.segments.get_mut(*second - 1) {
+                next.turns += oldest.turns;
+                next.items += oldest.items;
+                let summary = format!("{}\n{}", oldest.summary, next.summary);
+                // What is newer counts for more.
+                let from = summary.ceil_char_boundary(summary.len().saturating_sub(SUMMARY_BYTES));
+                summary[from..].clone_into(&mut next.summary);
+            }
+        }
+    }
+
+    /// Loads of a session with those of its frames: an inner one shadows an outer one.
+    pub fn loads(&self, session: &[Load]) -> Vec<Load> {
+        let mut all = session.to_vec();
+        for load in self.path().iter().flat_map(|frame| &frame.loads) {
+            all.retain(|outer| outer.path != load.path);
+            all.push(load.clone());
+        }
+        all
+    }
+
+    /// Applies a change of loads to the active frame.
+    pub fn apply(&mut self, change: &Change) {
+        if let Some(frame) = self.frames.last_mut() {
+            change.apply(Level::Frame, &mut frame.loads);
+        }
+    }
+
+    /// Takes loads out of all frames.
+    pub fn unload(&mut self, paths: &[String]) {
+        for frame in &mut self.frames {
+            frame.loads.retain(|load| !paths.contains(&load.path));
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! The stack of goals as plain data.
+
+use super::view::View;
+use super::*;
+use crate::domain::chat::ChatMessage;
+use crate::domain::lattice::Path;
+use serde_json::json;
+
+fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
+    goals.open(turn, (0..).zip(descriptions.iter().map(|text| (*text).to_owned())).collect());
+}
+
+fn spoken(turn: u64, frame: u32, text: &str) -> TurnRecord {
+    let said = vec![ChatMessage::Assistant { text: text.to_owned(), calls: Vec::new() }];
+    TurnRecord { turn, frame, said, ..TurnRecord::default() }
+}
+
+fn ids(frames: &[&Frame]) -> Vec<u32> {
+    frames.iter().map(|frame| frame.id).collect()
+}
+
+#[test]
+fn goals_of_one_reply_run_one_after_the_other_and_return_to_the_frame_that_opened_them() {
+    let mut goals = Goals::default();
+    opened(&mut goals, 1, &["first", "second"]);
+    assert_eq!((goals.active(), ids(&goals.path())), (1, vec![1]));
+    opened(&mut goals, 2, &["inside"]);
+    assert_eq!((goals.active(), ids(&goals.path())), (3, vec![1, 3]), "the one that waits is not above");
+    for (closed, active) in [((3, 2, 0), 1), ((1, 1, 0), 2), ((2, 1, 1), 0)] {
+        let frame = goals.close().unwrap();
+        assert_eq!(((frame.id, frame.turn, frame.call), goals.active()), (closed, active));
+    }
+    assert_eq!(goals.close(), None);
+    opened(&mut goals, 9, &["new"]);
+    assert_eq!(goals.active(), 4, "numbers are never used twice");
+}
+
+#[test]
+fn goals_are_at_most_8_deep() {
+    let mut goals = Goals::default();
+    for depth in 0..8 {
+        assert_eq!(goals.check_depth(), Ok(()), "{depth}");
+        opened(&mut goals, depth, &["deeper"]);
+    }
+    assert!(goals.check_depth().unwrap_err().starts_with("goals are at most 8 deep"));
+}
+
+#[test]
+fn loads_are_inherited_and_shadowed_and_go_with_their_frame() {
+    let load = |path: &str, budget| Load::new(&Path::parse(path).unwrap(), None, Some(budget)).unwrap();
+    let session = [load("w/a", 300), load("w/b", 300)];
+    let shown = |goals: &Goals| {
+        let loads = goals.loads(&session).into_iter();
+        loads.map(|load| (load.path, load.budget)).collect::<Vec<_>>()
+    };
+    let mut goals = Goals::default();
+    opened(&mut goals, 1, &["outer"]);
+    goals.apply(&Change::Load(Level::Frame, load("w/a", 400)));
+    opened(&mut goals, 2, &["inner"]);
+    goals.apply(&Change::Load(Level::Frame, load("w/c", 500)));
+    let all = [("w/b".to_owned(), 300), ("w/a".to_owned(), 400), ("w/c".to_owned(), 500)];
+    assert_eq!(shown(&goals), all);
+    goals.close();
+    assert_eq!(shown(&goals), all[..2]);
+    goals.end();
+    assert_eq!(shown(&goals), [("w/a".to_owned(), 300), ("w/b".to_owned(), 300)]);
+}
+
+#[test]
+fn compacted_turns_are_counted_and_stand_as_their_summary() {
+    let mut goals = Goals::default();
+    let turns: Vec<_> = (1..=4).map(|turn| spoken(turn, 0, "words")).collect();
+    turns[..3].iter().for_each(|turn| goals.count(turn));
+    goals.compact(3, "three things");
+    goals.count(&turns[3]);
+    assert_eq!(goals.live(), Live { turns: 1, items: 1 });
+    let view = View::of(&goals, &turns, None);
+    assert_eq!(view.segments, ["[Compacted: 3 turns] three things"]);
+    let shown: Vec<_> = turns.iter().filter(|turn| view.shows(turn)).map(|turn| turn.turn).collect();
+    assert_eq!(shown, [4]);
+}
+
+#[test]
+fn summaries_past_the_limit_become_one_and_none_is_lost_before() {
+    let mut goals = Goals::default();
+    for turn in 0..25 {
+        goals.count(&spoken(turn, 0, "x"));
+        goals.compact(turn, &format!("summary {turn}"));
+    }
+    assert_eq!(goals.segments.len(), SEGMENTS);
+    assert_eq!(goals.segments.iter().map(|segment| segment.turns).sum::<u32>(), 25);
+    assert!(goals.segments[0].summary.starts_with("summary 0\nsummary 1\n"), "{}", goals.segments[0].summary);
+    opened(&mut goals, 30, &["goal"]);
+    goals.count(&spoken(31, 1, "x"));
+    goals.compact(31, &"y".repeat(100));
+    goals.close();
+    assert!(goals.segments.iter().all(|segment| segment.frame == 0), "a frame takes its summaries with it");
+}
+
+#[test]
+fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
+    let mut goals = Goals::default();
+    let long = "a rather long description of what is to be reached ".repeat(10);
+    let mut turns = vec![spoken(1, 0, &"thinking ".repeat(100))];
+    for frame in 1..=6_u32 {
+        opened(&mut goals, u64::from(frame), &[&long]);
+        turns.push(spoken(u64::from(frame) + 1, frame, &"thinking ".repeat(100)));
+    }
+    let task = json!({"order": "pay every bill".repeat(50)});
+    let view = View::of(&goals, &turns, Some(&task));
+    let sizes: Vec<_> = view.above.iter().map(|line| line.split_once("] ").unwrap().1.len()).collect();
+    assert_eq!(sizes.len(), 6, "all but the one that is worked on");
+    for (size, limit) in sizes.iter().zip([50, 50, 50, 75, 150, 300]) {
+        assert!(*size <= limit && *size > limit / 5, "{size} of {limit}: {:?}", view.above);
+    }
+    assert!(view.place().unwrap().ends_with(&format!("[Current goal 6] {}", long)), "{:?}", view.place());
+    assert!(View::of(&Goals::default(), &turns, Some(&task)).is_plain());
+}
+
+#[test]
+fn a_goal_has_a_description_of_some_kilobytes_at_most() {
+    assert_eq!(described("  find it ").unwrap(), "find it");
+    assert!(described(" ").unwrap_err().contains("got an empty text"));
+    assert!(described(&"x".repeat(GOAL_BYTES + 1)).unwrap_err().contains("expected at most 4096 bytes"));
+}

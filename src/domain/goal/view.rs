@@ -1,0 +1,102 @@
+//! What a prompt shows of the goal tree: the frames above in a few bytes each, the summaries of what
+//! was compacted, and which turns are shown in full.
+
+use super::{Frame, Goals};
+use crate::domain::chat::ChatMessage;
+use crate::domain::context::text;
+use crate::domain::render::{RenderOptions, render};
+use crate::domain::session::TurnRecord;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Bytes of the frames above, the nearest first; every further one has as many as the last.
+const ABOVE: [usize; 4] = [300, 150, 75, 50];
+/// In fewer bytes only the goal itself has room.
+const GOAL_ALONE: usize = 200;
+
+/// The goal tree as one prompt shows it. Recorded with the prompt: the turns of the frames above get
+/// their results later.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct View {
+    /// The frame whose turns are shown.
+    pub frame: u32,
+    /// Its goal; none of frame 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goal: Option<String>,
+    /// The frames above, outermost first, as they are shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub above: Vec<String>,
+    /// What was compacted, oldest first, as it is shown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub segments: Vec<String>,
+    /// The last turn that a segment stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compacted: Option<u64>,
+}
+
+impl View {
+    /// Of a session with these turns. `task` is the input of the open task.
+    pub fn of(goals: &Goals, turns: &[TurnRecord], task: Option<&Value>) -> Self {
+        let path = goals.path();
+        let above: Vec<_> = match path.split_last() {
+            None => Vec::new(),
+            Some((_, outer)) => std::iter::once(None).chain(outer.iter().map(|frame| Some(*frame))).collect(),
+        };
+        let far = above.len();
+        let shown = above.into_iter().enumerate().map(|(at, frame)| {
+            let budget = ABOVE[(far - 1 - at).min(ABOVE.len() - 1)];
+            let id = frame.map_or(0, |frame| frame.id);
+            let value = digest(frame, id, turns, task);
+            let value = if budget < GOAL_ALONE { &value["goal"] } else { &value };
+            format!("[Goal {id}] {}", render(value, RenderOptions { budget, pretty: false }))
+        });
+        let frame = goals.active();
+        let own = || goals.segments.iter().filter(move |segment| segment.frame == frame);
+        let summary = |turns: u32, summary: &str| format!("[Compacted: {turns} turns] {}", text::escape(summary));
+        Self {
+            frame,
+            goal: goals.top().map(|frame| frame.description.clone()),
+            above: shown.collect(),
+            segments: own().map(|segment| summary(segment.turns, &segment.summary)).collect(),
+            compacted: own().map(|segment| segment.to).max(),
+        }
+    }
+
+    /// There is nothing to show but the session's conversation.
+    pub fn is_plain(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether a turn is shown in full.
+    pub fn shows(&self, turn: &TurnRecord) -> bool {
+        turn.frame == self.frame && self.compacted.is_none_or(|to| turn.turn > to)
+    }
+
+    /// What stands before the turns: where the frame is in the tree.
+    pub fn place(&self) -> Option<String> {
+        let goal = self.goal.as_ref()?;
+        let mut lines = self.above.clone();
+        lines.push(format!("[Current goal {}] {}", self.frame, text::escape(goal)));
+        Some(lines.join("\n"))
+    }
+}
+
+/// A frame above in short: its goal, how long it has worked, and what it said last.
+fn digest(frame: Option<&Frame>, id: u32, turns: &[TurnRecord], task: Option<&Value>) -> Value {
+    let goal = match (frame, task) {
+        (Some(frame), _) => json!(frame.description),
+        (None, Some(task)) => task.clone(),
+        (None, None) => json!("the conversation"),
+    };
+    let own: Vec<_> = turns.iter().filter(|turn| turn.frame == id).collect();
+    let text = own.iter().rev().flat_map(|turn| turn.said.iter()).find_map(|said| match said {
+        ChatMessage::Assistant { text, .. } if !text.is_empty() => Some(text.as_str()),
+        ChatMessage::Assistant { .. } | ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,
+    });
+    let mut digest = json!({"goal": goal, "turns": own.len()});
+    if let Some(text) = text {
+        digest["latest"] = text.into();
+    }
+    digest
+}

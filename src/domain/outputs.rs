@@ -1,0 +1,135 @@
+//! Typed outputs: what the result of a task must be, by its agent's `outputs` or the request's own
+//! `responseSchema`.
+
+use crate::domain::limits::SCHEMA_ERRORS;
+use crate::domain::schema::misfits;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Misfits that a model is told of at once.
+const TOLD: usize = 5;
+
+/// What the results of an agent's tasks must be.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Outputs {
+    /// Of those that complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complete: Option<Output>,
+    /// Of those that fail: the error is then the JSON text of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fail: Option<Output>,
+}
+
+/// One type.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// A JSON Schema.
+    pub schema: Value,
+}
+
+impl Outputs {
+    /// Nothing is asked.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether its schemas can be used.
+    pub fn check(&self) -> Result<(), String> {
+        for (key, output) in [("complete", &self.complete), ("fail", &self.fail)] {
+            if let Some(output) = output {
+                check(&output.schema).map_err(|error| format!("`outputs.{key}.schema`: {error}"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether something can be used as a schema.
+pub fn check(schema: &Value) -> Result<(), String> {
+    if !schema.is_object() {
+        return Err(format!("expected a JSON Schema as a map, got {schema}"));
+    }
+    misfits(schema, &Value::Null, 1).map(|_| ()).map_err(|error| error.to_string())
+}
+
+/// What is wrong with a value, for the model that gave it.
+pub fn wrong(schema: &Value, value: &Value) -> Option<String> {
+    let (found, more) = match misfits(schema, value, TOLD.min(SCHEMA_ERRORS)) {
+        Ok(found) => found,
+        Err(error) => return Some(error.to_string()),
+    };
+    if found.is_empty() {
+        return None;
+    }
+    let said = found.into_iter().map(|misfit| match misfit.path.as_str() {
+        "" => misfit.message,
+        path => format!("at `{path}`: {}", misfit.message),
+    });
+    let more = if more { "; and more" } else { "" };
+    Some(format!("{}{more}", said.collect::<Vec<_>>().join("; ")))
+}
+
+/// The input of a tool whose input is the value itself: what is no map is put into one.
+pub fn input(schema: &Value) -> Value {
+    if is_map(schema) {
+        return schema.clone();
+    }
+    json!({"type": "object", "properties": {"result": schema}, "required": ["result"]})
+}
+
+/// The value that a call of such a tool gives.
+pub fn value(schema: Option<&Value>, arguments: &Value) -> Value {
+    match schema {
+        Some(schema) if !is_map(schema) => arguments.get("result").cloned().unwrap_or(Value::Null),
+        Some(_) | None => arguments.clone(),
+    }
+}
+
+fn is_map(schema: &Value) -> bool {
+    schema["type"] == "object"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_that_does_not_fit_is_told_with_what_is_wrong() {
+        let schema = json!({
+            "type": "object", "properties": {"total": {"type": "number"}, "who": {"type": "string"}},
+            "required": ["total"], "additionalProperties": false
+        });
+        for (given, expected) in [
+            (json!({"total": 3}), None),
+            (json!({"total": "3"}), Some("at `/total`: \"3\" is not of type \"number\"")),
+            (json!({}), Some("\"total\" is a required property")),
+            (json!("text"), Some("\"text\" is not of type \"object\"")),
+        ] {
+            assert_eq!(wrong(&schema, &given).as_deref(), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_map_travels_in_one() {
+        let list = json!({"type": "array", "items": {"type": "integer"}});
+        assert_eq!(input(&list)["properties"]["result"], list);
+        assert_eq!(value(Some(&list), &json!({"result": [1]})), json!([1]));
+        let map = json!({"type": "object"});
+        assert_eq!(input(&map), map);
+        assert_eq!(value(Some(&map), &json!({"result": [1]})), json!({"result": [1]}));
+        assert_eq!(value(None, &json!({"a": 1})), json!({"a": 1}));
+    }
+
+    #[test]
+    fn schemas_that_cannot_be_used_are_named() {
+        let of = |schema: Value| Outputs { complete: Some(Output { schema }), fail: None }.check();
+        assert_eq!(of(json!({"type": "string"})), Ok(()));
+        assert_eq!(
+            of(json!("string")).unwrap_err(),
+            "`outputs.complete.schema`: expected a JSON Schema as a map, got \"string\""
+        );
+        assert!(of(json!({"type": "text"})).unwrap_err().starts_with("`outputs.complete.schema`: not a JSON Schema: "));
+    }
+}

@@ -1,0 +1,219 @@
+//! Calls of the harness that end a task or a goal, open a goal, or compact: what the model gets for
+//! them, and what they do to the session.
+
+use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
+use crate::domain::context::text;
+use crate::domain::goal;
+use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::limits::SUMMARY_BYTES;
+use crate::domain::outputs;
+use crate::domain::tools::Target;
+use serde_json::Value;
+
+/// What a reply ends.
+pub(super) enum Ending {
+    /// The open task.
+    Task(JobResult),
+    /// The goal that was worked on; with what its caller gets.
+    Goal(CallOutcome),
+}
+
+/// What the model gets for such a call.
+pub fn outcome(setting: &Setting, target: &Target, arguments: &Value) -> CallOutcome {
+    let inner = setting.state.goals.top().is_some();
+    let open = setting.plan.task.is_some();
+    let said = match target {
+        Target::Complete => typed(setting, &result(setting, arguments), "the task is completed"),
+        Target::Fail => Ok("the task is failed".to_owned()),
+        Target::CompleteGoal if inner => Ok("the goal is completed".to_owned()),
+        Target::CompleteGoal if open => {
+            typed(setting, &outputs::value(setting.output(), arguments), "the task is completed")
+        }
+        Target::CompleteGoal => Ok(compacted(setting).unwrap_or_else(|_| "there is nothing to complete".into())),
+        Target::FailGoal if inner => Ok("the goal is failed".to_owned()),
+        Target::FailGoal if open => failing(setting, arguments),
+        Target::FailGoal => Err("there is nothing to fail: no task is open".to_owned()),
+        Target::Subgoal => {
+            goal_of(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
+        }
+        Target::Compact => summary(arguments).and_then(|_| compacted(setting)),
+        Target::Operation(_)
+        | Target::Resource { .. }
+        | Target::Load
+        | Target::Unload
+        | Target::MoreTools
+        | Target::Delegate(_)
+        | Target::Latent(_) => Err("this call ends nothing; it is a bug of the venue".to_owned()),
+    };
+    match said {
+        Ok(text) => CallOutcome::plain(Outcome::Ok, text),
+        Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
+    }
+}
+
+/// The result of `complete_task`.
+fn result(setting: &Setting, arguments: &Value) -> Value {
+    let given = arguments.get("result").cloned().unwrap_or(Value::Null);
+    match (setting.output(), given) {
+        // Models like to write JSON as a text.
+        (Some(schema), Value::String(text)) if outputs::wrong(schema, &Value::String(text.clone())).is_some() => {
+            serde_json::from_str(&text).unwrap_or(Value::String(text))
+        }
+        (_, given) => given,
+    }
+}
+
+fn typed(setting: &Setting, result: &Value, done: &str) -> Result<String, String> {
+    match setting.output().and_then(|schema| outputs::wrong(schema, result)) {
+        None => Ok(done.to_owned()),
+        Some(wrong) => Err(format!("refused: the result is not what it must be: {wrong}; give it again")),
+    }
+}
+
+fn failing(setting: &Setting, arguments: &Value) -> Result<String, String> {
+    let schema = setting.config.outputs.fail.as_ref().map(|output| &output.schema);
+    match schema.and_then(|schema| outputs::wrong(schema, &outputs::value(Some(schema), arguments))) {
+        None => Ok("the task is failed".to_owned()),
+        Some(wrong) => Err(format!("refused: the error is not what it must be: {wrong}; give it again")),
+    }
+}
+
+fn goal_of(setting: &Setting, arguments: &Value) -> Result<String, String> {
+    setting.state.goals.check_depth()?;
+    goal::described(arguments["description"].as_str().unwrap_or_default())
+}
+
+fn summary(arguments: &Value) -> Result<&str, String> {
+    let summary = arguments["summary"].as_str().unwrap_or_default();
+    match summary.len() {
+        0 => Err("`summary`: expected what is to be known of the turns so far, got nothing".into()),
+        bytes if bytes > SUMMARY_BYTES => {
+            Err(format!("`summary`: expected at most {SUMMARY_BYTES} bytes, got {bytes}"))
+        }
+        _ => Ok(summary),
+    }
+}
+
+fn compacted(setting: &Setting) -> Result<String, String> {
+    match setting.state.goals.live().turns {
+        0 => Err("there are no turns to compact yet".to_owned()),
+        turns => Ok(format!("{turns} turns are compacted; from the next turn on the summary stands for them")),
+    }
+}
+
+/// Calls that were not refused, by their place.
+fn made<'r>(recorded: &'r Recorded, outcomes: &'r [CallOutcome]) -> impl Iterator<Item = (u32, &'r Target, &'r Value)> {
+    (0..).zip(recorded.calls.iter().zip(outcomes)).filter_map(|(at, (call, outcome))| match &call.what {
+        Ok(Resolved { target, arguments }) if outcome.outcome == Outcome::Ok => Some((at, target, arguments)),
+        Ok(_) | Err(_) => None,
+    })
+}
+
+/// What the reply ends: its first call that does decides.
+pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome]) -> Option<Ending> {
+    let inner = setting.state.goals.top().is_some();
+    let open = setting.plan.task.is_some();
+    made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
+        Target::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
+        Target::CompleteGoal if inner => Some(Ending::Goal(returned(setting, arguments))),
+        Target::CompleteGoal if open => {
+            Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
+        }
+        Target::FailGoal if inner => {
+            let text = format!("error: the goal was not reached: {}", error(arguments));
+            Some(Ending::Goal(CallOutcome::plain(Outcome::Error, text)))
+        }
+        Target::Fail | Target::FailGoal if open => {
+            let typed = matches!(target, Target::FailGoal) && setting.config.outputs.fail.is_some();
+            let error = if typed { arguments.to_string() } else { error(arguments) };
+            Some(Ending::Task(JobResult::failed(ErrorCode::TaskFailed, error)))
+        }
+        Target::Complete
+        | Target::Fail
+        | Target::CompleteGoal
+        | Target::FailGoal
+        | Target::Subgoal
+        | Target::Compact
+        | Target::Operation(_)
+        | Target::Resource { .. }
+        | Target::Load
+        | Target::Unload
+        | Target::MoreTools
+        | Target::Delegate(_)
+        | Target::Latent(_) => None,
+    })
+}
+
+/// What a goal without a call to end it returns: its last text.
+pub(super) fn said(setting: &Setting, recorded: &Recorded) -> CallOutcome {
+    returned(setting, &Value::String(recorded.reply.text.clone()))
+}
+
+fn returned(setting: &Setting, result: &Value) -> CallOutcome {
+    CallOutcome::plain(Outcome::Ok, text::tool_result(result, text::tool_result_bytes(&setting.config, 1)))
+}
+
+fn error(arguments: &Value) -> String {
+    match &arguments["error"] {
+        Value::String(error) => error.clone(),
+        Value::Null if arguments.as_object().is_some_and(|map| !map.is_empty()) => arguments.to_string(),
+        Value::Null => "the agent gave no reason".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with the output that the reply wanted to end the task with.
+pub(super) fn misfit<'o>(recorded: &Recorded, outcomes: &'o [CallOutcome]) -> Option<&'o str> {
+    let refused = recorded.calls.iter().zip(outcomes).find(|(call, outcome)| {
+        let ends = matches!(
+            &call.what,
+            Ok(Resolved { target: Target::Complete | Target::CompleteGoal | Target::FailGoal, .. })
+        );
+        ends && outcome.outcome == Outcome::Error
+    });
+    refused.map(|(_, outcome)| outcome.text.as_str())
+}
+
+/// Goals that the reply opens, by the place of the call.
+pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32, String)> {
+    let goal = |(at, target, arguments): (u32, &Target, &Value)| {
+        let description = arguments["description"].as_str().filter(|_| *target == Target::Subgoal)?;
+        Some((at, goal::described(description).ok()?))
+    };
+    made(recorded, outcomes).filter_map(goal).collect()
+}
+
+/// The summary that stands for the turns so far from now on.
+pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome]) -> Option<String> {
+    let goals = &setting.state.goals;
+    let loose = goals.top().is_none() && setting.plan.task.is_none();
+    if goals.live().is_empty() {
+        return None;
+    }
+    made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
+        Target::Compact => summary(arguments).ok().map(str::to_owned),
+        // At the root of a chat there is nothing to complete: what was found is kept, and room is made.
+        Target::CompleteGoal if loose => Some(text::value(arguments, SUMMARY_BYTES)),
+        Target::CompleteGoal
+        | Target::Complete
+        | Target::Fail
+        | Target::FailGoal
+        | Target::Subgoal
+        | Target::Operation(_)
+        | Target::Resource { .. }
+        | Target::Load
+        | Target::Unload
+        | Target::MoreTools
+        | Target::Delegate(_)
+        | Target::Latent(_) => None,
+    })
+}
+
+/// A goal that the reply asked for is not opened, for what it is for ends with the reply.
+pub(super) fn unopened(recorded: &Recorded, outcomes: &mut [CallOutcome]) {
+    for (call, outcome) in recorded.calls.iter().zip(outcomes) {
+        if matches!(&call.what, Ok(Resolved { target: Target::Subgoal, .. })) && outcome.outcome == Outcome::Ok {
+            *outcome = CallOutcome::plain(Outcome::Cancelled, "not opened: this reply ends what it is for");
+        }
+    }
+}

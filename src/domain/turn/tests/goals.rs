@@ -1,0 +1,310 @@
+//! The goal tree and typed outputs, turn after turn.
+
+use super::*;
+use crate::domain::limits::SUMMARY_BYTES;
+
+/// A session that is driven by hand.
+struct Session {
+    config: AgentConfig,
+    state: SessionState,
+    inbox: Vec<Pending>,
+    records: Vec<TurnRecord>,
+}
+
+impl Session {
+    fn new(config: &Value, inbox: Vec<Pending>) -> Self {
+        let mut all = json!({
+            "model": {"provider": "scripted", "name": "x"}, "loop": "goalTree", "limits": {"turns": 20},
+            "tools": ["subgoal", "complete", "fail", "compact"],
+        });
+        all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());
+        Self { config: AgentConfig::parse(&all).unwrap(), state: SessionState::default(), inbox, records: Vec::new() }
+    }
+
+    fn tree(config: &Value) -> Self {
+        Self::new(config, vec![task(1)])
+    }
+
+    fn turn(&self) -> u64 {
+        self.records.len() as u64 + 1
+    }
+
+    fn setting(&self) -> Setting {
+        let mut setting = super::setting("implicit", self.state.clone(), self.inbox.clone());
+        let opener = self.state.goals.top().map(|frame| frame.turn);
+        setting.opener = self.records.iter().find(|record| Some(record.turn) == opener).cloned().map(Box::new);
+        setting.config = Arc::new(self.config.clone());
+        setting.turn = self.turn();
+        setting
+    }
+
+    /// One turn with this reply; tools of the harness are really called.
+    fn reply(&mut self, reply: Reply) -> Decision {
+        let setting = self.setting();
+        let (mut turn, _) = Turn::begin(setting.clone(), NOW);
+        let Action::Ask(_) = turn.step(inputs(&turn, Vec::new()), NOW) else { panic!("expected a model call") };
+        let mut action = turn.step(Observed::Answered(Ok(reply)), NOW);
+        if let Action::Record(_) = action {
+            let Action::Call(planned) = turn.step(Observed::Recorded, NOW) else { panic!("expected calls") };
+            let outcome = |(_, call): &(u32, PlannedCall)| match &call.what {
+                Ok(Resolved { target: Target::Operation(_), .. }) => ok(),
+                Ok(Resolved { target, arguments }) => ends::outcome(&setting, target, arguments),
+                Err(error) => CallOutcome::plain(Outcome::Unknown, error),
+            };
+            action = turn.step(Observed::Called(planned.iter().map(outcome).collect()), NOW);
+        }
+        let Action::Commit(decision) = action else { panic!("expected a commit, got {action:?}") };
+        if let Some(amended) = &decision.amended {
+            let place = self.records.iter_mut().find(|record| record.turn == amended.turn).unwrap();
+            place.clone_from(amended);
+        }
+        self.records.push(decision.record.clone());
+        self.state = decision.state.clone();
+        self.inbox.retain(|pending| !decision.consume.contains(&pending.key));
+        *decision
+    }
+
+    fn call(&mut self, tool: &str, arguments: Value) -> Decision {
+        self.reply(calls(&[(tool, arguments)]))
+    }
+
+    fn subgoal(&mut self, description: &str) -> Decision {
+        self.call("subgoal", json!({"description": description}))
+    }
+
+    /// What a call of a turn came to, as the transcript shows it.
+    fn result(&self, turn: usize, call: usize) -> &str {
+        let mut results = self.records[turn - 1].said.iter().filter_map(|said| match said {
+            ChatMessage::Tool { text, .. } => Some(text.as_str()),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+        });
+        results.nth(call).unwrap()
+    }
+}
+
+use crate::domain::chat::ChatMessage;
+use crate::domain::session::TurnRecord;
+
+#[test]
+fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
+    for (end, arguments, expected) in [
+        (None, json!({}), "found it"),
+        (Some("complete"), json!({"price": 3}), r#"{"price":3}"#),
+        (Some("fail"), json!({"error": "no such thing"}), "error: the goal was not reached: no such thing"),
+    ] {
+        let mut session = Session::tree(&json!({}));
+        assert_eq!(ended(&session.subgoal("find the price")), None);
+        assert_eq!((session.state.goals.active(), session.records[0].frame), (1, 0));
+        let decision = match end {
+            None => session.reply(text("found it")),
+            Some(tool) => session.call(tool, arguments),
+        };
+        assert_eq!((ended(&decision), decision.record.frame), (None, 1), "the task goes on");
+        assert_eq!(session.result(1, 0), expected);
+        assert_eq!(session.state.goals.active(), 0);
+        let done = session.reply(text("it costs 3"));
+        assert_eq!(ended(&done), Some((JobStatus::Complete, None)));
+    }
+}
+
+#[test]
+fn several_subgoals_of_a_reply_are_worked_on_in_order() {
+    let mut session = Session::tree(&json!({}));
+    let goals = ["one", "two"].map(|goal| ("subgoal", json!({"description": goal})));
+    session.reply(calls(&goals));
+    for (at, result) in ["first", "second"].into_iter().enumerate() {
+        assert_eq!(session.state.goals.top().unwrap().description, ["one", "two"][at]);
+        session.reply(text(result));
+        assert_eq!(session.result(1, at), result);
+    }
+    assert_eq!(session.state.goals.active(), 0);
+}
+
+#[test]
+fn a_ninth_level_is_a_tool_error() {
+    let mut session = Session::tree(&json!({}));
+    for _ in 0..8 {
+        session.subgoal("deeper");
+    }
+    session.subgoal("too deep");
+    assert!(session.result(9, 0).starts_with("error: goals are at most 8 deep"), "{}", session.result(9, 0));
+    assert_eq!(session.state.goals.path().len(), 8);
+}
+
+#[test]
+fn text_with_a_child_open_parks_a_goal_and_does_not_end_it() {
+    let mut session = Session::tree(&json!({}));
+    session.subgoal("ask somebody");
+    session.state = awaiting(session.state.clone(), 2);
+    let decision = session.reply(text("waiting"));
+    assert_eq!((decision.state.parked, decision.state.goals.active()), (true, 1));
+}
+
+#[test]
+fn whatever_ends_the_task_ends_its_goals() {
+    let limit = json!({"limits": {"turns": 2}});
+    let mut session = Session::tree(&limit);
+    session.subgoal("never ends");
+    let decision = session.subgoal("nor this");
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
+    assert!(decision.state.goals.frames.is_empty());
+    assert_eq!(session.result(2, 0), "not opened: this reply ends what it is for");
+
+    let mut session = Session::tree(&json!({}));
+    session.subgoal("cancelled");
+    let setting = session.setting();
+    let (mut turn, _) = Turn::begin(setting, NOW);
+    let Action::Commit(decision) = turn.step(Observed::Cancelled(Vec::new()), NOW) else { panic!("expected a commit") };
+    assert!(decision.state.goals.frames.is_empty());
+}
+
+#[test]
+fn a_goal_that_ends_at_the_limit_ends_with_the_limit() {
+    let mut session = Session::tree(&json!({"limits": {"turns": 2}}));
+    session.subgoal("the last");
+    let decision = session.reply(text("found"));
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::LimitReached))));
+    assert_eq!(session.result(1, 0), "found");
+}
+
+#[test]
+fn at_the_root_complete_ends_the_task_with_its_input() {
+    let mut session = Session::tree(&json!({}));
+    let decision = session.call("complete", json!({"total": 3}));
+    assert_eq!(decision.ended.unwrap().1, JobResult::complete(json!({"total": 3})));
+    let mut session = Session::tree(&json!({}));
+    let decision = session.call("fail", json!({"error": "no"}));
+    assert_eq!(decision.ended.unwrap().1, JobResult::failed(ErrorCode::TaskFailed, "no"));
+}
+
+#[test]
+fn a_stray_complete_at_the_root_of_a_chat_compacts() {
+    let mut session = Session::new(&json!({}), vec![message(1)]);
+    session.call("lattice_read", json!({}));
+    let decision = session.call("complete", json!({"found": "three"}));
+    assert_eq!(ended(&decision), None);
+    let [segment] = decision.state.goals.segments.as_slice() else { panic!("one segment") };
+    assert_eq!((segment.turns, segment.to, segment.summary.as_str()), (1, 1, r#"{found: "three"}"#));
+}
+
+#[test]
+fn compact_puts_a_summary_in_the_place_of_the_turns_before_and_keeps_its_own() {
+    let mut session = Session::tree(&json!({}));
+    session.call("compact", json!({"summary": "nothing yet"}));
+    assert_eq!(session.result(1, 0), "error: there are no turns to compact yet");
+    session.call("lattice_read", json!({}));
+    session.call("compact", json!({"summary": "x".repeat(SUMMARY_BYTES + 1)}));
+    assert!(session.result(3, 0).contains("expected at most 16384 bytes"));
+    let decision = session.call("compact", json!({"summary": "read it"}));
+    let [segment] = decision.state.goals.segments.as_slice() else { panic!("one segment") };
+    assert_eq!((segment.turns, segment.to), (3, 3));
+    assert_eq!(decision.state.goals.live().turns, 1, "the turn that compacts is live");
+}
+
+#[test]
+fn a_loose_run_works_on_goals_too_and_ends_with_its_text() {
+    let mut session = Session::new(&json!({}), vec![message(1)]);
+    let decision = session.subgoal("look");
+    assert_eq!(decision.state.shown, ["k1"]);
+    let decision = session.reply(text("seen"));
+    assert_eq!((decision.state.shown.as_slice(), decision.state.goals.active()), (&["k1".to_owned()][..], 0));
+    let decision = session.reply(text("done"));
+    assert_eq!((decision.state.shown.len(), decision.consume), (0, vec!["k1".to_owned()]));
+}
+
+const TYPED: &str = r#"{"outputs": {"complete": {"schema": {
+    "type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]
+}}}}"#;
+
+fn typed() -> Value {
+    serde_json::from_str(TYPED).unwrap()
+}
+
+#[test]
+fn a_typed_output_is_refused_twice_with_what_is_wrong_and_fails_then() {
+    let wrong = || calls(&[("complete", json!({"total": "three"}))]);
+    let right = || calls(&[("complete", json!({"total": 3}))]);
+    let invalid = Some((JobStatus::Failed, Some(ErrorCode::OutputInvalid)));
+    for (name, replies, expected) in [
+        ("fits", vec![right()], Some((JobStatus::Complete, None))),
+        ("text, then fits", vec![text("3"), right()], Some((JobStatus::Complete, None))),
+        ("wrong twice, then fits", vec![wrong(), wrong(), right()], Some((JobStatus::Complete, None))),
+        ("wrong three times", vec![wrong(), wrong(), wrong()], invalid),
+        ("text three times", vec![text("3"), text("3"), text("3")], invalid),
+        ("mixed", vec![text("3"), wrong(), text("3")], invalid),
+    ] {
+        let mut session = Session::tree(&typed());
+        let last = replies.len() - 1;
+        for (at, reply) in replies.into_iter().enumerate() {
+            let decision = session.reply(reply);
+            assert_eq!(ended(&decision), expected.filter(|_| at == last), "{name}, reply {at}");
+            let reminded = decision.state.task.as_ref().is_some_and(|progress| progress.reminded);
+            assert_eq!(
+                reminded,
+                at < last && name != "wrong twice, then fits" && name != "wrong three times",
+                "{name}"
+            );
+        }
+    }
+    let mut session = Session::tree(&typed());
+    session.reply(wrong());
+    let told = "error: refused: the result is not what it must be: at `/total`: \"three\" is not of type \"number\"";
+    assert!(session.result(1, 0).starts_with(told), "{}", session.result(1, 0));
+}
+
+#[test]
+fn typed_outputs_bring_the_tools_that_end_a_goal_and_only_those() {
+    let names = |config: Value, inner: bool, task_open: bool| {
+        let mut session = Session::new(&config, if task_open { vec![task(1)] } else { vec![message(1)] });
+        if inner {
+            session.state.goals.open(1, vec![(0, "g".into())]);
+        }
+        let setting = session.setting();
+        let none: [Described; 0] = [];
+        let table = resolve(&setting.config, &[], setting.ends(), &Resolver::default(), &none[..]);
+        table.names().into_iter().filter(|name| !name.starts_with("context_")).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let with = |mut config: Value, tools: Value| {
+        config["tools"] = tools;
+        config
+    };
+    for (config, inner, task_open, expected) in [
+        (with(json!({}), json!([])), false, true, vec!["complete_task", "fail_task"]),
+        (with(json!({}), json!([])), true, true, vec![]),
+        (with(json!({}), json!(["subgoal"])), false, true, vec!["complete_task", "fail_task", "subgoal"]),
+        (with(typed(), json!([])), false, true, vec!["complete", "fail"]),
+        (with(typed(), json!([])), true, true, vec!["complete", "fail"]),
+        (with(json!({}), json!(["complete"])), true, true, vec!["complete"]),
+        (with(json!({}), json!(["complete", "compact"])), false, false, vec!["complete", "compact"]),
+        (with(json!({"loop": "chat"}), json!([])), false, true, vec!["complete_task", "fail_task"]),
+    ] {
+        assert_eq!(names(config.clone(), inner, task_open), expected, "{config} inner {inner} task {task_open}");
+    }
+}
+
+#[test]
+fn a_requests_own_schema_goes_before_the_agents() {
+    let mut request = task(1);
+    request.event.response_schema = Some(json!({"type": "array", "items": {"type": "integer"}}));
+    let mut session = Session::new(&typed(), vec![request]);
+    session.call("complete", json!({"total": 3}));
+    assert!(session.result(1, 0).contains("null is not of type \"array\""), "{}", session.result(1, 0));
+    let decision = session.call("complete", json!({"result": [1, 2]}));
+    assert_eq!(decision.ended.unwrap().1, JobResult::complete(json!([1, 2])));
+}
+
+#[test]
+fn in_a_chat_loop_complete_task_takes_the_typed_result() {
+    let mut config = typed();
+    config["loop"] = "chat".into();
+    config["tools"] = json!([]);
+    for (result, expected) in [
+        (json!({"total": 3}), Some(json!({"total": 3}))),
+        (json!(r#"{"total": 3}"#), Some(json!({"total": 3}))),
+        (json!("three"), None),
+    ] {
+        let mut session = Session::tree(&config);
+        let decision = session.call("complete_task", json!({"result": result}));
+        assert_eq!(decision.ended.and_then(|(_, ended)| ended.output), expected, "{result}");
+    }
+}

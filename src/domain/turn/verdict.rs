@@ -1,0 +1,118 @@
+//! What a reply means for what its turn serves: it ends, goes on, waits or is told something.
+
+use super::ends::{self, Ending};
+use super::{CallOutcome, Recorded, Setting};
+use crate::domain::agent::Completion;
+use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::limits::OUTPUT_REFUSALS;
+use crate::domain::session::SessionState;
+
+/// What becomes of it.
+pub(super) enum Verdict {
+    /// The task has ended.
+    Ended(JobResult),
+    /// The model sees the results of its tools.
+    GoOn,
+    /// The same without a task.
+    Loose,
+    /// Nothing to do until a result arrives.
+    Park,
+    /// A person is asked first.
+    Await,
+    /// The limit of turns is reached: one more, to end in.
+    WindDown,
+    /// Text, where only a call completes the task: it is told so once.
+    Remind,
+    /// Text, where the output is typed: it is told so.
+    Refuse,
+    /// Nothing more to do, and no task.
+    Idle,
+    /// Too many turns without a task.
+    Exhausted,
+}
+
+/// Decides. `state` is the one that the turn hands on.
+pub(super) fn verdict(
+    setting: &Setting,
+    state: &SessionState,
+    recorded: &Recorded,
+    outcomes: &[CallOutcome],
+) -> Verdict {
+    let open = setting.plan.task.is_some();
+    let used = state.task.as_ref().map_or(state.loose_turns, |progress| progress.turns);
+    let ending = ends::ending(setting, recorded, outcomes);
+    if let Some(Ending::Task(result)) = ending {
+        return Verdict::Ended(result);
+    }
+    let limit = setting.config.limits.turns;
+    let completion = setting.completion();
+    if let (Some(last), true) = (&setting.last, open) {
+        return Verdict::Ended(last.ending(&recorded.reply.text, recorded.calls.is_empty(), completion));
+    }
+    let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
+    if let (Some(wrong), true) = (ends::misfit(recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
+        return Verdict::Ended(invalid(wrong));
+    }
+    let inner = setting.state.goals.top().is_some();
+    if recorded.calls.is_empty() && (!inner || is_waiting(state)) {
+        return text_alone(setting, state, recorded, (used >= limit, limit));
+    }
+    if used >= limit {
+        return match (open, setting.config.limits.wind_down) {
+            (true, true) => Verdict::WindDown,
+            (true, false) => Verdict::Ended(limit_reached(limit, recorded)),
+            (false, _) => Verdict::Exhausted,
+        };
+    }
+    if outcomes.iter().any(|outcome| outcome.asked.is_some()) && ending.is_none() {
+        return Verdict::Await;
+    }
+    let all_started = !outcomes.is_empty() && outcomes.iter().all(|outcome| outcome.started.is_some());
+    match (all_started, open) {
+        (true, _) => Verdict::Park,
+        (false, true) => Verdict::GoOn,
+        (false, false) => Verdict::Loose,
+    }
+}
+
+/// A reply without a call, at the root of the goals.
+fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_limit, limit): (bool, u32)) -> Verdict {
+    let text = &recorded.reply.text;
+    let progress = state.task.as_ref();
+    let reminded = progress.is_some_and(|progress| progress.reminded);
+    match (setting.plan.task.is_some(), is_waiting(state), setting.completion()) {
+        (false, _, _) => Verdict::Idle,
+        (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
+        (true, true, _) => Verdict::Park,
+        (true, false, Completion::Implicit) => Verdict::Ended(JobResult::complete(text.clone().into())),
+        (true, false, Completion::Explicit) if setting.output().is_some() => {
+            let refused = progress.map_or(0, |progress| progress.refused);
+            match (refused < OUTPUT_REFUSALS, at_limit) {
+                (true, false) => Verdict::Refuse,
+                (true, true) => Verdict::Ended(limit_reached(limit, recorded)),
+                (false, _) => Verdict::Ended(invalid(&format!("text alone is no output; the text was: {text}"))),
+            }
+        }
+        (true, false, Completion::Explicit) if !reminded && !at_limit => Verdict::Remind,
+        (true, false, Completion::Explicit) => {
+            let text = "the agent ended without calling `complete_task` or `fail_task`";
+            Verdict::Ended(JobResult::failed(ErrorCode::NoCompletion, text))
+        }
+    }
+}
+
+fn invalid(wrong: &str) -> JobResult {
+    let wrong = wrong.trim_start_matches("error: ");
+    let text = format!("after {OUTPUT_REFUSALS} refusals there is no output of the type that was asked for: {wrong}");
+    JobResult::failed(ErrorCode::OutputInvalid, text)
+}
+
+fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {
+    let text = format!("the limit of {limit} turns was reached; the last text was: {}", recorded.reply.text);
+    JobResult::failed(ErrorCode::LimitReached, text)
+}
+
+/// What a message has started is not the task's to wait for.
+pub(super) fn is_waiting(state: &SessionState) -> bool {
+    state.pending.values().any(|pending| pending.under.is_none())
+}
