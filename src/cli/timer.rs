@@ -122,7 +122,7 @@ enum Overlap {
     Queue,
 }
 
-fn name_of(value: impl ValueEnum) -> Value {
+fn name_of(value: &impl ValueEnum) -> Value {
     value.to_possible_value().map_or(Value::Null, |value| value.get_name().into())
 }
 
@@ -158,9 +158,9 @@ impl Set {
         let mut asked = json!({
             "agentId": self.agent,
             "input": input::value(&self.input, self.text)?,
-            "kind": name_of(self.kind),
-            "catchUp": name_of(self.catch_up),
-            "overlap": name_of(self.overlap),
+            "kind": name_of(&self.kind),
+            "catchUp": name_of(&self.catch_up),
+            "overlap": name_of(&self.overlap),
             "at": self.when.at,
             "after": self.when.after,
             "every": self.when.every,

@@ -224,10 +224,14 @@ pub const BUCKET_ENTRY_BYTES: usize = 16 * 1024;
 /// Timers of one agent that still fire: an agent that sets one in every turn is stopped here.
 pub const TIMERS_PER_AGENT: usize = 100;
 
+/// Bytes of what a timer sends, its authority and values included: it is written again with every fire.
+pub const TIMER_BYTES: usize = 128 * 1024;
+
 /// Bytes of a timer's name.
 pub const TIMER_NAME_BYTES: usize = 128;
 
-/// Shortest time between two fires of a timer, and of one that an agent sets: each costs a turn.
+/// Shortest time between two fires of a timer, and until the first of one that a turn sets: each costs a turn, which
+/// may set the next.
 pub const TIMER_EVERY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(10));
 
 /// Farthest time of a timer: ten years. What is farther away is a wrong unit.

@@ -7,7 +7,7 @@ use super::agent::ask::{call_id, submission};
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;
-use crate::domain::limits::{TIMER_EVERY, TIMER_FARTHEST, TIMER_NAME_BYTES};
+use crate::domain::limits::{TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
 use crate::store::{Checkpoint, Held};
@@ -176,9 +176,9 @@ async fn set(call: &Invocation<'_>, wanted: &Wanted) -> Result<Timer, OpError> {
 
 fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
     let agent = agent_id(arguments)?;
-    let (origin, least) = match &call.site {
-        Site::Turn(site) => (call_id(site), TIMER_EVERY.1),
-        Site::Api { key } => (key.clone().unwrap_or_else(ingress::fresh_id), TIMER_EVERY.0),
+    let origin = match &call.site {
+        Site::Turn(site) => call_id(site),
+        Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
     };
     let name = arguments["name"].as_str().map(str::to_owned);
     if name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
@@ -196,14 +196,20 @@ fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
         agent,
         kind: choice(arguments, "kind"),
         submission: submission(call, arguments, "input")?,
-        schedule: schedule(arguments, &["at", "after", "every", "cron"], call.venue.now(), least)?,
+        schedule: schedule(call, arguments, &["at", "after", "every", "cron"])?,
         catch_up: choice::<CatchUp>(arguments, "catchUp"),
         overlap: choice::<Overlap>(arguments, "overlap"),
     })
 }
 
 /// When, of exactly one of the keys that say it.
-fn schedule(arguments: &Value, keys: &[&str], now: Millis, least: Duration) -> Result<Schedule, OpError> {
+fn schedule(call: &Invocation<'_>, arguments: &Value, keys: &[&str]) -> Result<Schedule, OpError> {
+    let now = call.venue.now();
+    // What a turn sets costs a turn, which may set the next: there is a pause at least.
+    let (once, again) = match call.site {
+        Site::Turn(_) => (TIMER_EVERY.1, TIMER_EVERY.1),
+        Site::Api { .. } => (Duration::ZERO, TIMER_EVERY.0),
+    };
     let given: Vec<_> = keys.iter().filter(|key| !arguments[**key].is_null()).collect();
     let [key] = given.as_slice() else {
         return Err(OpError::Invalid(format!("expected one of `{}`, got {}", keys.join("`, `"), given.len())));
@@ -211,26 +217,30 @@ fn schedule(arguments: &Value, keys: &[&str], now: Millis, least: Duration) -> R
     let named = &arguments[**key];
     let timezone = arguments["timezone"].as_str();
     let invalid = |why: String| OpError::Invalid(format!("`{key}`: {why}"));
-    let far = |length: Duration| {
-        let limit = humantime::format_duration(TIMER_FARTHEST);
-        (length > TIMER_FARTHEST).then(|| invalid(format!("{named} is farther away than {limit}")))
+    let within = |length: Duration, least: Duration| {
+        let shown = humantime::format_duration;
+        if length < least {
+            return Err(invalid(format!("expected at least {}, got {named}", shown(least))));
+        }
+        if length > TIMER_FARTHEST {
+            return Err(invalid(format!("{named} is farther away than {}", shown(TIMER_FARTHEST))));
+        }
+        Ok(length)
     };
     match **key {
         "at" => {
             let at = instant(named, timezone).map_err(invalid)?;
-            far(at.since(now)).map_or(Ok(Schedule::At(at)), Err)
-        }
-        "after" => {
-            let after = duration(named).map_err(invalid)?;
-            far(after).map_or(Ok(Schedule::At(now.plus(after))), Err)
-        }
-        "every" => {
-            let every = duration(named).map_err(invalid)?;
-            if every < least {
-                return Err(invalid(format!("expected at least {}, got {named}", humantime::format_duration(least))));
+            if now.since(at) > TIMER_GRACE {
+                let (at, now) = (at.rfc3339(), now.rfc3339());
+                return Err(invalid(format!("{at} has passed, it is {now}; name a time in the future")));
             }
-            let ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-            far(every).map_or(Ok(Schedule::Every { every: ms, start: now }), Err)
+            within(at.since(now), Duration::ZERO)?;
+            Ok(Schedule::At(at.max(now.plus(once))))
+        }
+        "after" => Ok(Schedule::At(now.plus(within(duration(named).map_err(invalid)?, once)?))),
+        "every" => {
+            let every = within(duration(named).map_err(invalid)?, again)?;
+            Ok(Schedule::Every { every: u64::try_from(every.as_millis()).unwrap_or(u64::MAX), start: now })
         }
         _ => {
             let cron = Schedule::Cron {
@@ -266,7 +276,7 @@ fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
             envelope: call.caller.envelope.clone(),
             ..Submission::default()
         },
-        schedule: schedule(arguments, &["at", "after"], call.venue.now(), Duration::ZERO)?,
+        schedule: schedule(call, arguments, &["at", "after"])?,
         catch_up: CatchUp::One,
         overlap: Overlap::Queue,
     })

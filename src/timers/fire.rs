@@ -12,7 +12,7 @@ use crate::domain::time::Millis;
 use crate::domain::timer::{Delivered, Overlap, Sent, Timer, TimerId};
 use crate::ingress::{self, SubmitError};
 use crate::jobs;
-use crate::store::{Change, DocWrite, Expect, Refusal, StoreError, Written, keys};
+use crate::store::{Change, DocWrite, Expect, Refusal, StoreError, keys};
 use crate::venue::Venue;
 
 /// Timers of one owner that are looked at in one step.
@@ -33,47 +33,39 @@ pub struct Next {
 /// Sends what is due of an owner. Any process may do it at any time, and several at once.
 pub async fn fire(venue: &Venue, owner: &Owner) -> Result<Next, StoreError> {
     let now = venue.now();
-    let found = venue.store.scan(owner, keys::TIMERS_DUE, None, false, TIMERS).await?;
-    let mut next = Next { more: found.len() == TIMERS, at: None };
-    let mut soonest = |at: Option<Millis>| next.at = next.at.into_iter().chain(at).min();
-    for (key, _) in found {
-        let Some((due, id)) = keys::timer_of_due(&key) else { continue };
-        if due > now {
-            soonest(Some(due));
-            next.more = false;
-            break;
-        }
-        match one(venue, owner, due, &id, now).await {
-            Ok(at) => soonest(at.filter(|at| *at > now)),
+    let mut first = due(venue, owner, TIMERS).await?;
+    let more = first.len() == TIMERS && first.iter().all(|(due, _)| *due <= now);
+    first.retain(|(due, _)| *due <= now);
+    for (due, id) in &first {
+        match one(venue, owner, *due, id, now).await {
+            Ok(()) => {}
             // One damaged timer must not keep the others from their time.
             Err(error @ StoreError::Corrupt { .. }) => tracing::warn!(%owner, timer = %id, %error, "timer not fired"),
             Err(error) => return Err(error),
         }
     }
-    Ok(next)
+    let left = due(venue, owner, first.len() + 1).await?;
+    Ok(Next { more, at: left.into_iter().map(|(due, _)| due).find(|due| *due > now) })
+}
+
+/// The timers of an owner that are due first.
+async fn due(venue: &Venue, owner: &Owner, limit: usize) -> Result<Vec<(Millis, TimerId)>, StoreError> {
+    let found = venue.store.scan(owner, keys::TIMERS_DUE, None, false, limit).await?;
+    Ok(found.iter().filter_map(|(key, _)| keys::timer_of_due(key)).collect())
 }
 
 /// Does what is due of one timer; returns when it is due next.
-async fn one(
-    venue: &Venue,
-    owner: &Owner,
-    due: Millis,
-    id: &TimerId,
-    now: Millis,
-) -> Result<Option<Millis>, StoreError> {
+async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Millis) -> Result<(), StoreError> {
     let (known, version) = get(venue, owner, id).await?;
-    let Some(timer) = known.filter(|timer| timer.due == due) else {
-        // Somebody else has moved it since.
-        return Ok(None);
-    };
+    // Else somebody has moved it since.
+    let Some(timer) = known.filter(|timer| timer.due == due) else { return Ok(()) };
     if !timer.is_active() {
-        forget(venue, owner, &timer, version).await?;
-        return Ok(None);
+        return forget(venue, owner, &timer, version).await;
     }
     let moved = send(venue, owner, &timer, now).await?;
-    // On a conflict another process was faster, or it was cancelled: the next look sees.
-    let written = put(venue, owner, Some(&timer), version, &moved).await?;
-    Ok((written == Written::Done).then_some(moved.due))
+    // On a conflict another process was faster, or it was cancelled: what is there now stands.
+    put(venue, owner, Some(&timer), version, &moved).await?;
+    Ok(())
 }
 
 /// Deletes a timer that was kept long enough.

@@ -10,9 +10,9 @@ pub use fire::{Next, fire};
 use crate::agents;
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::limits::{TIMER_GRACE, TIMERS_PER_AGENT};
+use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::time::Millis;
-use crate::domain::timer::{Kind, Phase, Schedule, Timer, TimerId, Wanted};
+use crate::domain::timer::{Kind, Phase, Timer, TimerId, Wanted};
 use crate::ingress::{self, Arrival};
 use crate::ops::OpError;
 use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys};
@@ -84,18 +84,18 @@ fn contended(id: &TimerId) -> StoreError {
 
 /// Whether it could fire as it is: what would be refused then is refused now.
 fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
-    if let Schedule::At(at) = &timer.schedule
-        && now.since(*at) > TIMER_GRACE
-    {
-        let (at, now) = (at.rfc3339(), now.rfc3339());
-        return Err(OpError::Invalid(format!("`at`: {at} has passed, it is {now}; name a time in the future")));
-    }
     if let (Some(next), Some(ends)) = (timer.next, timer.submission.envelope.deadline)
         && next >= ends
     {
         let (next, ends) = (next.rfc3339(), ends.rfc3339());
         return Err(OpError::Invalid(format!(
             "a timer for {next} would never fire: the time of the request behind it is over at {ends}"
+        )));
+    }
+    let bytes = serde_json::to_vec(&timer.submission).map_or(0, |bytes| bytes.len());
+    if bytes > TIMER_BYTES {
+        return Err(OpError::Invalid(format!(
+            "the timer has {bytes} bytes, expected at most {TIMER_BYTES}; put large values into `w/` and name their path"
         )));
     }
     let arrival = arrival(owner, timer, timer.due, now);

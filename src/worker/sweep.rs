@@ -73,7 +73,8 @@ async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
             match sweep_owner(worker, owner).await {
                 Ok((left, next)) => {
                     more |= left;
-                    let before = worker.venue.now().plus(worker.options.sweep);
+                    // The next sweep begins later than so long after this one.
+                    let before = worker.venue.now().plus(worker.options.sweep * 2);
                     soon.extend(next.filter(|at| *at < before).map(|at| (at, owner.clone())));
                 }
                 // One owner's damaged record must not keep the others from their sweep.

@@ -45,6 +45,7 @@ mod sessions;
 mod store_conformance;
 mod store_differential;
 mod tidy;
+mod timers;
 mod values;
 mod worker;
 mod workspace;

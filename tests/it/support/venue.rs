@@ -49,9 +49,13 @@ pub struct TestVenue {
 impl TestVenue {
     /// Over these backends; `rules` is the text of a rules file.
     pub async fn new(store: Arc<dyn Store>, bus: Arc<dyn Bus>, dir: &Path, rules: &str) -> Self {
+        Self::at(store, bus, dir, rules, Clock::default()).await
+    }
+
+    /// The same by this clock.
+    pub async fn at(store: Arc<dyn Store>, bus: Arc<dyn Bus>, dir: &Path, rules: &str, clock: Clock) -> Self {
         std::fs::write(dir.join("rules.toml"), rules).unwrap();
         let metrics = Arc::new(Metrics::new());
-        let clock = Clock::default();
         let venue = Venue {
             key: load_or_make_key(&*store, clock.now()).await.unwrap(),
             store,
@@ -76,10 +80,20 @@ impl TestVenue {
 
     /// Over an embedded store and queue in a folder of its own, which is there as long as it is held.
     pub async fn embedded(rules: &str) -> (Self, tempfile::TempDir) {
+        Self::embedded_at(rules, Clock::system()).await
+    }
+
+    /// The same by this clock.
+    pub async fn embedded_at(rules: &str, clock: Clock) -> (Self, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
-        let store = EmbeddedStore::open(dir.path()).unwrap();
-        let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-        (Self::new(store, Arc::new(bus), dir.path(), rules).await, dir)
+        (Self::reopened(dir.path(), rules, clock).await, dir)
+    }
+
+    /// Over the embedded store and queue of a folder, by this clock.
+    pub async fn reopened(dir: &Path, rules: &str, clock: Clock) -> Self {
+        let store = EmbeddedStore::open(dir).unwrap();
+        let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), clock.clone()).unwrap();
+        Self::at(store, Arc::new(bus), dir, rules, clock).await
     }
 
     fn tree(&self) -> Workspace {
