@@ -1,5 +1,7 @@
 //! Jobs as callers see them: read, list, wait, cancel.
 
+pub mod list;
+
 use crate::bus::Live;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};

@@ -12,6 +12,9 @@ use serde_json::{Value, json};
 /// Turns that one step of a copy moves.
 const COPIED: usize = 100;
 
+/// Sessions that one step of a search for one looks at: mostly it is among the first few.
+const FOUND: usize = 20;
+
 /// Sessions that one step looks at.
 const LOOKED_AT: usize = 200;
 
@@ -50,15 +53,26 @@ fn shown(session: &SessionFacts, now: Millis) -> Value {
 
 /// One session; `None` when nothing was ever sent to it.
 pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
-    let mut after: Option<SessionKey> = None;
+    let mut after = before(key);
     loop {
-        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), LOOKED_AT).await?;
-        let Some(last) = page.last() else { return Ok(None) };
-        after = Some(last.key.clone());
+        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), FOUND).await?;
+        let Some(last) = page.last().map(|last| last.key.clone()) else { return Ok(None) };
         if let Some(found) = page.into_iter().find(|facts| facts.key == *key) {
             return Ok(Some(found));
         }
+        if last.token() > key.token() {
+            return Ok(None);
+        }
+        after = Some(last);
     }
+}
+
+/// A place in the order of sessions that is before this one, and mostly just before it.
+fn before(key: &SessionKey) -> Option<SessionKey> {
+    let mut name = key.session.as_str().to_owned();
+    name.pop();
+    let session = SessionId::new(name).ok()?;
+    Some(SessionKey { agent: key.agent.clone(), session })
 }
 
 /// Turns of a session after turn `after`, oldest first, with what was heard and said; and the turn

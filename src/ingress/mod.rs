@@ -1,5 +1,7 @@
 //! Stages 1 and 2: a submission becomes an admission, from the queue or directly.
 
+mod replace;
+
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
@@ -14,6 +16,7 @@ use crate::domain::values::protected;
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use bytes::Bytes;
+pub use replace::make_way;
 
 /// What a caller submits.
 #[derive(Debug, Clone, PartialEq)]
@@ -285,6 +288,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     }
     let admit = admission(venue, arrival)?;
     let job = admit.event.as_ref().and_then(|event| event.job.clone());
+    make_way(venue, &admit).await?;
     let admitted = venue.store.admit(venue.now(), &admit).await?;
     let kind = if arrival.task { "task" } else { "message" };
     let duplicate = match admitted.intake {

@@ -2,6 +2,7 @@
 
 pub mod erase;
 pub mod experiment;
+pub mod find;
 pub mod show;
 pub mod why;
 

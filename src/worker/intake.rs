@@ -218,6 +218,9 @@ async fn submission(worker: &Worker, delivery: &Delivery) {
         .and_then(|arrival| ingress::admission(&worker.venue, &arrival).map_err(|e| refusal(e.code(), e.to_string())));
     match admission {
         Ok(admit) => {
+            if let Err(error) = ingress::make_way(&worker.venue, &admit).await {
+                return not_known(worker, delivery, Unknown::Later(error)).await;
+            }
             let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
             admitted(worker, delivery, admit, kind).await;
         }

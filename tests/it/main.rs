@@ -9,6 +9,7 @@ mod auth;
 mod authority;
 mod budgets;
 mod bus_conformance;
+mod busy;
 mod chaos;
 mod children;
 mod cli_demo;

@@ -1,0 +1,46 @@
+//! The busy policy `replace`: a task takes the place of the one before it.
+
+use crate::agents::sessions;
+use crate::domain::event::fresh_session;
+use crate::domain::job::JobStatus;
+use crate::jobs;
+use crate::store::keys::{BusyPolicy, Gate, GateStatus};
+use crate::store::{Admit, EventKind, StoreError, keys};
+use crate::venue::Venue;
+
+/// Before a task is let in: cancels the oldest unfinished task of its session, when the agent's
+/// policy says so. Later ones stay, and so does everything when the task was let in before. A crash
+/// between this and the admission cancels the next one, too.
+pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
+    let Some(event) = admit.event.as_ref().filter(|event| event.kind == EventKind::Task) else { return Ok(()) };
+    let Some(job) = &event.job else { return Ok(()) };
+    if admit.session.session == fresh_session(job) {
+        return Ok(());
+    }
+    let keys = [keys::agent_gate(&admit.session.agent), keys::job_status(job)];
+    let docs = venue.store.read(&admit.owner, &keys).await?;
+    let [gate, status] = docs.as_slice() else { return Ok(()) };
+    let gate = gate.value.as_ref().and_then(|bytes| Gate::decode(bytes));
+    let Some(gate) = gate.filter(|gate| gate.busy == BusyPolicy::Replace && gate.status != GateStatus::Terminated)
+    else {
+        return Ok(());
+    };
+    let known = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)).map(|(status, _)| status);
+    // A turn opens the job of a request before the task is on its way: that one is still pending.
+    if known.is_some_and(|status| status != JobStatus::Pending) {
+        return Ok(());
+    }
+    let Some(session) = sessions::find(venue, &admit.owner, &admit.session).await? else { return Ok(()) };
+    let is_full = u64::try_from(session.mailbox.len()).unwrap_or(u64::MAX) >= u64::from(gate.mailbox);
+    if is_full || session.mailbox.iter().any(|entry| entry.job.as_ref() == Some(job)) {
+        return Ok(());
+    }
+    let oldest = session
+        .mailbox
+        .iter()
+        .find(|entry| entry.kind == EventKind::Task && !entry.job_status.is_some_and(JobStatus::is_terminal));
+    if let Some(replaced) = oldest.and_then(|entry| entry.job.as_ref()) {
+        jobs::cancel(venue, &admit.owner, replaced, Some(&format!("replaced by job {job}"))).await?;
+    }
+    Ok(())
+}

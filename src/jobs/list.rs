@@ -1,0 +1,172 @@
+//! Jobs by state, agent, session, time and text.
+
+use super::get_many;
+use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
+use crate::domain::job::{Job, JobStatus};
+use crate::domain::limits::LIST_LOOKS;
+use crate::domain::time::Millis;
+use crate::store::{StoreError, keys};
+use crate::venue::Venue;
+use serde_json::Value;
+
+/// Places of the list that one step looks at.
+const STEP: usize = 100;
+
+/// Which jobs are wanted; what is absent or empty excludes none.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Filter {
+    /// In one of these states.
+    pub statuses: Vec<JobStatus>,
+    /// Served by this agent.
+    pub agent: Option<AgentId>,
+    /// In this session.
+    pub session: Option<SessionId>,
+    /// Accepted then or later.
+    pub since: Option<Millis>,
+    /// Accepted then or earlier.
+    pub until: Option<Millis>,
+    /// With this text in input, output or error; case doesn't matter.
+    pub text: Option<String>,
+}
+
+impl Filter {
+    /// Whether a job is wanted, its time apart.
+    pub fn takes(&self, job: &Job) -> bool {
+        let of_agent = job.head.op.is_none();
+        (self.statuses.is_empty() || self.statuses.contains(&job.status))
+            && self.agent.as_ref().is_none_or(|agent| of_agent && *agent == job.head.agent)
+            && self.session.as_ref().is_none_or(|session| of_agent && *session == job.head.session)
+            && self.text.as_ref().is_none_or(|text| says(job, text))
+    }
+}
+
+fn says(job: &Job, text: &str) -> bool {
+    let text = text.to_lowercase();
+    let result = job.result.as_ref();
+    contains(&job.head.input, &text)
+        || result.and_then(|result| result.output.as_ref()).is_some_and(|output| contains(output, &text))
+        || result.and_then(|result| result.error.as_ref()).is_some_and(|error| error.to_lowercase().contains(&text))
+}
+
+/// Whether a value has a text, in lower case, in one of its strings, or as it is written.
+pub fn contains(value: &Value, text: &str) -> bool {
+    match value {
+        Value::String(own) => own.to_lowercase().contains(text),
+        Value::Array(items) => items.iter().any(|item| contains(item, text)),
+        Value::Object(map) => {
+            map.iter().any(|(key, value)| key.to_lowercase().contains(text) || contains(value, text))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string().contains(text),
+    }
+}
+
+/// Where a list goes on: the place of the last job that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cursor(String);
+
+impl Cursor {
+    /// A place as an answer has named it.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (created, job) = text.split_once('-')?;
+        let is_time = created.len() == 16 && created.bytes().all(|byte| byte.is_ascii_digit());
+        (is_time && JobId::new(job).is_ok()).then(|| Self(text.to_owned()))
+    }
+
+    /// As it is named.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// A page of a filtered list.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Found {
+    /// Newest first.
+    pub jobs: Vec<Job>,
+    /// Where the list goes on; `None` at its end. A page may be empty and the list go on.
+    pub next: Option<Cursor>,
+}
+
+/// The wanted jobs behind a place, newest first: at most `limit`, and among no more than
+/// [`LIST_LOOKS`] that are looked at.
+pub async fn find(
+    venue: &Venue,
+    owner: &Owner,
+    filter: &Filter,
+    after: Option<&Cursor>,
+    limit: usize,
+) -> Result<Found, StoreError> {
+    let mut found = Found::default();
+    let mut place = match (after, filter.until) {
+        (Some(cursor), _) => Some(format!("{}{}", keys::JOB_LIST, cursor.0)),
+        (None, Some(until)) => Some(format!("{}{:016}", keys::JOB_LIST, until.0.saturating_add(1))),
+        (None, None) => None,
+    };
+    let mut left = LIST_LOOKS;
+    while left > 0 {
+        let step = STEP.min(left);
+        left -= step;
+        let page = venue.store.scan(owner, keys::JOB_LIST, place.as_deref(), true, step).await?;
+        let full = page.len() == step;
+        let places: Vec<&str> = page.iter().filter_map(|(key, _)| key.strip_prefix(keys::JOB_LIST)).collect();
+        let new_enough: Vec<&str> =
+            places.iter().copied().take_while(|place| filter.since.is_none_or(|since| created(place) >= since)).collect();
+        let ids: Vec<_> = new_enough.iter().filter_map(|place| JobId::new(place.rsplit('-').next()?).ok()).collect();
+        let mut jobs = get_many(venue, owner, &ids).await?.into_iter().peekable();
+        for (place, id) in new_enough.iter().zip(&ids) {
+            // One whose record is gone already has no job.
+            let Some(job) = jobs.next_if(|job| job.head.id == *id) else { continue };
+            if filter.takes(&job) {
+                found.jobs.push(job);
+            }
+            if found.jobs.len() >= limit {
+                found.next = Some(Cursor((*place).to_owned()));
+                return Ok(found);
+            }
+        }
+        if !full || new_enough.len() < places.len() {
+            return Ok(found);
+        }
+        place = page.last().map(|(key, _)| key.clone());
+    }
+    found.next = place.and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
+    Ok(found)
+}
+
+fn created(place: &str) -> Millis {
+    Millis(place.split('-').next().and_then(|digits| digits.parse().ok()).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_text_is_found_in_every_string_and_number() {
+        for (value, text, expected) in [
+            (json!("Invoice 17"), "invoice", true),
+            (json!({"note": ["a", {"b": "Paid"}]}), "paid", true),
+            (json!({"Vendor": 1}), "vendor", true),
+            (json!({"n": 1234}), "23", true),
+            (json!({"n": 1234}), "x", false),
+            (json!(null), "", true),
+        ] {
+            assert_eq!(contains(&value, text), expected, "{value} {text}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_is_a_place_of_the_list() {
+        let job = "0f".repeat(16);
+        for (text, good) in [
+            (format!("0000000000000005-{job}"), true),
+            (format!("5-{job}"), false),
+            ("0000000000000005-x".to_owned(), false),
+            (format!("000000000000000x-{job}"), false),
+            (String::new(), false),
+        ] {
+            assert_eq!(Cursor::parse(&text).is_some(), good, "{text}");
+        }
+    }
+}

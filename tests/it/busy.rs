@@ -1,0 +1,136 @@
+//! What a task does that arrives at a busy session: `queue`, `replace`, `reject`; and how sessions wait.
+
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use trellis::bus::{Address, InKind, Message};
+use trellis::domain::event::Submission;
+use trellis::domain::ids::JobId;
+use trellis::domain::job::{Job, JobStatus};
+use trellis::jobs;
+
+fn never(busy: &str) -> Value {
+    json!({"model": {"provider": "scripted", "name": "never"}, "busy": busy})
+}
+
+fn to_main(input: &str) -> Submission {
+    Submission { input: json!(input), session_id: Some("main".parse().unwrap()), ..Submission::default() }
+}
+
+async fn submit(venue: &TestVenue, id: &str) -> JobId {
+    venue.arrive("a", id, true, to_main(id)).await.job.unwrap()
+}
+
+async fn job(venue: &TestVenue, id: &JobId) -> Job {
+    jobs::get(&venue.venue, &venue.owner, id).await.unwrap().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replace_cancels_the_oldest_task_and_queues_the_new_one() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", never("queue")).await;
+    let first = submit(&venue, "t1").await;
+    let second = submit(&venue, "t2").await;
+    venue.agent("a", never("replace")).await;
+    let third = submit(&venue, "t3").await;
+    let replaced = job(&venue, &first).await;
+    assert_eq!(replaced.status, JobStatus::Cancelled);
+    assert_eq!(replaced.result.unwrap().error.unwrap(), format!("cancelled: replaced by job {third}"));
+    for queued in [&second, &third] {
+        assert_eq!(job(&venue, queued).await.status, JobStatus::Pending);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replace_stops_the_task_that_is_being_served() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", never("replace")).await;
+    venue.worker().await;
+    let first = submit(&venue, "t1").await;
+    while job(&venue, &first).await.status == JobStatus::Pending {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    let second = submit(&venue, "t2").await;
+    assert_eq!(venue.ended(&first).await.status, JobStatus::Cancelled);
+    while job(&venue, &second).await.status == JobStatus::Pending {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(job(&venue, &second).await.status, JobStatus::Started);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_repeated_submission_replaces_nothing() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", never("replace")).await;
+    let first = submit(&venue, "t1").await;
+    assert_eq!(submit(&venue, "t1").await, first);
+    assert_eq!(job(&venue, &first).await.status, JobStatus::Pending);
+    let second = submit(&venue, "t2").await;
+    assert_eq!(submit(&venue, "t1").await, first);
+    assert_eq!(job(&venue, &second).await.status, JobStatus::Pending);
+    // Over the queue, too.
+    venue.worker().await;
+    let to = Address::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
+    let publish = async |id: &str| {
+        let body = json!({"input": id, "sessionId": "main"});
+        let message = Message { to: to.clone(), id: Some(id.to_owned()), body };
+        venue.venue.bus.publish(&message).await.unwrap();
+    };
+    publish("t3").await;
+    assert_eq!(venue.ended(&second).await.status, JobStatus::Cancelled);
+    let third = JobId::derive(&venue.venue.key, &venue.owner, &"t3".parse().unwrap());
+    publish("t2").await;
+    publish("t3").await;
+    // Behind both in the queue: when it is done, they are.
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let behind = Address::In { owner: venue.owner.clone(), agent: "echo".parse().unwrap(), kind: InKind::Task };
+    let message = Message { to: behind, id: Some("last".into()), body: json!({"input": "x"}) };
+    venue.venue.bus.publish(&message).await.unwrap();
+    let last = JobId::derive(&venue.venue.key, &venue.owner, &"last".parse().unwrap());
+    while jobs::get(&venue.venue, &venue.owner, &last).await.unwrap().is_none_or(|job| !job.status.is_terminal()) {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(!job(&venue, &third).await.status.is_terminal());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_mailbox_replaces_nothing() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    let mut config = never("replace");
+    config["mailbox"] = 1.into();
+    venue.agent("a", config).await;
+    let first = submit(&venue, "t1").await;
+    let arrival = trellis::ingress::Arrival {
+        owner: venue.owner.clone(),
+        agent: "a".parse().unwrap(),
+        task: true,
+        id: "t2".parse().unwrap(),
+        submission: to_main("t2"),
+        received: venue.venue.now(),
+        sequence: 0,
+        may_override: false,
+    };
+    let refused = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err().to_string();
+    assert!(refused.contains("mailbox is full"), "{refused}");
+    assert_eq!(job(&venue, &first).await.status, JobStatus::Pending);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 1})).await;
+    let mut tasks = Vec::new();
+    for n in 0..6 {
+        tasks.push(venue.submit("a", &format!("t{n}"), json!(n)).await.job.unwrap());
+    }
+    venue.worker().await;
+    let mut spans = Vec::new();
+    for task in &tasks {
+        assert_eq!(venue.ended(task).await.status, JobStatus::Complete);
+    }
+    let turns = trellis::agents::timeline(&venue.venue, &venue.owner, &"a".parse().unwrap(), 0, 100).await.unwrap();
+    for turn in turns {
+        spans.push((turn["start"].as_u64().unwrap(), turn["end"].as_u64().unwrap()));
+    }
+    // One at a time: the store's own cases hold the order of those who wait.
+    assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
+}
