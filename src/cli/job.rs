@@ -2,9 +2,10 @@
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
+use super::filter::{Filter, more};
 use super::output::{Out, field, plain};
 use super::{Context, wait, watch};
-use crate::domain::ids::JobId;
+use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::time::Millis;
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -28,9 +29,20 @@ pub enum Job {
         server: Server,
     },
     /// List jobs, newest first
-    #[command(after_help = "Example:\n  trellis job list --limit 20 --output ndjson")]
+    ///
+    /// One call of a filtered list looks at no more than 1,000 jobs, and says where to go on.
+    #[command(after_help = "Example:\n  trellis job list --state failed --agent helper --since 2h --output ndjson")]
     List {
-        /// Jobs to skip
+        /// Served by this agent
+        #[arg(long, value_name = "AGENT")]
+        agent: Option<AgentId>,
+        /// In this session
+        #[arg(long, value_name = "SESSION")]
+        session: Option<SessionId>,
+        /// Which ones
+        #[command(flatten)]
+        filter: Filter,
+        /// Jobs to skip, of the whole list
         #[arg(long, value_name = "N", default_value_t = 0)]
         offset: usize,
         /// Jobs to show
@@ -83,7 +95,12 @@ impl Job {
         let out = context.out;
         let done = match self {
             Self::Get { id, server } => show(&Client::new(&server)?, out, &id).await,
-            Self::List { offset, limit, server } => list(&Client::new(&server)?, out, offset, limit).await,
+            Self::List { agent, session, filter, offset, limit, server } => {
+                let mut query = filter.query();
+                query.extend(agent.map(|agent| ("agent", agent.to_string())));
+                query.extend(session.map(|session| ("session", session.to_string())));
+                list(&Client::new(&server)?, out, query, offset, limit).await
+            }
             Self::Wait { id, timeout, server } => {
                 let record = wait::until_ended(&Client::new(&server)?, &id, timeout).await;
                 record.and_then(|record| wait::report(out, &record, timeout))
@@ -101,8 +118,18 @@ async fn show(client: &Client, out: Out, id: &JobId) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn list(client: &Client, out: Out, offset: usize, limit: usize) -> Result<Exit, Failure> {
-    let query = [("details", "true".to_owned()), ("offset", offset.to_string()), ("limit", limit.to_string())];
+async fn list(
+    client: &Client,
+    out: Out,
+    mut query: Vec<(&'static str, String)>,
+    offset: usize,
+    limit: usize,
+) -> Result<Exit, Failure> {
+    let filtered = !query.is_empty();
+    query.extend([("details", "true".to_owned()), ("limit", limit.to_string())]);
+    if offset > 0 || !filtered {
+        query.push(("offset", offset.to_string()));
+    }
     let page = client.get("jobs", &query).await?;
     out.page(&page, "items", |items| {
         let rows: Vec<Vec<String>> = items
@@ -120,6 +147,9 @@ async fn list(client: &Client, out: Out, offset: usize, limit: usize) -> Result<
             })
             .collect();
         let table = out.table(&["JOB", "STATUS", "AGENT", "CREATED", "INPUT", "OUTPUT"], &rows);
+        if filtered {
+            return more(table, items.len(), &page["next"]);
+        }
         let total = page["total"].as_u64().unwrap_or(0);
         let shown = offset + items.len();
         let more = usize::try_from(total).unwrap_or(usize::MAX) > shown;

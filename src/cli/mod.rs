@@ -14,6 +14,7 @@ pub mod context;
 pub mod demo;
 pub mod doctor;
 pub mod exit;
+pub mod filter;
 pub mod input;
 pub mod job;
 pub mod lattice;

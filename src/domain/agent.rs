@@ -1,6 +1,7 @@
 //! Agent records and their configuration.
 
 pub mod merge;
+pub mod schema;
 pub mod seed;
 
 use crate::domain::authority::envelope::Envelope;

@@ -9,6 +9,17 @@ use std::time::Duration;
 pub struct Millis(pub u64);
 
 impl Millis {
+    /// Milliseconds since the epoch as digits, or a time as RFC 3339 writes it, e.g.
+    /// `2026-11-21T22:00:00Z`; a date alone is its beginning.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return text.parse().ok().map(Self);
+        }
+        let text = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
+        let time: jiff::Timestamp = text.parse().ok()?;
+        u64::try_from(time.as_millisecond()).ok().map(Self)
+    }
+
     /// This instant moved forward; saturates at the end of time.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {

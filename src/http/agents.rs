@@ -6,14 +6,14 @@ use super::jobs::{wait_for, with_location};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::agents::{self, Applied};
-use crate::domain::agent::AgentConfig;
+use crate::domain::agent::{AgentConfig, schema};
 use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;
 use crate::ingress::{self, Arrival, Submitted};
 use crate::ops::agent::key_needed;
 use crate::resources;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
@@ -29,6 +29,11 @@ pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Resu
         agents.retain(|agent| all || agent["status"] != "TERMINATED");
     }
     Ok(axum::Json(answer).into_response())
+}
+
+/// `GET agent-schema`: the JSON Schema of agent files.
+pub(super) async fn described() -> Response {
+    ([(header::CONTENT_TYPE, "application/schema+json")], schema::TEXT).into_response()
 }
 
 /// `GET agents/{id}`.

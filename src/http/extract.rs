@@ -6,6 +6,7 @@ use crate::auth::caller::Recognised;
 use crate::auth::{self, Auth};
 use crate::domain::authority::Authority;
 use crate::domain::ids::{EventId, Owner};
+use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::ops::Caller;
 use crate::venue::is_reserved;
@@ -186,6 +187,29 @@ impl Asked {
     /// As it is.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    /// A time: milliseconds since the epoch, or RFC 3339.
+    pub(super) fn time(&self, name: &str) -> Result<Option<Millis>, Problem> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        let bad = || {
+            Problem::bad_request(format!(
+                "query `{name}`: expected milliseconds since the epoch or a time as `2026-11-21T22:00:00Z`, got `{text}`"
+            ))
+        };
+        Millis::parse(text).map(Some).ok_or_else(bad)
+    }
+
+    /// Statuses of jobs, with commas between them.
+    pub(super) fn statuses(&self, name: &str) -> Result<Vec<JobStatus>, Problem> {
+        let texts = self.text(name).into_iter().flat_map(|text| text.split(','));
+        let known = JobStatus::ALL.map(JobStatus::as_str).join(", ");
+        let parse = |text: &str| {
+            let status = JobStatus::parse(&text.trim().to_ascii_uppercase());
+            let bad = || Problem::bad_request(format!("query `{name}`: expected some of {known}, got `{text}`"));
+            status.ok_or_else(bad)
+        };
+        texts.map(parse).collect()
     }
 
     /// `true` or `false`; absent is `false`.

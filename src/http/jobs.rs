@@ -4,8 +4,9 @@ use super::Api;
 use super::extract::{Asked, Json, Who};
 use super::problem::Problem;
 use crate::approvals;
-use crate::domain::ids::{JobId, Owner};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{Job, JobStatus};
+use crate::jobs::list::{self, Cursor, Filter};
 use crate::jobs::{self, Cancelled};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
 use axum::extract::{Path, State};
@@ -16,6 +17,9 @@ use std::time::Duration;
 
 /// Children that are forgotten with a job: more than it can have started.
 const CHILDREN: usize = 10_000;
+
+/// Jobs of one page of a filtered list that names no `limit`.
+const FILTERED_PAGE: u64 = 100;
 
 /// Jobs of one page.
 const PAGE: u64 = 1_000;
@@ -54,17 +58,50 @@ async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
     jobs::get(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
 }
 
+/// Names of the query that make a list a filtered one.
+const FILTERS: [&str; 7] = ["status", "agent", "session", "since", "until", "q", "cursor"];
+
+/// `GET jobs` with filters: a page of at most `limit`, and `next`, the `cursor` of the page behind it.
+async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Problem> {
+    if asked.text("offset").is_some() {
+        return Err(Problem::bad_request(
+            "query `offset`: a filtered list goes on with `cursor`, the `next` of a page",
+        ));
+    }
+    let filter = Filter {
+        statuses: asked.statuses("status")?,
+        agent: asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?,
+        session: asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?,
+        since: asked.time("since")?,
+        until: asked.time("until")?,
+        text: asked.text("q").map(str::to_owned),
+    };
+    let bad = |text: &str| {
+        Problem::bad_request(format!("query `cursor`: expected the `next` of a page of this list, got `{text}`"))
+    };
+    let cursor = asked.text("cursor").map(|text| Cursor::parse(text).ok_or_else(|| bad(text))).transpose()?;
+    let limit = asked.number("limit")?.unwrap_or(FILTERED_PAGE).clamp(1, PAGE);
+    let size = usize::try_from(limit).unwrap_or(usize::MAX);
+    let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
+    let next = found.next.as_ref().map(Cursor::as_str);
+    let items = items(&found.jobs, asked.flag("details")?);
+    Ok(axum::Json(json!({"items": items, "next": next, "limit": limit})).into_response())
+}
+
+fn items(jobs: &[Job], details: bool) -> Vec<Value> {
+    jobs.iter().map(|job| if details { job.to_json() } else { job.head.id.as_str().into() }).collect()
+}
+
 /// `GET jobs`: ids, newest first; with `details=true` the records.
-pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
+    if FILTERS.iter().any(|name| asked.text(name).is_some()) {
+        return filtered(&api, &who, &asked).await;
+    }
     let offset = asked.number("offset")?.unwrap_or(0);
     let limit = asked.number("limit")?.unwrap_or(PAGE).clamp(1, PAGE);
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let (page, total) = jobs::list(&api.venue, who.owner(), size(offset), size(limit)).await?;
-    let items: Vec<Value> = if asked.flag("details")? {
-        page.iter().map(Job::to_json).collect()
-    } else {
-        page.iter().map(|job| job.head.id.as_str().into()).collect()
-    };
+    let items = items(&page, asked.flag("details")?);
     Ok(axum::Json(json!({"items": items, "total": total, "offset": offset, "limit": limit})).into_response())
 }
 

@@ -6,6 +6,7 @@ use super::problem::Problem;
 use crate::agents;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::ledger::experiment::{Experiment, run};
+use crate::ledger::find::{Filter, find};
 use crate::ledger::show::{self, ReplayError};
 use crate::ledger::{self, PastTurn, why};
 use crate::worker::preview::{self, Preview, PreviewError};
@@ -30,7 +31,8 @@ fn limit(asked: &Asked) -> Result<usize, Problem> {
     Ok(asked.min(most))
 }
 
-/// `GET agents/{id}/turns`: the newest first, of one `session` or of all.
+/// `GET agents/{id}/turns`: the newest first, of one `session` or of all, filtered. `next` is the `cursor` of the page
+/// behind.
 pub(super) async fn list(
     State(api): State<Api>,
     who: Who,
@@ -38,16 +40,22 @@ pub(super) async fn list(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let agent = agent(&api, &who, &id).await?;
-    let session = asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?;
-    let session = session.map(|session| SessionKey { agent: agent.clone(), session });
-    let turns = ledger::turns(&*api.venue.store, who.owner(), &agent, session.as_ref(), limit(&asked)?).await?;
-    let shown = turns.iter().map(|(session, record)| {
+    let filter = Filter {
+        statuses: asked.statuses("status")?,
+        session: asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?,
+        since: asked.time("since")?,
+        until: asked.time("until")?,
+        text: asked.text("q").map(str::to_owned),
+    };
+    let (cursor, limit) = (asked.text("cursor"), limit(&asked)?);
+    let found = find(&*api.venue.store, who.owner(), &agent, &filter, cursor, limit).await?;
+    let shown = found.turns.iter().map(|(session, record)| {
         let mut shown = json!(record);
         shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
         shown["session"] = session.as_str().into();
         shown
     });
-    Ok(axum::Json(json!({"turns": shown.collect::<Vec<_>>()})).into_response())
+    Ok(axum::Json(json!({"turns": shown.collect::<Vec<_>>(), "next": found.next})).into_response())
 }
 
 async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Result<(SessionKey, PastTurn), Problem> {

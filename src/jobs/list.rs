@@ -53,9 +53,7 @@ pub fn contains(value: &Value, text: &str) -> bool {
     match value {
         Value::String(own) => own.to_lowercase().contains(text),
         Value::Array(items) => items.iter().any(|item| contains(item, text)),
-        Value::Object(map) => {
-            map.iter().any(|(key, value)| key.to_lowercase().contains(text) || contains(value, text))
-        }
+        Value::Object(map) => map.iter().any(|(key, value)| key.to_lowercase().contains(text) || contains(value, text)),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string().contains(text),
     }
 }
@@ -109,8 +107,11 @@ pub async fn find(
         let page = venue.store.scan(owner, keys::JOB_LIST, place.as_deref(), true, step).await?;
         let full = page.len() == step;
         let places: Vec<&str> = page.iter().filter_map(|(key, _)| key.strip_prefix(keys::JOB_LIST)).collect();
-        let new_enough: Vec<&str> =
-            places.iter().copied().take_while(|place| filter.since.is_none_or(|since| created(place) >= since)).collect();
+        let new_enough: Vec<&str> = places
+            .iter()
+            .copied()
+            .take_while(|place| filter.since.is_none_or(|since| created(place) >= since))
+            .collect();
         let ids: Vec<_> = new_enough.iter().filter_map(|place| JobId::new(place.rsplit('-').next()?).ok()).collect();
         let mut jobs = get_many(venue, owner, &ids).await?.into_iter().peekable();
         for (place, id) in new_enough.iter().zip(&ids) {

@@ -78,7 +78,7 @@ pub async fn find(
         place = Some(format!("{prefix}{:016}", until.0.saturating_add(1)));
     }
     let mut found = Found::default();
-    let mut left = LIST_LOOKS;
+    let mut left = if limit == 0 { 0 } else { LIST_LOOKS };
     while left > 0 {
         let step = STEP.min(left);
         left -= step;
@@ -102,7 +102,7 @@ pub async fn find(
         }
         place = last;
     }
-    found.next = place.and_then(|key| Some(key.strip_prefix(&prefix)?.to_owned()));
+    found.next = place.filter(|_| limit > 0).and_then(|key| Some(key.strip_prefix(&prefix)?.to_owned()));
     Ok(found)
 }
 

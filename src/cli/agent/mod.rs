@@ -1,4 +1,4 @@
-//! `trellis agent apply|get|list|update|suspend|resume|fork|delete`.
+//! `trellis agent apply|get|list|update|suspend|resume|fork|delete|schema`.
 
 mod apply;
 mod diff;
@@ -9,6 +9,7 @@ use super::exit::{Exit, Failure};
 use super::output::{Out, field, pretty};
 use super::submit::NO_AGENT;
 use super::{Context, input};
+use crate::domain::agent::schema;
 use crate::domain::ids::AgentId;
 use clap::Subcommand;
 pub use files::config_of;
@@ -114,6 +115,9 @@ pub enum Agent {
         #[command(flatten)]
         server: Server,
     },
+    /// Print the JSON Schema of agent files, for editors
+    #[command(after_help = "Example:\n  trellis agent schema > agent.schema.json")]
+    Schema,
     /// List agents
     #[command(after_help = "Example:\n  trellis agent list --output ndjson")]
     List {
@@ -134,6 +138,11 @@ impl Agent {
                 let info = Client::new(&server)?.get(&format!("agents/{}", encode(id.as_str())), &[]).await;
                 let info = info.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
                 context.out.value(&info, || pretty(&info))?;
+                Ok(Exit::Ok)
+            }
+            Self::Schema => {
+                let schema = schema::schema();
+                context.out.value(&schema, || pretty(&schema))?;
                 Ok(Exit::Ok)
             }
             Self::List { server } => list(&Client::new(&server)?, context.out).await,

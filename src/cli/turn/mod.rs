@@ -7,6 +7,7 @@ mod table;
 use super::Context;
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
+use super::filter::{Filter, more};
 use super::job::time;
 use super::output::{Out, field};
 use super::submit::NO_AGENT;
@@ -25,13 +26,19 @@ const LOOKED_AT: &str = "1000";
 #[derive(Debug, Subcommand)]
 pub enum Turn {
     /// List an agent's turns, newest first
-    #[command(after_help = "Example:\n  trellis turn list helper --limit 20")]
+    ///
+    /// One call looks at no more than 1,000 turns, and says where to go on. `--state` asks for turns
+    /// that ended a job so.
+    #[command(after_help = "Example:\n  trellis turn list helper --since 2h --text invoice")]
     List {
         /// The agent
         agent: AgentId,
         /// Of this session only
         #[arg(long, value_name = "ID")]
         session: Option<String>,
+        /// Which ones
+        #[command(flatten)]
+        filter: Filter,
         /// Turns to show
         #[arg(long, value_name = "N", default_value_t = 50)]
         limit: usize,
@@ -162,8 +169,11 @@ impl Turn {
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let out = context.out;
         let done = match self {
-            Self::List { agent, session, limit, server } => {
-                list(&Client::new(&server)?, out, &agent, session, limit).await
+            Self::List { agent, session, filter, limit, server } => {
+                let mut query = filter.query();
+                query.extend(session.map(|session| ("session", session)));
+                query.push(("limit", limit.to_string()));
+                list(&Client::new(&server)?, out, &agent, &query).await
             }
             Self::Show { turn, prompt, server } => show(&Client::new(&server)?, out, &turn, prompt).await,
             Self::Diff { before, after, server } => {
@@ -179,19 +189,12 @@ impl Turn {
     }
 }
 
-async fn list(
-    client: &Client,
-    out: Out,
-    agent: &AgentId,
-    session: Option<String>,
-    limit: usize,
-) -> Result<Exit, Failure> {
-    let mut query = vec![("limit", limit.to_string())];
-    query.extend(session.map(|session| ("session", session)));
-    let page = client.get(&format!("agents/{}/turns", encode(agent.as_str())), &query).await?;
+async fn list(client: &Client, out: Out, agent: &AgentId, query: &[(&str, String)]) -> Result<Exit, Failure> {
+    let page = client.get(&format!("agents/{}/turns", encode(agent.as_str())), query).await?;
     out.page(&page, "turns", |turns| {
         let rows: Vec<_> = turns.iter().map(row).collect();
-        out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows)
+        let table = out.table(&["TURN", "BEGAN", "MODEL", "TOKENS IN", "OUT", "CALLS", "ENDED"], &rows);
+        more(table, turns.len(), &page["next"])
     })?;
     Ok(Exit::Ok)
 }

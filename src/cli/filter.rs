@@ -1,0 +1,81 @@
+//! Options of lists: by state, time and text.
+
+use crate::domain::job::JobStatus;
+use crate::domain::time::Millis;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Which records of a list are wanted.
+#[derive(Debug, Clone, Default, clap::Args)]
+#[command(next_help_heading = "Which ones")]
+pub struct Filter {
+    /// In one of these states, e.g. `FAILED,REJECTED`
+    #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = status)]
+    state: Vec<JobStatus>,
+    /// Since then: a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    since: Option<Millis>,
+    /// Until then
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    until: Option<Millis>,
+    /// With this text; case does not matter
+    #[arg(long, value_name = "TEXT")]
+    text: Option<String>,
+    /// Go on behind this place, the `next` of the list before
+    #[arg(long, value_name = "PLACE")]
+    cursor: Option<String>,
+}
+
+impl Filter {
+    /// As the query of the API.
+    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+        let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
+        let named = [
+            ("status", (!states.is_empty()).then(|| states.join(","))),
+            ("since", self.since.map(|at| at.to_string())),
+            ("until", self.until.map(|at| at.to_string())),
+            ("q", self.text.clone()),
+            ("cursor", self.cursor.clone()),
+        ];
+        named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+/// Where a list goes on, as a line for people.
+pub(super) fn more(text: String, shown: usize, next: &serde_json::Value) -> String {
+    match next.as_str() {
+        None => text,
+        Some(next) if shown == 0 => format!("{text}\n… none so far; `--cursor {next}` looks on"),
+        Some(next) => format!("{text}\n… `--cursor {next}` shows the next"),
+    }
+}
+
+fn status(text: &str) -> Result<JobStatus, String> {
+    let known = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
+    JobStatus::parse(&text.to_ascii_uppercase()).ok_or_else(|| format!("expected one of {}", known()))
+}
+
+fn time(text: &str) -> Result<Millis, String> {
+    if let Some(at) = Millis::parse(text) {
+        return Ok(at);
+    }
+    let ago = humantime::parse_duration(text)
+        .map_err(|_| "expected a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`".to_owned())?;
+    let at = SystemTime::now().checked_sub(ago).and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    Ok(Millis(at.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_instants_dates_or_ages() {
+        assert_eq!(time("1700000000000"), Ok(Millis(1_700_000_000_000)));
+        assert_eq!(time("1970-01-02"), Ok(Millis(86_400_000)));
+        assert_eq!(time("1970-01-01T00:00:01Z"), Ok(Millis(1_000)));
+        assert!(time("2h").unwrap() < time("1h").unwrap());
+        assert!(time("yesterday").unwrap_err().contains("how long ago"));
+        assert_eq!(status("failed"), Ok(JobStatus::Failed));
+        assert!(status("done").unwrap_err().contains("COMPLETE"));
+    }
+}

@@ -1,0 +1,116 @@
+//! The JSON Schema of agent files, for editors; the parser decides.
+
+use serde_json::Value;
+
+/// Draft 2020-12. What it refuses the parser refuses, too; a test holds that.
+pub const TEXT: &str = include_str!("schema.json");
+
+/// The same as a value.
+pub fn schema() -> Value {
+    serde_json::from_str(TEXT).expect("a test reads it")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{AgentConfig, KEYS, LATER};
+    use super::*;
+    use crate::domain::schema::misfits;
+    use serde_json::json;
+
+    /// Keys of files that are none of a configuration.
+    const BESIDE: [&str; 3] = ["id", "operation", "state"];
+
+    fn fits(value: &Value) -> bool {
+        misfits(&schema(), value, 1).unwrap().0.is_empty()
+    }
+
+    #[test]
+    fn it_is_a_schema_with_every_key_and_no_other() {
+        assert!(jsonschema::draft202012::meta::is_valid(&schema()));
+        let schema = schema();
+        let properties = schema["properties"].as_object().unwrap();
+        for key in KEYS {
+            assert!(properties.contains_key(key), "`{key}` is missing in `src/domain/agent/schema.json`");
+        }
+        for key in properties.keys() {
+            assert!(KEYS.contains(&key.as_str()) || BESIDE.contains(&key.as_str()), "`{key}` is no key of agent files");
+        }
+        assert!(LATER.iter().all(|key| !properties.contains_key(*key)));
+    }
+
+    #[test]
+    fn every_agent_file_of_the_repository_fits() {
+        for name in ["accounts-payable", "vendor-enrichment"] {
+            let path = format!("{}/config/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let text = std::fs::read_to_string(path).unwrap();
+            let value: Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
+            assert!(fits(&value), "{name}: {:?}", misfits(&schema(), &value, 5).unwrap());
+        }
+    }
+
+    #[test]
+    fn what_the_parser_takes_fits() {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        for value in [
+            json!({"model": model}),
+            json!({"state": {"config": {"model": model}}, "operation": "llmagent:chat"}),
+            json!({"model": model, "tools": ["v/ops/lattice/read", {"name": "t", "description": "d", "input": {}}]}),
+            json!({"model": model, "caps": [{"with": "w", "can": "crud"}], "delegable": []}),
+            json!({"model": model, "context": ["w/x", {"ref": "w/y", "required": true}], "busy": "replace"}),
+            json!({"model": model, "contextMapping": [{"key": "a", "source": "session.b"}]}),
+            json!({"model": model, "contextMapping": {"greeting": "CONSTANT:hello"}}),
+            json!({"model": model, "toolArgInjection": {"send": {"to": "user_email"}}, "entityIdsKey": "ids"}),
+            json!({"model": model, "limits": {"turns": 1, "tokens": 10, "wallClock": 5, "windDown": true}}),
+            json!({"model": {"provider": "x", "name": "y", "price": {"input": 1.0, "output": 2.0}}, "limits": {"cost": 1.0}}),
+            json!({"model": model, "resources": {"memory": {}}, "contextBudget": {"bytes": 10000}}),
+        ] {
+            AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
+            assert!(fits(&value), "{value}: {:?}", misfits(&schema(), &value, 5).unwrap());
+            let kept = json!(AgentConfig::parse(&value).unwrap());
+            assert!(fits(&kept), "{kept}");
+        }
+    }
+
+    #[test]
+    fn what_it_refuses_the_parser_refuses() {
+        let model = json!({"provider": "scripted", "name": "echo"});
+        let with = |key: &str, value: Value| json!({"model": model, key: value});
+        for value in [
+            json!([]),
+            json!({}),
+            json!({"model": {"provider": "scripted"}}),
+            json!({"model": {"provider": "scripted", "name": "echo", "temprature": 1}}),
+            json!({"model": {"provider": "x", "name": "y", "key": "sk-123"}}),
+            with("systemPromt", json!("x")),
+            with("systemPrompt", json!(1)),
+            with("tools", json!("x")),
+            with("tools", json!([1])),
+            with("tools", json!([{"opration": "x"}])),
+            with("defaultTools", json!("yes")),
+            with("context", json!([1])),
+            with("contextBudget", json!({"bytes": 0})),
+            with("contextBudget", json!({"chars": 1})),
+            with("caps", json!([{"with": "w"}])),
+            with("caps", json!("all")),
+            with("concurrency", json!(0)),
+            with("concurrency", json!(1.5)),
+            with("mailbox", json!(0)),
+            with("busy", json!("drop")),
+            with("completion", json!("maybe")),
+            with("limits", json!({"turns": 0})),
+            with("limits", json!({"minutes": 3})),
+            with("limits", json!({"cost": -1})),
+            with("contextMapping", json!(3)),
+            with("toolArgInjection", json!({"t": 1})),
+            with("entityIdsRequired", json!("yes")),
+            with("entityIdsKey", json!("")),
+            with("operation", json!("x:y")),
+            with("state", json!({"cursor": 1})),
+            with("state", json!({"config": 1})),
+            with("outputs", json!({})),
+        ] {
+            assert!(!fits(&value), "the schema takes {value}");
+            assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");
+        }
+    }
+}

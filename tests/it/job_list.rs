@@ -1,0 +1,132 @@
+//! Lists of jobs and turns with filters by state, agent, session, time and text.
+
+use crate::support::venue::TestVenue;
+use serde_json::json;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::JobId;
+use trellis::domain::job::JobStatus;
+use trellis::domain::limits::LIST_LOOKS;
+use trellis::domain::time::Millis;
+use trellis::jobs::list::{Cursor, Filter, find};
+use trellis::jobs::{self};
+use trellis::ledger::find as turns;
+
+async fn task(venue: &TestVenue, agent: &str, session: &str, text: &str) -> JobId {
+    let submission = Submission {
+        input: json!({"message": text}),
+        session_id: Some(session.parse().unwrap()),
+        ..Submission::default()
+    };
+    venue.arrive(agent, &format!("{agent}-{text}"), true, submission).await.job.unwrap()
+}
+
+async fn filled() -> (TestVenue, tempfile::TempDir, Vec<JobId>) {
+    let (venue, dir) = TestVenue::embedded("").await;
+    for agent in ["a", "b"] {
+        venue.agent(agent, json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    }
+    let mut ids = Vec::new();
+    for (agent, session, text) in
+        [("a", "s1", "Red"), ("a", "s2", "green"), ("b", "s1", "blue red"), ("b", "s1", "last")]
+    {
+        ids.push(task(&venue, agent, session, text).await);
+        tokio::time::sleep(std::time::Duration::from_millis(3)).await;
+    }
+    jobs::cancel(&venue.venue, &venue.owner, &ids[3], Some("changed Mind")).await.unwrap();
+    (venue, dir, ids)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_found_by_state_agent_session_time_and_text() {
+    let (venue, _dir, ids) = filled().await;
+    let created = |n: usize| {
+        let (venue, ids) = (&venue, &ids);
+        async move { jobs::get(&venue.venue, &venue.owner, &ids[n]).await.unwrap().unwrap().head.created }
+    };
+    let (second, third) = (created(1).await, created(2).await);
+    let text = |text: &str| Filter { text: Some(text.into()), ..Filter::default() };
+    for (filter, expected) in [
+        (Filter::default(), vec![3, 2, 1, 0]),
+        (Filter { statuses: vec![JobStatus::Cancelled], ..Filter::default() }, vec![3]),
+        (Filter { statuses: vec![JobStatus::Cancelled, JobStatus::Pending], ..Filter::default() }, vec![3, 2, 1, 0]),
+        (Filter { agent: Some("a".parse().unwrap()), ..Filter::default() }, vec![1, 0]),
+        (Filter { session: Some("s1".parse().unwrap()), ..Filter::default() }, vec![3, 2, 0]),
+        (
+            Filter { agent: Some("b".parse().unwrap()), session: Some("s2".parse().unwrap()), ..Filter::default() },
+            vec![],
+        ),
+        (Filter { since: Some(third), ..Filter::default() }, vec![3, 2]),
+        (Filter { until: Some(Millis(third.0 - 1)), ..Filter::default() }, vec![1, 0]),
+        (Filter { since: Some(Millis(third.0 + 3_600_000)), ..Filter::default() }, vec![]),
+        (text("RED"), vec![2, 0]),
+        (text("changed mind"), vec![3]),
+        (text("nowhere"), vec![]),
+    ] {
+        let found = find(&venue.venue, &venue.owner, &filter, None, 10).await.unwrap();
+        let got: Vec<_> = found.jobs.iter().map(|job| ids.iter().position(|id| *id == job.head.id).unwrap()).collect();
+        assert_eq!((got, found.next), (expected, None), "{filter:?}");
+    }
+    assert!(second < third);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filtered_list_goes_on_at_its_cursor() {
+    let (venue, _dir, ids) = filled().await;
+    let filter = Filter { session: Some("s1".parse().unwrap()), ..Filter::default() };
+    let (mut got, mut cursor) = (Vec::new(), None::<Cursor>);
+    for _ in 0..10 {
+        let page = find(&venue.venue, &venue.owner, &filter, cursor.as_ref(), 1).await.unwrap();
+        got.extend(page.jobs.into_iter().map(|job| job.head.id));
+        cursor = page.next.map(|next| Cursor::parse(next.as_str()).unwrap());
+        if cursor.is_none() {
+            break;
+        }
+    }
+    assert_eq!(got, [ids[3].clone(), ids[2].clone(), ids[0].clone()]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_request_looks_at_a_bounded_number_of_jobs() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}, "mailbox": 5000})).await;
+    let wanted = task(&venue, "a", "s", "needle").await;
+    let many: Vec<_> = (0..LIST_LOOKS + 5).map(|n| format!("hay {n}")).collect();
+    let sent = many.iter().map(|text| task(&venue, "a", "s", text));
+    futures::future::join_all(sent).await;
+    let filter = Filter { text: Some("needle".into()), ..Filter::default() };
+    let page = find(&venue.venue, &venue.owner, &filter, None, 10).await.unwrap();
+    assert_eq!(page.jobs.len(), 0);
+    let page = find(&venue.venue, &venue.owner, &filter, page.next.as_ref(), 10).await.unwrap();
+    let found: Vec<_> = page.jobs.iter().map(|job| job.head.id.clone()).collect();
+    assert_eq!((found, page.next), (vec![wanted], None));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn turns_are_found_by_state_session_time_and_text() {
+    let (venue, _dir, ids) = filled().await;
+    venue.worker().await;
+    for id in &ids {
+        venue.ended(id).await;
+    }
+    let agent = "a".parse().unwrap();
+    let all = turns::Filter::default();
+    let text = |text: &str| turns::Filter { text: Some(text.into()), ..turns::Filter::default() };
+    let of = |session: &str| turns::Filter { session: Some(session.parse().unwrap()), ..turns::Filter::default() };
+    for (filter, expected) in [
+        (all.clone(), 2),
+        (of("s1"), 1),
+        (of("s3"), 0),
+        (text("rED"), 1),
+        (turns::Filter { statuses: vec![JobStatus::Complete], ..all.clone() }, 2),
+        (turns::Filter { statuses: vec![JobStatus::Failed], ..all.clone() }, 0),
+        (turns::Filter { since: Some(Millis(u64::MAX)), ..all.clone() }, 0),
+        (turns::Filter { until: Some(Millis(1)), ..all.clone() }, 0),
+    ] {
+        let found = turns::find(&*venue.venue.store, &venue.owner, &agent, &filter, None, 10).await.unwrap();
+        assert_eq!((found.turns.len(), found.next), (expected, None), "{filter:?}");
+    }
+    let first = turns::find(&*venue.venue.store, &venue.owner, &agent, &all, None, 1).await.unwrap();
+    let next = first.next.unwrap();
+    let second = turns::find(&*venue.venue.store, &venue.owner, &agent, &all, Some(&next), 1).await.unwrap();
+    assert_ne!(first.turns[0].0, second.turns[0].0);
+}
