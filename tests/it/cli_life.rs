@@ -69,7 +69,7 @@ fn a_chat_waits_for_the_reply_and_its_session_can_be_read_and_branched() {
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap()), (Some(0), "two\nthree\n".to_owned()));
     let shown = up.run(&["session", "show", "a", "s"]).ok();
-    for part in ["message: one", "agent: one", "message: three", "turn 3"] {
+    for part in ["message: [Message from: local/me]\n  one", "agent: one", "agent: three", "turn 3"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
     let page = up.run(&["session", "show", "a", "s", "--limit", "2"]).ok();

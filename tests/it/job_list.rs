@@ -17,7 +17,7 @@ async fn task(venue: &TestVenue, agent: &str, session: &str, text: &str) -> JobI
         session_id: Some(session.parse().unwrap()),
         ..Submission::default()
     };
-    venue.arrive(agent, &format!("{agent}-{text}"), true, submission).await.job.unwrap()
+    venue.arrive(agent, &format!("{agent}-{}", text.replace(' ', "-")), true, submission).await.job.unwrap()
 }
 
 async fn filled() -> (TestVenue, tempfile::TempDir, Vec<JobId>) {
