@@ -215,6 +215,7 @@ pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(Ag
     })
     .await?;
     let reason = format!("agent `{id}` was deleted");
+    crate::timers::fail_all(venue, owner, id, &reason).await?;
     let mut cancelled = 0;
     let mut after = None;
     loop {

@@ -18,9 +18,6 @@ use crate::venue::Venue;
 /// Timers of one owner that are looked at in one step.
 const TIMERS: usize = 64;
 
-/// Sessions of one page.
-const SESSIONS: usize = 256;
-
 /// What is left to do for an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Next {
@@ -141,14 +138,7 @@ async fn is_open(venue: &Venue, owner: &Owner, timer: &Timer, sent: &Sent) -> Re
         return Ok(jobs::get(venue, owner, job).await?.is_some_and(|job| !job.status.is_terminal()));
     }
     let key = SessionKey { agent: timer.agent.clone(), session: sent.session.clone() };
-    let mut after = None;
-    loop {
-        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), SESSIONS).await?;
-        let Some(end) = page.last() else { return Ok(false) };
-        after = Some(end.key.clone());
-        if let Some(facts) = page.into_iter().find(|facts| facts.key == key) {
-            let suffix = format!("|{}", sent.event);
-            return Ok(facts.mailbox.iter().any(|e| e.kind == EventKind::Message && e.key.ends_with(&suffix)));
-        }
-    }
+    let Some(facts) = agents::sessions::find(venue, owner, &key).await? else { return Ok(false) };
+    let suffix = format!("|{}", sent.event);
+    Ok(facts.mailbox.iter().any(|entry| entry.kind == EventKind::Message && entry.key.ends_with(&suffix)))
 }

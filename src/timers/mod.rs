@@ -131,13 +131,32 @@ fn arrival(owner: &Owner, timer: &Timer, at: Millis, now: Millis) -> Arrival {
 
 /// Cancels a timer. One that fires no more stays as it is.
 pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option<Timer>, StoreError> {
+    end(venue, owner, id, &Phase::Cancelled).await
+}
+
+/// Ends all timers of an agent that is there no more.
+pub async fn fail_all(venue: &Venue, owner: &Owner, agent: &AgentId, error: &str) -> Result<(), StoreError> {
+    let prefix = keys::agent_timers(agent);
+    let failed = Phase::Failed { error: error.to_owned() };
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = Some(last.clone());
+        for id in page.iter().filter_map(|(key, _)| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
+            end(venue, owner, &id, &failed).await?;
+        }
+    }
+}
+
+async fn end(venue: &Venue, owner: &Owner, id: &TimerId, phase: &Phase) -> Result<Option<Timer>, StoreError> {
     for _ in 0..TRIES {
         let (known, version) = get(venue, owner, id).await?;
         let Some(known) = known else { return Ok(None) };
         if !known.is_active() {
             return Ok(Some(known));
         }
-        let timer = known.clone().ended(Phase::Cancelled, venue.now());
+        let timer = known.clone().ended(phase.clone(), venue.now());
         if put(venue, owner, Some(&known), version, &timer).await? == Written::Done {
             return Ok(Some(timer));
         }

@@ -1,12 +1,13 @@
 //! Fires: on time, once, after crashes, restarts and downtimes.
 
-use super::{ECHO, START, all_jobs, check_indexes, get, pass, run, set, until, venue};
+use super::{ECHO, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use futures::future::join_all;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
+use trellis::agents::lifecycle;
 use trellis::clock::Clock;
 use trellis::domain::gate::{BusyPolicy, Gate, GateStatus};
 use trellis::domain::ids::{AgentId, SessionKey};
@@ -235,5 +236,21 @@ async fn timers_of_a_removed_agent_fail_and_say_so() {
     assert_eq!(run(&venue, "v/ops/timer/list", json!({})).await["total"], 0);
     let kept = run(&venue, "v/ops/timer/list", json!({"all": true, "agentId": "a"})).await;
     assert_eq!((&kept["total"], &kept["items"][0]["state"]), (&json!(2), &json!("failed")));
+    check_indexes(&venue).await;
+}
+
+#[tokio::test]
+async fn deleting_an_agent_ends_its_timers_at_once() {
+    let (venue, _dir) = venue(ECHO).await;
+    venue.agent("b", json!({})).await;
+    let id = set(&venue, json!({"every": "10s"})).await;
+    let other = set(&venue, json!({"every": "10s", "agentId": "b"})).await;
+    lifecycle::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
+    assert_eq!(get(&venue, &id).await.phase, Phase::Failed { error: "agent `a` was deleted".into() });
+    let late = json!({"agentId": "a", "input": 1, "every": "1h"});
+    let refused = call_as(&venue.venue, &boss(&venue), None, "v/ops/agent/trigger", late).await.unwrap_err();
+    assert!(refused.to_string().contains("terminated"), "{refused}");
+    pass(&venue, TEN).await;
+    assert_eq!((all_jobs(&venue).await.len(), get(&venue, &other).await.fired), (1, 1));
     check_indexes(&venue).await;
 }
