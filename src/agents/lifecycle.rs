@@ -159,7 +159,7 @@ pub async fn update(
         by.may_use_key(&config)?;
         let creator = by.authority.clone().nowhere();
         let config_version = record.config_version + 1;
-        Ok(Some(AgentRecord { config, creator, config_version, ..record.clone() }))
+        Ok(Some(AgentRecord { config, config_version, creator, ..record.clone() }))
     })
     .await
 }
@@ -331,7 +331,7 @@ pub async fn fork(
             Some((known, version)) => {
                 by.may(&known, "change its configuration")?;
                 let (created, config_version) = (known.created, known.config_version + 1);
-                (AgentRecord { created, config_version, ..new }, Expect::Version(version))
+                (AgentRecord { config_version, created, ..new }, Expect::Version(version))
             }
         };
         if venue.store.write(now, owner, &writes(&record, expect)).await? == Written::Done {

@@ -151,7 +151,7 @@ async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &S
         None => SessionState::default(),
         Some(bytes) => decode(&format!("state of {}", from.key), bytes)?,
     };
-    let state = serde_json::to_vec(&state.forked()).expect("states serialise");
+    let state = serde_json::to_vec(&state.forked(at)).expect("states serialise");
     let prefix = keys::turns(&from.key);
     let mut after: Option<String> = None;
     loop {

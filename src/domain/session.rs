@@ -66,10 +66,12 @@ impl SessionState {
         self.pending.retain(|_, pending| pending.under.is_some());
     }
 
-    /// What a copy of the session begins with: nothing that another session waits for or serves.
+    /// What a copy of the session up to and with turn `at` begins with: nothing that another session
+    /// waits for or serves, and no summary of later turns.
     #[must_use]
-    pub fn forked(mut self) -> Self {
+    pub fn forked(mut self, at: u64) -> Self {
         self.end_task();
+        self.goals.segments.retain(|segment| segment.to <= at);
         self.pending.clear();
         self.shown.clear();
         Self { under: None, awaiting: None, loose_turns: 0, ..self }

@@ -49,9 +49,9 @@ mod tests {
             let mut got = was.clone();
             let patch_map = patch.as_object().unwrap();
             if is_deep {
-                deep(&mut got, patch_map)
+                deep(&mut got, patch_map);
             } else {
-                shallow(&mut got, patch_map)
+                shallow(&mut got, patch_map);
             }
             assert_eq!(got, expected, "{patch}");
         }

@@ -57,6 +57,7 @@ mod tests {
             json!({"model": model, "tools": ["v/ops/lattice/read", {"name": "t", "description": "d", "input": {}}]}),
             json!({"model": model, "caps": [{"with": "w", "can": "crud"}], "delegable": []}),
             json!({"model": model, "context": ["w/x", {"ref": "w/y", "required": true}], "busy": "replace"}),
+            json!({"model": model, "loop": "goalTree", "outputs": {"complete": {"schema": {"type": "object"}}}}),
             json!({"model": model, "contextMapping": [{"key": "a", "source": "session.b"}]}),
             json!({"model": model, "contextMapping": {"greeting": "CONSTANT:hello"}}),
             json!({"model": model, "toolArgInjection": {"send": {"to": "user_email"}}, "entityIdsKey": "ids"}),
@@ -107,7 +108,10 @@ mod tests {
             with("operation", json!("x:y")),
             with("state", json!({"cursor": 1})),
             with("state", json!({"config": 1})),
-            with("outputs", json!({})),
+            with("outputs", json!({"done": {"schema": {}}})),
+            with("outputs", json!({"complete": {}})),
+            with("loop", json!("tree")),
+            with("llmOperation", json!("x")),
         ] {
             assert!(!fits(&value), "the schema takes {value}");
             assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");
