@@ -247,3 +247,39 @@ async fn a_task_is_cancelled_by_its_agent() {
     let ended = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
     assert!(ended.result.unwrap().error.unwrap().contains("enough"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_changes_no_agent_that_asks_people() {
+    use trellis::agents::lifecycle::{By, Fork, Patch, fork, remove, resume, suspend, update};
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    let asks = json!({"tools": [{"operation": "v/ops/lattice/write", "approval": "ask"}]});
+    venue.agent("asks", asks).await;
+    venue.agent("free", echo()).await;
+    let all = Authority::unlimited();
+    let (agent, person) = (By { authority: &all, turn: true }, By { authority: &all, turn: false });
+    let (v, owner) = (&venue.venue, &venue.owner);
+    let (asks, free): (AgentId, AgentId) = ("asks".parse().unwrap(), "free".parse().unwrap());
+    let patch = Patch { config: json!({"tools": []}).as_object().unwrap().clone(), ..Patch::default() };
+    suspend(v, owner, &asks, "a person looks at it").await.unwrap();
+    let over = Fork { overwrite: true, ..Fork::default() };
+    for refused in [
+        update(v, owner, &asks, &patch, agent).await.map(drop),
+        resume(v, owner, &asks, agent).await.map(drop),
+        remove(v, owner, &asks, agent).await.map(drop),
+        fork(v, owner, &free, &asks, over, agent).await.map(drop),
+    ] {
+        let refused = refused.unwrap_err().to_string();
+        assert!(refused.contains("agent `asks` asks people"), "{refused}");
+    }
+    resume(v, owner, &asks, person).await.unwrap();
+    update(v, owner, &asks, &patch, person).await.unwrap();
+    update(
+        v,
+        owner,
+        &free,
+        &Patch { config: json!({"concurrency": 2}).as_object().unwrap().clone(), ..Patch::default() },
+        agent,
+    )
+    .await
+    .unwrap();
+}
