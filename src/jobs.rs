@@ -50,12 +50,12 @@ pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bo
 }
 
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
-    let keys: Vec<_> =
-        ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id), keys::job_result(id)]).collect();
+    let parts = |id| [keys::job_head(id), keys::job_status(id), keys::job_result(id), keys::job_wait(id)];
+    let keys: Vec<_> = ids.iter().flat_map(parts).collect();
     let docs = venue.store.read(owner, &keys).await?;
     let mut jobs = Vec::with_capacity(ids.len());
-    for (id, docs) in ids.iter().zip(docs.chunks(3)) {
-        let [head, status, result] = docs else { continue };
+    for (id, docs) in ids.iter().zip(docs.chunks(4)) {
+        let [head, status, result, waiting] = docs else { continue };
         let Some(head) = &head.value else { continue };
         let head: JobHead = decode(&keys::job_head(id), head)?;
         let (status, updated) = status
@@ -64,7 +64,8 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
             .and_then(|bytes| keys::decode_status(bytes))
             .unwrap_or((JobStatus::Pending, head.created));
         let result = result.value.as_ref().map(|bytes| decode(&keys::job_result(id), bytes)).transpose()?;
-        jobs.push(Job { head, status, updated, result });
+        let waiting = waiting.value.as_ref().map(|bytes| decode(&keys::job_wait(id), bytes)).transpose()?;
+        jobs.push(Job { head, status, updated, result, waiting });
     }
     Ok(jobs)
 }

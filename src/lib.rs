@@ -36,6 +36,7 @@ pub mod bench;
 pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod dead;
 pub mod http;
 pub mod jobs;
 pub mod ledger;

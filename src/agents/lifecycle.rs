@@ -191,6 +191,26 @@ pub async fn suspend(
     .await
 }
 
+/// Suspends an agent that can't be run as it is configured, unless its configuration is another by
+/// now.
+pub async fn suspend_unusable(
+    venue: &Venue,
+    owner: &Owner,
+    agent: &AgentRecord,
+    reason: &str,
+) -> Result<(), StoreError> {
+    let suspended = change(venue, owner, &agent.id, |record| {
+        let is_it = record.status == AgentStatus::Active && record.config_version == agent.config_version;
+        let error = Some(reason.to_owned());
+        Ok(is_it.then(|| AgentRecord { status: AgentStatus::Suspended, error, ..record.clone() }))
+    });
+    match suspended.await {
+        Err(LifeError::Store(error)) => Err(error),
+        // Removed meanwhile: there is nothing to suspend.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
 /// Lets a suspended agent run again; sessions that have waited are woken.
 pub async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<(AgentRecord, bool), LifeError> {
     change(venue, owner, id, |record| match record.status {

@@ -11,6 +11,7 @@ pub mod client;
 pub mod completions;
 pub mod config;
 pub mod context;
+mod dead;
 pub mod demo;
 pub mod doctor;
 pub mod exit;
@@ -138,6 +139,9 @@ pub enum Command {
     Reject(approval::Reject),
     /// Answer an agent's questions
     Answer(approval::Answer),
+    /// Look at tasks that killed too many workers, and drive them again
+    #[command(subcommand)]
+    Dead(dead::Dead),
     /// Give agents tasks and messages at a time, list and cancel timers
     #[command(subcommand)]
     Timer(timer::Timer),
@@ -234,6 +238,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Approve(command) => command.run(context).await,
         Command::Reject(command) => command.run(context).await,
         Command::Answer(command) => command.run(context).await,
+        Command::Dead(command) => command.run(context).await,
         Command::Timer(command) => command.run(context).await,
         Command::Policy(command) => command.run(context).await,
         Command::Resource(command) => command.run(context).await,

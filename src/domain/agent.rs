@@ -139,6 +139,9 @@ pub struct AgentConfig {
     /// What the results of its tasks must be.
     #[serde(default, skip_serializing_if = "Outputs::is_empty")]
     pub outputs: Outputs,
+    /// What becomes of a model call that fails.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub retry: Retry,
     /// How much a task may use.
     #[serde(default)]
     pub limits: AgentLimits,
@@ -182,6 +185,24 @@ pub enum Looping {
     GoalTree,
 }
 
+/// How long a model that is unavailable is asked again; what isn't said is as the venue has it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Retry {
+    /// Calls at most, the first one included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts: Option<u32>,
+    /// Seconds of the first wait; each is twice the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
+    /// Seconds of the longest wait.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max: Option<u64>,
+    /// Seconds of all tries together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+}
+
 /// How much a task may use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -198,6 +219,9 @@ pub struct AgentLimits {
     /// Seconds of a task since it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<u64>,
+    /// Seconds of one tool call; the venue's own limit stays.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_timeout: Option<u64>,
     /// A task that reaches a limit has one last turn to end in.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub wind_down: bool,
@@ -205,7 +229,14 @@ pub struct AgentLimits {
 
 impl Default for AgentLimits {
     fn default() -> Self {
-        Self { turns: default_turns(), tokens: None, cost: None, wall_clock: None, wind_down: false }
+        Self {
+            turns: default_turns(),
+            tokens: None,
+            cost: None,
+            wall_clock: None,
+            tool_timeout: None,
+            wind_down: false,
+        }
     }
 }
 
@@ -241,7 +272,7 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 23] = [
+const KEYS: [&str; 24] = [
     "description",
     "systemPrompt",
     "model",
@@ -259,6 +290,7 @@ const KEYS: [&str; 23] = [
     "completion",
     "loop",
     "outputs",
+    "retry",
     "limits",
     "contextMapping",
     "toolArgInjection",
@@ -269,7 +301,7 @@ const KEYS: [&str; 23] = [
 
 /// Keys of the specification that this version doesn't act on: refused rather than ignored,
 /// because an ignored limit is a promise that isn't kept.
-const LATER: [&str; 3] = ["llmOperation", "retry", "visibility"];
+const LATER: [&str; 2] = ["llmOperation", "visibility"];
 
 /// What is wrong with an agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -348,6 +380,17 @@ impl AgentConfig {
         }
         if self.limits.turns == 0 {
             return bad("`limits.turns`: expected at least 1, got 0".into());
+        }
+        if self.limits.tool_timeout == Some(0) {
+            return bad("`limits.toolTimeout`: expected at least 1 second, got 0".into());
+        }
+        if self.retry.attempts == Some(0) {
+            return bad("`retry.attempts`: expected at least 1, got 0".into());
+        }
+        if let (Some(first), Some(max)) = (self.retry.first, self.retry.max)
+            && first > max
+        {
+            return bad(format!("`retry.max`: expected at least `retry.first` ({first}), got {max}"));
         }
         let budget = self.limits.budget();
         budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;

@@ -80,6 +80,9 @@ pub struct Event {
     /// JSON Schema of a task's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
+    /// The dead task that it drives again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redrive_of: Option<JobId>,
     /// What it says.
     #[serde(flatten)]
     pub payload: Payload,
@@ -172,6 +175,9 @@ pub struct Submission {
     /// JSON Schema of the task's output, in the place of the agent's own `outputs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
+    /// The dead task that it drives again. Only the venue's own submissions have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redrive_of: Option<JobId>,
     /// The venue's seal on all of this, by which it knows its own messages in the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
@@ -228,6 +234,7 @@ impl Event {
             envelope: Envelope::default(),
             budget: Budget::default(),
             response_schema: None,
+            redrive_of: None,
             payload,
         }
     }
@@ -246,6 +253,7 @@ impl Event {
             created: self.received,
             parent: self.parent.clone(),
             reply_to: self.reply_to.clone(),
+            redrive_of: self.redrive_of.clone(),
         })
     }
 
@@ -301,6 +309,7 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
         handed,
         budget,
         response_schema,
+        redrive_of: _,
         seal: _,
     } = submission;
     let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);

@@ -102,6 +102,9 @@ pub struct JobHead {
     /// Where else the completion goes: a NATS subject.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
+    /// The dead job that it drives again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub redrive_of: Option<JobId>,
 }
 
 /// How a job ended.
@@ -178,6 +181,17 @@ pub struct Job {
     pub updated: Millis,
     /// How it ended.
     pub result: Option<JobResult>,
+    /// What it waited for last.
+    pub waiting: Option<Waiting>,
+}
+
+/// Why a job isn't being served, although it isn't finished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waiting {
+    /// In words.
+    pub reason: String,
+    /// When it goes on.
+    pub until: Millis,
 }
 
 impl Job {
@@ -201,6 +215,12 @@ impl Job {
         }
         if let Some(parent) = self.head.parent.as_ref().and_then(|p| p.job.as_ref()) {
             record["parent"] = parent.as_str().into();
+        }
+        if let Some(dead) = &self.head.redrive_of {
+            record["redriveOf"] = dead.as_str().into();
+        }
+        if let Some(waiting) = self.waiting.as_ref().filter(|_| !self.status.is_terminal()) {
+            record["waiting"] = serde_json::json!(waiting);
         }
         if let Some(result) = &self.result {
             if let Some(output) = &result.output {

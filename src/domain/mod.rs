@@ -18,6 +18,7 @@ pub mod agent;
 pub mod approval;
 pub mod asset;
 pub mod budget;
+pub mod dead;
 pub mod gate;
 pub mod goal;
 pub mod outputs;

@@ -214,6 +214,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         handed: submission.handed.clone(),
         budget: submission.budget,
         response_schema: submission.response_schema.clone(),
+        redrive_of: submission.redrive_of.clone(),
         ..Event::new(id.clone(), arrival.received, payload)
     };
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
@@ -266,6 +267,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead 
         created: arrival.received,
         parent: arrival.submission.parent.clone(),
         reply_to: arrival.submission.reply_to.clone(),
+        redrive_of: arrival.submission.redrive_of.clone(),
     }
 }
 
@@ -335,6 +337,7 @@ pub fn unsealed(
         ("parent", submission.parent.is_some()),
         ("envelope", !submission.envelope.is_default()),
         ("handed", !submission.handed.is_empty()),
+        ("redriveOf", submission.redrive_of.is_some()),
     ];
     match claimed.into_iter().find(|(_, claimed)| *claimed) {
         Some((key, _)) => Err(SubmissionError::Forged(key)),

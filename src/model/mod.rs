@@ -36,7 +36,15 @@ pub enum ModelError {
         /// What the provider asked for.
         retry_after: Option<Duration>,
     },
-    /// 400, 401, 403, 404, context too long, unknown provider: it never will.
+    /// 401, 403, 404, no credit, unknown provider: no request of this configuration will succeed.
+    #[error("model `{model}` can't be used: {reason}")]
+    Unusable {
+        /// `provider/name`.
+        model: String,
+        /// The provider's words.
+        reason: String,
+    },
+    /// 400, context too long: this request never will.
     #[error("model `{model}` refused the request: {reason}")]
     Permanent {
         /// `provider/name`.

@@ -143,7 +143,7 @@ impl Model for Provider {
             mask.add(&secret.name, &secret.value);
         }
         let target = resolve(&request.model, secret, &self.options, |kind| self.default_url(kind))
-            .map_err(|error| ModelError::Permanent { model: model.clone(), reason: error.to_string() })?;
+            .map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
         let key = target.key.clone();
         let limit = self.options.timeout;
         match tokio::time::timeout(limit, self.call(target, request, &mask, live)).await {
@@ -169,6 +169,7 @@ fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
             ModelError::Transient { model, reason: hide(reason), retry_after }
         }
         ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
+        ModelError::Unusable { model, reason } => ModelError::Unusable { model, reason: hide(reason) },
     }
 }
 

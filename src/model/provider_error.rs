@@ -11,23 +11,20 @@ use std::time::Duration;
 const RETRY_AFTER_MS: HeaderName = HeaderName::from_static("retry-after-ms");
 /// Longest provider's text kept.
 const REASON_CHARS_MAX: usize = 1_000;
-/// Types of error events that no repetition mends.
-const PERMANENT_TYPES: [&str; 7] = [
-    "invalid_request_error",
-    "authentication_error",
-    "permission_error",
-    "not_found_error",
-    "request_too_large",
-    "billing_error",
-    "insufficient_quota",
-];
+/// Types of error events that no repetition of the request mends.
+const PERMANENT_TYPES: [&str; 2] = ["invalid_request_error", "request_too_large"];
+/// Types of errors that no other request mends either.
+const UNUSABLE_TYPES: [&str; 5] =
+    ["authentication_error", "permission_error", "not_found_error", "billing_error", "insufficient_quota"];
 
 /// The error of a call to `model` (`provider/name`).
 pub fn map(error: &Error, model: &str) -> ModelError {
     let cause = root(error);
     if let (Some(status), body) = (cause.status(), body_of(cause)) {
         let reason = format!("{}: {}", status.as_u16(), said(body));
-        return if is_transient(status) {
+        return if is_unusable(status) {
+            unusable(model, reason)
+        } else if is_transient(status) {
             transient(model, reason, cause.headers().and_then(retry_after))
         } else {
             permanent(model, reason)
@@ -79,6 +76,18 @@ fn permanent(model: &str, reason: String) -> ModelError {
     ModelError::Permanent { model: model.to_owned(), reason }
 }
 
+fn unusable(model: &str, reason: String) -> ModelError {
+    ModelError::Unusable { model: model.to_owned(), reason }
+}
+
+/// The key, the account or the name of the model is wrong: every request would be refused.
+fn is_unusable(status: StatusCode) -> bool {
+    matches!(
+        status,
+        StatusCode::UNAUTHORIZED | StatusCode::PAYMENT_REQUIRED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND
+    )
+}
+
 /// A streamed call wraps the library's own error once more.
 fn root(error: &Error) -> &Error {
     match error {
@@ -111,9 +120,12 @@ fn event(body: &Value, model: &str) -> ModelError {
     let reason = short(inner.get("message").and_then(Value::as_str).unwrap_or(&inner.to_string()));
     let code =
         inner.get("code").and_then(Value::as_u64).and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
-    let by_type =
-        ["type", "code"].iter().filter_map(|key| inner.get(*key)?.as_str()).any(|t| PERMANENT_TYPES.contains(&t));
-    if by_type || code.is_some_and(|code| !is_transient(code)) {
+    let is_of = |types: &[&str]| {
+        ["type", "code"].iter().filter_map(|key| inner.get(*key)?.as_str()).any(|kind| types.contains(&kind))
+    };
+    if is_of(&UNUSABLE_TYPES) || code.is_some_and(is_unusable) {
+        unusable(model, reason)
+    } else if is_of(&PERMANENT_TYPES) || code.is_some_and(|code| !is_transient(code)) {
         permanent(model, reason)
     } else {
         transient(model, reason, None)
@@ -196,34 +208,42 @@ mod tests {
                 headers: Box::default(),
             };
             match map(&error, "openai/m") {
-                ModelError::Transient { reason, .. } => (true, reason),
-                ModelError::Permanent { reason, .. } => (false, reason),
+                ModelError::Transient { reason, .. } => ("again", reason),
+                ModelError::Permanent { reason, .. } => ("not this", reason),
+                ModelError::Unusable { reason, .. } => ("none", reason),
             }
         };
-        for status in [408, 425, 429, 500, 502, 503, 504, 529, 307] {
-            assert_eq!(check(status), (true, format!("{status}: why")));
-        }
-        for status in [400, 401, 403, 404, 413, 422] {
-            assert_eq!(check(status), (false, format!("{status}: why")));
+        for (class, statuses) in [
+            ("again", &[408, 425, 429, 500, 502, 503, 504, 529, 307][..]),
+            ("not this", &[400, 413, 422][..]),
+            ("none", &[401, 402, 403, 404][..]),
+        ] {
+            for status in statuses {
+                assert_eq!(check(*status), (class, format!("{status}: why")));
+            }
         }
     }
 
     #[test]
     fn error_events_are_told_apart() {
         let table = [
-            (json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}), true, "busy"),
-            (json!({"message": "boom", "type": "server_error"}), true, "boom"),
-            (json!({"message": "slow", "code": 429}), true, "slow"),
-            (json!({"message": "no", "code": 400}), false, "no"),
-            (json!({"error": {"type": "invalid_request_error", "message": "bad"}}), false, "bad"),
-            (json!("odd"), true, "\"odd\""),
+            (json!({"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}), "again", "busy"),
+            (json!({"message": "boom", "type": "server_error"}), "again", "boom"),
+            (json!({"message": "slow", "code": 429}), "again", "slow"),
+            (json!({"message": "no", "code": 400}), "not this", "no"),
+            (json!({"message": "who", "code": 401}), "none", "who"),
+            (json!({"error": {"type": "invalid_request_error", "message": "bad"}}), "not this", "bad"),
+            (json!({"error": {"type": "authentication_error", "message": "key"}}), "none", "key"),
+            (json!({"message": "paid?", "code": "insufficient_quota"}), "none", "paid?"),
+            (json!("odd"), "again", "\"odd\""),
         ];
-        for (body, transient, reason) in table {
+        for (body, class, reason) in table {
             let found = match event(&body, "m") {
-                ModelError::Transient { reason, .. } => (true, reason),
-                ModelError::Permanent { reason, .. } => (false, reason),
+                ModelError::Transient { reason, .. } => ("again", reason),
+                ModelError::Permanent { reason, .. } => ("not this", reason),
+                ModelError::Unusable { reason, .. } => ("none", reason),
             };
-            assert_eq!(found, (transient, reason.to_owned()), "{body}");
+            assert_eq!(found, (class, reason.to_owned()), "{body}");
         }
     }
 }

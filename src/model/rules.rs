@@ -20,7 +20,7 @@
 //! delay_ms = 50            # before the first piece
 //! stream_chunk_ms = 5      # between pieces of the text
 //! usage = { input = 900, output = 20 } # tokens; about characters / 4 when absent
-//! fault = "rate_limit"     # overloaded | bad_request | cut_stream | bad_json | hang
+//! fault = "rate_limit"     # overloaded | unauthorized | bad_request | cut_stream | bad_json | hang
 //! retry_after_ms = 20      # of rate_limit and overloaded
 //! times = 1                # fault only the first n calls of this rule in this process
 //! calls = [{ tool = "pay", arguments = { id = "{{input.id}}" } }]
@@ -155,6 +155,8 @@ pub enum Fault {
     RateLimit,
     /// 503.
     Overloaded,
+    /// 401.
+    Unauthorized,
     /// 400.
     BadRequest,
     /// The connection ends in the middle of the reply.

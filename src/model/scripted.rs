@@ -305,7 +305,8 @@ impl Model for Scripted {
     async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
         let model = || format!("{}/{}", request.model.provider, request.model.name);
         let permanent = |error: ScriptError| ModelError::Permanent { model: model(), reason: error.to_string() };
-        let script = self.script(&request.model.name).map_err(permanent)?;
+        let unusable = |error: ScriptError| ModelError::Unusable { model: model(), reason: error.to_string() };
+        let script = self.script(&request.model.name).map_err(unusable)?;
         let taken = script.take(request).map_err(permanent)?;
         let outcome = perform(&taken.answer, model(), live).await;
         taken.finish(outcome.is_ok()).map_err(permanent)?;
@@ -330,6 +331,7 @@ async fn perform(answer: &Answer, model: String, live: &LiveText) -> Result<Repl
         }
         Some(Fault::RateLimit) => transient(model, "429: too many requests"),
         Some(Fault::Overloaded) => transient(model, "503: overloaded"),
+        Some(Fault::Unauthorized) => Err(ModelError::Unusable { model, reason: "401: no such key".into() }),
         Some(Fault::BadRequest) => Err(ModelError::Permanent { model, reason: "400: bad request".into() }),
         Some(Fault::Hang) => std::future::pending().await,
     }

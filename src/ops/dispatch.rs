@@ -2,7 +2,7 @@
 
 use super::secret::fill;
 use super::{Invocation, OpError, Output, Registered};
-use crate::domain::limits::{JOB_DEPTH, OPERATION_TIME};
+use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::nearest;
 use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
@@ -79,13 +79,13 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     }
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
     let (arguments, mask) = fill::fill(call, found, arguments).await?;
-    let result = match tokio::time::timeout(OPERATION_TIME, found.operation.invoke(call, arguments)).await {
+    let limit = call.time();
+    let result = match tokio::time::timeout(limit, found.operation.invoke(call, arguments)).await {
         Ok(result) => result,
-        Err(_) => Err(OpError::Timeout(format!(
-            "operation `{}` took longer than {} s",
-            found.spec.path,
-            OPERATION_TIME.as_secs()
-        ))),
+        Err(_) => {
+            let path = found.spec.path;
+            Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
+        }
     };
     fill::masked(&mask, result)
 }

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod approval;
 pub mod asset;
+pub mod dead;
 pub mod dispatch;
 pub mod http;
 pub mod human;
@@ -25,6 +26,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::limits::OPERATION_TIME;
 use crate::domain::scope::Scoped;
 use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
@@ -36,6 +38,7 @@ use async_trait::async_trait;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 /// What happens to the world when an operation runs, and so what may happen after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,6 +190,8 @@ pub struct TurnSite<'a> {
     pub run_children: usize,
     /// The most that the agent may hand on; absent = what it may do itself.
     pub delegable: Option<&'a [Capability]>,
+    /// How long the agent lets one call run; absent = as long as the venue.
+    pub time: Option<Duration>,
 }
 
 /// Everything an operation may use.
@@ -201,6 +206,16 @@ pub struct Invocation<'a> {
     pub scoped: &'a Map<String, Value>,
     /// Where the call comes from.
     pub site: Site<'a>,
+}
+
+impl Invocation<'_> {
+    /// How long the operation may run.
+    pub fn time(&self) -> Duration {
+        match &self.site {
+            Site::Turn(TurnSite { time: Some(time), .. }) => OPERATION_TIME.min(*time),
+            Site::Turn(_) | Site::Api { .. } => OPERATION_TIME,
+        }
+    }
 }
 
 /// Of a call that no section of any context goes with.
@@ -287,6 +302,7 @@ impl Catalog {
             approval::operations(),
             human::operations(),
             timer::operations(),
+            dead::operations(),
             http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {

@@ -19,7 +19,9 @@
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
+//! | `j/<job>/w` | JSON of what it waited for last | workers | as the head |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
+//! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | retention |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
@@ -163,6 +165,11 @@ pub fn job_result(job: &JobId) -> String {
     format!("j/{job}/r")
 }
 
+/// Document of what a job waits for.
+pub fn job_wait(job: &JobId) -> String {
+    format!("j/{job}/w")
+}
+
 /// Prefix of the jobs that a job has started.
 pub fn job_children(job: &JobId) -> String {
     format!("j/{job}/c/")
@@ -176,6 +183,14 @@ pub fn job_child(parent: &JobId, job: &JobId) -> String {
 /// Document of a budget's account.
 pub fn account(name: &str) -> String {
     format!("b/{name}")
+}
+
+/// Prefix of dead letters.
+pub const DEAD_LETTERS: &str = "dead/";
+
+/// Document of a dead letter; `died` is when its job failed.
+pub fn dead_letter(died: Millis, job: &JobId) -> String {
+    format!("{DEAD_LETTERS}{:016}-{job}", died.0)
 }
 
 /// Prefix of approvals.

@@ -2,8 +2,9 @@
 
 use super::Worker;
 use super::session::{Leased, Stop};
-use super::turn::next_wait;
+use super::waits::next_wait;
 use crate::bus::Live;
+use crate::domain::agent::Retry;
 use crate::domain::chat::ModelRequest;
 use crate::domain::ids::JobId;
 use crate::domain::turn::{ModelFailure, Observed};
@@ -18,6 +19,7 @@ pub(super) async fn model(
     leased: &mut Leased,
     job: Option<&JobId>,
     request: &ModelRequest,
+    retry: &Retry,
 ) -> Result<Observed, Stop> {
     let key = match &request.model.key {
         None => None,
@@ -27,7 +29,7 @@ pub(super) async fn model(
             Err(error) => {
                 worker.venue.metrics.model_call("refused");
                 let reason = format!("model `{}` has no key: {error}", request.model.id());
-                return Ok(Observed::Answered(Err(ModelFailure::Permanent { reason })));
+                return Ok(Observed::Answered(Err(ModelFailure::Unusable { reason })));
             }
         },
     };
@@ -51,13 +53,17 @@ pub(super) async fn model(
         Err(error) => error,
     };
     let failure = match error {
+        ModelError::Unusable { .. } => {
+            worker.venue.metrics.model_call("refused");
+            ModelFailure::Unusable { reason: error.to_string() }
+        }
         ModelError::Permanent { .. } => {
             worker.venue.metrics.model_call("refused");
             ModelFailure::Permanent { reason: error.to_string() }
         }
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
-            let wait = next_wait(worker, leased);
+            let wait = next_wait(worker, leased, retry);
             leased.pause = match (wait, retry_after) {
                 (Some(wait), Some(asked)) => Some(wait.max(asked)),
                 (wait, _) => wait,

@@ -26,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// What is recorded of a call that can't be repeated.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -370,6 +371,7 @@ impl Round<'_> {
                 children: self.children + before,
                 run_children: started.saturating_add(before),
                 delegable: self.setting.config.delegable.as_deref(),
+                time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
             }),
         }
     }

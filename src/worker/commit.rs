@@ -4,13 +4,15 @@ use super::session::{self, Leased, Stop};
 use super::turn::Bench;
 use super::{Worker, books, recheck};
 use crate::agents;
+use crate::dead;
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
 use crate::domain::context::text;
+use crate::domain::dead::DeadLetter;
 use crate::domain::event::Payload;
 use crate::domain::ids::JobId;
-use crate::domain::job::{Job, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
@@ -250,12 +252,23 @@ async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<Outcome, Stop>
 
 /// Consumes events that need no model: tasks that ended from outside, results nobody awaits.
 pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
-    let mut outbox = Vec::new();
+    let (mut outbox, mut writes) = (Vec::new(), Vec::new());
     for pending in settled {
         if let Payload::Task { job, .. } = &pending.event.payload {
             // Written again under the same ids by whoever ended it: harmless, and never missing.
             let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
-            if let Some(Job { head, result: Some(result), .. }) = found {
+            if let Some(Job { head, result: Some(result), updated, .. }) = found {
+                if result.error_code == Some(ErrorCode::Dead) {
+                    writes.push(dead::kept(&DeadLetter {
+                        job: job.clone(),
+                        session: leased.lease.session.clone(),
+                        event: pending.event.clone(),
+                        crashes: pending.crashes,
+                        died: updated,
+                        error: result.error.clone().unwrap_or_default(),
+                        redriven: None,
+                    }));
+                }
                 outbox.extend(outbox::completions(&leased.lease.owner, &head, &result));
                 if result.status == JobStatus::Cancelled {
                     outbox.extend(jobs::cancel_children(&worker.venue, &leased.lease.owner, job).await?);
@@ -268,7 +281,7 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
     let commit = Commit {
         turn: leased.run.version + 1,
         consume: consume.clone(),
-        writes: Vec::new(),
+        writes,
         finish: Vec::new(),
         outbox: outbox.clone(),
         state: bytes(&state),

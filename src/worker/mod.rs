@@ -28,6 +28,7 @@ pub mod stage;
 mod sweep;
 mod turn;
 mod values;
+mod waits;
 
 use crate::auth::Auth;
 use crate::bus::Live;

@@ -49,10 +49,12 @@ pub(super) async fn ask(
         }
     }
     let observed = match setting.purse.deadline.filter(|_| setting.last.is_none()) {
-        None => ask::model(worker, leased, job.as_ref(), &request).await?,
+        None => ask::model(worker, leased, job.as_ref(), &request, &setting.config.retry).await?,
         Some(deadline) => {
             let left = deadline.at.since(worker.venue.now());
-            let answered = tokio::time::timeout(left, ask::model(worker, leased, job.as_ref(), &request)).await;
+            let answered =
+                tokio::time::timeout(left, ask::model(worker, leased, job.as_ref(), &request, &setting.config.retry))
+                    .await;
             if let Ok(observed) = answered {
                 observed?
             } else {
@@ -93,7 +95,9 @@ fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u6
         Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => {
             Some(Usage { input: prompt, output: 0 })
         }
-        Observed::Answered(Err(ModelFailure::Transient { .. } | ModelFailure::Permanent { .. }))
+        Observed::Answered(Err(
+            ModelFailure::Transient { .. } | ModelFailure::Unusable { .. } | ModelFailure::Permanent { .. },
+        ))
         | Observed::Gathered(..)
         | Observed::Recorded
         | Observed::Called(_) => None,

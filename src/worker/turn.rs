@@ -1,9 +1,9 @@
 //! Performs the actions of one turn.
 
 use super::commit::{self, Outcome};
-use super::session::{self, Leased, Stop};
+use super::session::{Leased, Stop};
 use super::stage::Stage;
-use super::{Worker, answers, books, calls, gather, keeper, spend, values};
+use super::{Worker, answers, books, calls, gather, keeper, spend, values, waits};
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -17,23 +17,12 @@ use crate::domain::turn::{Action, Last, Observed, Recorded, Setting, Turn};
 use crate::jobs;
 use crate::ops::dispatch;
 use crate::policy;
-use crate::store::{After, Checkpoint, Held};
+use crate::store::{Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::TryFutureExt;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-
-/// Call index under which the failures of the model are remembered until the next commit.
-const FAILURES: u32 = u32::MAX;
-
-/// Failures of the model in a row.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Failures {
-    count: u32,
-    since: crate::domain::time::Millis,
-}
 
 /// What is at hand while a turn runs.
 pub(super) struct Bench {
@@ -151,7 +140,8 @@ pub(super) async fn run(
                 record(worker, leased, recorded.kept(hide)).await?
             }
             Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned, approved).await?,
-            Action::Wait { reason } => return wait(worker, leased, &reason).await,
+            Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
+            Action::Wait { reason } => return waits::unavailable(worker, leased, &reason).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, agent, &turn, *decision).await,
         };
         action = turn.step(observed, worker.venue.now());
@@ -230,7 +220,7 @@ const fn stage_of(action: &Action) -> Option<Stage> {
         Action::Record(_) => Some(Stage::Record),
         Action::Call(_) => Some(Stage::Tools),
         Action::Commit(_) => Some(Stage::Commit),
-        Action::Wait { .. } => None,
+        Action::Wait { .. } | Action::Suspend { .. } => None,
     }
 }
 
@@ -275,41 +265,4 @@ async fn record(worker: &Worker, leased: &Leased, mut recorded: Recorded) -> Res
             Ok(if cancelled { Observed::Cancelled(Vec::new()) } else { Observed::Recorded })
         }
     }
-}
-
-/// The provider's failures so far, in this turn and in the leases before.
-fn failures(leased: &Leased) -> Option<Failures> {
-    let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
-    serde_json::from_slice(bytes).ok()
-}
-
-/// How long to wait after the failure that just happened; `None` when the tries are used up.
-pub(super) fn next_wait(worker: &Worker, leased: &Leased) -> Option<std::time::Duration> {
-    let policy = worker.options.retry;
-    let before = failures(leased);
-    if let (Some(total), Some(before)) = (policy.total, &before)
-        && worker.venue.now().since(before.since) >= total
-    {
-        return None;
-    }
-    let mut waits = crate::retry::Policy { total: None, ..policy }.waits();
-    let skip = before.map_or(0, |failures| failures.count);
-    std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
-}
-
-/// Gives the lease back until the provider may answer again: a waiting session holds no slot.
-async fn wait(worker: &Worker, leased: &mut Leased, reason: &str) -> Result<Outcome, Stop> {
-    let now = worker.venue.now();
-    let before = failures(leased);
-    let next = Failures { count: before.as_ref().map_or(1, |f| f.count + 1), since: before.map_or(now, |f| f.since) };
-    let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
-    tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
-    let note = Bytes::from(serde_json::to_vec(&next).expect("counts serialise"));
-    let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
-    if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
-        return Err(Stop::Lost);
-    }
-    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(pause)), backoff: true };
-    session::release(worker, leased, now, then).await?;
-    Ok(Outcome::Waiting)
 }

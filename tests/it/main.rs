@@ -22,6 +22,7 @@ mod crash_points;
 mod deployment;
 mod embedded_store;
 mod examples;
+mod failures;
 mod fuzz;
 mod goals;
 mod http_api;

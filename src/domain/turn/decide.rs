@@ -81,20 +81,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     let mut state = carry(setting, recorded);
     started(setting, &mut state, &outcomes, now);
     count_children(&mut state, recorded.calls.iter().zip(&outcomes));
-    // First what had to leave: the model may have asked for it again since.
-    let mut agent: Vec<_> = unpin(&mut state, &recorded.unpinned).collect();
-    let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
-    for change in &changes {
-        change.apply(Level::Session, &mut state.loads);
-        state.goals.apply(change);
-        if let Change::Offer(paths) = change {
-            let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
-            state.tools.extend(new);
-            // The oldest go: each costs its schema in every turn.
-            state.tools.drain(..state.tools.len().saturating_sub(FOUND_TOOLS));
-        }
-    }
-    agent.extend(changes.into_iter().filter(Change::is_of_agent));
+    let agent = changed(&mut state, recorded, &outcomes);
     let verdict = verdict(setting, &state, recorded, &outcomes);
     if !matches!(verdict, Verdict::Await) {
         unasked(&mut outcomes);
@@ -117,38 +104,27 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     if let Some(outcome) = returned {
         decision.give_back(setting, &outcome);
     }
-    match verdict {
-        Verdict::Ended(result) => decision.end(setting, result),
-        Verdict::Await => decision.wait_for_people(setting, outcomes),
-        Verdict::GoOn => {}
-        Verdict::Loose => decision.keep(setting),
-        Verdict::Park => decision.state.parked = true,
-        Verdict::WindDown => {
-            if let Some(progress) = &mut decision.state.task {
-                progress.winding = true;
-            }
-        }
-        Verdict::Remind => {
-            if let Some(progress) = &mut decision.state.task {
-                progress.reminded = true;
-            }
-        }
-        Verdict::Refuse => {
-            if let Some(progress) = &mut decision.state.task {
-                progress.reminded = true;
-                progress.refused += 1;
-            }
-        }
-        Verdict::Idle => (decision.state.loose_turns, decision.state.children) = (0, 0),
-        Verdict::Exhausted => {
-            decision.state.children = 0;
-            // Results would begin further turns, which nothing would bound.
-            decision.state.loose_turns = 0;
-            decision.state.pending.clear();
-            decision.state.goals.end();
+    decision.follow(setting, verdict, outcomes);
+    decision
+}
+
+/// What the calls change for the turns to come; of that, what is the agent's.
+fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<Change> {
+    // First what had to leave: the model may have asked for it again since.
+    let mut agent: Vec<_> = unpin(state, &recorded.unpinned).collect();
+    let changes: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.change.clone()).collect();
+    for change in &changes {
+        change.apply(Level::Session, &mut state.loads);
+        state.goals.apply(change);
+        if let Change::Offer(paths) = change {
+            let new = paths.iter().filter(|path| !state.tools.contains(path)).cloned().collect::<Vec<_>>();
+            state.tools.extend(new);
+            // The oldest go: each costs its schema in every turn.
+            state.tools.drain(..state.tools.len().saturating_sub(FOUND_TOOLS));
         }
     }
-    decision
+    agent.extend(changes.into_iter().filter(Change::is_of_agent));
+    agent
 }
 
 /// What the goal that is worked on returns, when it ends with this reply: text ends it too, unless it
@@ -358,6 +334,41 @@ impl Decision {
         self.status = job.clone().map(|job| (job, JobStatus::InputRequired));
         let authority = setting.authority.clone().nowhere();
         self.state.awaiting = Some(Awaiting { turn: setting.turn, job, authority, all_started, calls });
+    }
+
+    /// Does what the reply means for what the turn serves.
+    fn follow(&mut self, setting: &Setting, verdict: Verdict, outcomes: Vec<CallOutcome>) {
+        match verdict {
+            Verdict::Ended(result) => self.end(setting, result),
+            Verdict::Await => self.wait_for_people(setting, outcomes),
+            Verdict::GoOn => {}
+            Verdict::Loose => self.keep(setting),
+            Verdict::Park => self.state.parked = true,
+            Verdict::WindDown => {
+                if let Some(progress) = &mut self.state.task {
+                    progress.winding = true;
+                }
+            }
+            Verdict::Remind => {
+                if let Some(progress) = &mut self.state.task {
+                    progress.reminded = true;
+                }
+            }
+            Verdict::Refuse => {
+                if let Some(progress) = &mut self.state.task {
+                    progress.reminded = true;
+                    progress.refused += 1;
+                }
+            }
+            Verdict::Idle => (self.state.loose_turns, self.state.children) = (0, 0),
+            Verdict::Exhausted => {
+                self.state.children = 0;
+                // Results would begin further turns, which nothing would bound.
+                self.state.loose_turns = 0;
+                self.state.pending.clear();
+                self.state.goals.end();
+            }
+        }
     }
 
     /// The goal that was worked on has ended: the call that opened it has its result.

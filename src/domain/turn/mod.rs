@@ -3,7 +3,8 @@
 //! ```text
 //! Gather ─▶ Ask ─▶ (reply asks for tools: Record ─▶ Call) ─▶ Commit
 //!   │        │                                    ▲
-//!   │        └─ provider unavailable ─▶ Wait      ├─ resumed from a recorded reply
+//!   │        ├─ provider unavailable ─▶ Wait      │
+//!   │        └─ provider unusable ─▶ Suspend      ├─ resumed from a recorded reply
 //!   │                                             └─ calls that a person has decided on
 //!   └─ required context missing or too large ─▶ Commit (the task fails)
 //! ```
@@ -154,7 +155,12 @@ pub enum ModelFailure {
     },
     /// A limit is reached: it is not asked.
     Short(Last),
-    /// It never will.
+    /// No request of this agent's will be answered.
+    Unusable {
+        /// The provider's words.
+        reason: String,
+    },
+    /// It never will answer this request.
     Permanent {
         /// The provider's words.
         reason: String,
@@ -175,6 +181,11 @@ pub enum Action {
     /// Give the lease back and try later; nothing is committed.
     Wait {
         /// Why, for the log.
+        reason: String,
+    },
+    /// Suspend the agent and give the lease back; nothing is committed.
+    Suspend {
+        /// Why, for whoever mends it.
         reason: String,
     },
     /// Commit.
@@ -445,6 +456,7 @@ impl Turn {
     fn unanswered(&mut self, asking: Asking, failure: ModelFailure, now: Millis) -> Action {
         match failure {
             ModelFailure::Transient { reason, exhausted: false } => Action::Wait { reason },
+            ModelFailure::Unusable { reason } => Action::Suspend { reason },
             ModelFailure::Short(last) if self.setting.may_wind_down() => {
                 self.setting.last = Some(last);
                 self.phase = Phase::Gathering;

@@ -226,6 +226,7 @@ fn reply(protocol: Protocol, asked: &Asked, taken: Taken, closing: CancellationT
 fn refuse(protocol: Protocol, fault: Fault, retry_after: Option<Duration>) -> Response {
     let (status, kind, message) = match fault {
         Fault::RateLimit => (StatusCode::TOO_MANY_REQUESTS, "rate_limit_error", "too many requests"),
+        Fault::Unauthorized => (StatusCode::UNAUTHORIZED, "authentication_error", "no such key"),
         Fault::BadRequest => (StatusCode::BAD_REQUEST, "invalid_request_error", "bad request"),
         Fault::Overloaded | Fault::Hang | Fault::CutStream | Fault::BadJson => {
             (protocol.overloaded(), "overloaded_error", "overloaded")

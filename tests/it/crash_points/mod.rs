@@ -3,6 +3,7 @@
 
 mod course;
 mod mortal;
+mod poison;
 mod scenarios;
 
 use crate::support::redis::RedisServer;
@@ -447,51 +448,6 @@ fn a_task_of_three_turns_on_redis() {
     if RedisServer::shared().is_some() {
         enumerate(&THREE_TURNS, Backend::Redis);
     }
-}
-
-/// Five workers die in a row at the first thing that they record; the sixth lives.
-async fn poison(run: &Run) -> Value {
-    let healthy = run.venue(&Life(None));
-    run.prepare(&healthy).await;
-    let start = Instant::now();
-    for n in 0..5 {
-        // A worker sweeps, admits, and records.
-        let faulty = FaultyStore::new(Arc::clone(&run.store), FaultPlan::From { n: 3, at: FaultAt::Before });
-        let life = Life(Some(faulty));
-        run.worker(&format!("victim {n}"), &life);
-        while !life.is_over() {
-            assert!(start.elapsed() < PATIENCE, "victim {n} lives");
-            run.sweep(&healthy).await;
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            run.clock.advance(Duration::from_millis(40));
-        }
-        run.clock.advance(LEASE + Duration::from_secs(6));
-    }
-    run.worker("survivor", &Life(None));
-    loop {
-        run.sweep(&healthy).await;
-        tokio::time::sleep(Duration::from_millis(10)).await;
-        run.clock.advance(Duration::from_millis(40));
-        let state = run.state(&healthy).await;
-        let job = &state["jobs"]["t1"];
-        if job["status"] == "FAILED" && state["mailbox"] == json!([]) && state["outbox"] == json!([]) {
-            return state;
-        }
-        assert!(start.elapsed() < PATIENCE, "{state:#}\nsessions: {:?}", run.sessions().await);
-    }
-}
-
-#[test]
-fn a_task_that_kills_five_workers_is_dead_and_its_completion_is_published() {
-    let dir = tempfile::tempdir().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (state, log) = runtime.block_on(async {
-        let run = Run::new(&THREE_TURNS, Backend::Embedded, dir.path()).await;
-        (poison(&run).await, run.log.lock().unwrap().clone())
-    });
-    runtime.shutdown_timeout(Duration::from_secs(1));
-    assert_eq!(state["jobs"]["t1"]["result"]["errorCode"], "DEAD");
-    check_course(&log, &state).unwrap();
 }
 
 #[test]

@@ -1,0 +1,83 @@
+//! `trellis dead list|show|redrive`: tasks that killed too many workers.
+
+use super::Context;
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::output::{Format, field, note, pretty, write_line};
+use crate::domain::ids::JobId;
+use clap::Subcommand;
+use serde_json::json;
+
+/// Dead letters.
+#[derive(Debug, Subcommand)]
+pub enum Dead {
+    /// List dead tasks, the last to die first
+    #[command(after_help = "Example:\n  trellis dead list --output ndjson")]
+    List {
+        /// Dead letters to skip
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        offset: usize,
+        /// Dead letters to show
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Show a dead task with its input
+    #[command(after_help = "Example:\n  trellis dead show 0123456789abcdef0123456789abcdef")]
+    Show {
+        /// Its job
+        id: JobId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Drive a dead task again, as a new job; twice is once
+    #[command(after_help = "Example:\n  trellis dead redrive 0123456789abcdef0123456789abcdef")]
+    Redrive {
+        /// Its job
+        id: JobId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+}
+
+impl Dead {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        match self {
+            Self::List { offset, limit, server } => {
+                let asked = json!({"offset": offset, "limit": limit});
+                let page = Client::new(&server)?.run("v/ops/dead/list", &asked, None).await?;
+                context.out.page(&page, "items", |letters| {
+                    let rows: Vec<_> = letters
+                        .iter()
+                        .map(|letter| {
+                            ["job", "agent", "session", "died", "crashes", "redriven"]
+                                .map(|key| field(letter, key))
+                                .into()
+                        })
+                        .collect();
+                    context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)
+                })?;
+            }
+            Self::Show { id, server } => {
+                let letter = Client::new(&server)?.run("v/ops/dead/show", &json!({"id": id}), None).await?;
+                context.out.value(&letter, || pretty(&letter))?;
+            }
+            Self::Redrive { id, server } => {
+                let driven = Client::new(&server)?.run("v/ops/dead/redrive", &json!({"id": id}), None).await?;
+                if driven["duplicate"] == true {
+                    note("it was driven again before");
+                }
+                match context.out.format {
+                    Format::Text => write_line(driven["job"].as_str().unwrap_or_default())?,
+                    Format::Json | Format::Ndjson => context.out.value(&driven, || pretty(&driven))?,
+                }
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}

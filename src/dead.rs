@@ -1,0 +1,108 @@
+//! Dead letters as operators see them: list, show, drive again.
+
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::dead::DeadLetter;
+use crate::domain::event::{Event, Payload, Submission};
+use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::job::{ErrorCode, Job};
+use crate::domain::time::Millis;
+use crate::ingress::{self, Arrival, SubmitError};
+use crate::jobs;
+use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window, decode, keys};
+use crate::venue::Venue;
+use bytes::Bytes;
+
+/// Why a dead letter isn't driven again.
+#[derive(Debug, thiserror::Error)]
+pub enum RedriveError {
+    /// No such dead letter.
+    #[error("no dead letter of job `{0}`: `trellis dead list` shows which there are")]
+    Unknown(JobId),
+    /// The new submission was not accepted.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The write by which the commit that takes a dead task out of its mailbox keeps it.
+pub fn kept(letter: &DeadLetter) -> DocWrite {
+    let change = Change::Put(Bytes::from(serde_json::to_vec(letter).expect("dead letters serialise")));
+    DocWrite { key: keys::dead_letter(letter.died, &letter.job), expect: Expect::Any, change }
+}
+
+/// A page of them, the last to die first, and how many there are.
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    offset: usize,
+    limit: usize,
+) -> Result<(Vec<DeadLetter>, usize), StoreError> {
+    let window = Window { reverse: true, skip: offset, limit, values: true };
+    let page = venue.store.page(owner, keys::DEAD_LETTERS, window).await?;
+    let letters = page.docs.iter().filter_map(|(key, doc)| Some(decode(key, doc.value.as_ref()?)));
+    Ok((letters.collect::<Result<_, _>>()?, page.total))
+}
+
+/// That of a job.
+pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(DeadLetter, u64)>, StoreError> {
+    // Its place follows from when its job failed.
+    let Some(Job { updated, result: Some(result), .. }) = jobs::get(venue, owner, id).await? else { return Ok(None) };
+    if result.error_code != Some(ErrorCode::Dead) {
+        return Ok(None);
+    }
+    let key: DocKey = keys::dead_letter(updated, id);
+    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
+}
+
+/// Drives a dead task again, as a new job in the same session; under the authority that it had and
+/// no more. Driving it twice is driving it once.
+pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId, bool), RedriveError> {
+    let Some((letter, version)) = get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
+    let arrival = again(&letter, owner, venue.now());
+    let submitted = ingress::submit(venue, &arrival).await?;
+    let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
+    if letter.redriven.is_none() {
+        let noted = DeadLetter { redriven: Some(job.clone()), ..letter };
+        // Lost when somebody drives it at the same time: as the same job.
+        let write = DocWrite { expect: Expect::Version(version), ..kept(&noted) };
+        venue.store.write(venue.now(), owner, &[write]).await?;
+    }
+    Ok((job, submitted.duplicate))
+}
+
+/// The submission that drives it again. The one who waited for it has its answer.
+fn again(letter: &DeadLetter, owner: &Owner, now: Millis) -> Arrival {
+    let event = &letter.event;
+    let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
+    let input = match &event.payload {
+        Payload::Task { input, .. } => input.clone(),
+        Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => serde_json::Value::Null,
+    };
+    Arrival {
+        owner: owner.clone(),
+        agent: letter.session.agent.clone(),
+        task: true,
+        id: EventId::new(format!("redrive-{}", letter.job)).expect("hex digits are a legal id"),
+        submission: Submission {
+            input,
+            session_id: Some(letter.session.session.clone()),
+            reply_to: reply_to.clone(),
+            session_context: session_context.clone(),
+            context_ids: context_ids.clone(),
+            caller: caller.clone(),
+            // The time of the request that it served is over; what it may do and spend is as it was.
+            envelope: Envelope { deadline: None, ..envelope.clone() },
+            handed: handed.clone(),
+            budget: *budget,
+            response_schema: response_schema.clone(),
+            redrive_of: Some(letter.job.clone()),
+            ..Submission::default()
+        },
+        received: now,
+        sequence: 0,
+        may_override: true,
+    }
+}

@@ -1,0 +1,97 @@
+//! `v/ops/dead/*`: tasks that killed too many workers.
+
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::dead::{self, RedriveError};
+use crate::domain::ids::JobId;
+use crate::ingress::SubmitError;
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Dead letters of one page at most.
+const PAGE: usize = 500;
+
+#[derive(Clone, Copy)]
+enum Verb {
+    List,
+    Show,
+    Redrive,
+}
+
+struct Dead(Verb);
+
+/// The operations of this group.
+pub fn operations() -> Vec<Arc<dyn Operation>> {
+    [Verb::List, Verb::Show, Verb::Redrive].into_iter().map(|verb| Arc::new(Dead(verb)) as Arc<dyn Operation>).collect()
+}
+
+fn job_id(arguments: &Value) -> Result<JobId, OpError> {
+    JobId::new(arguments["id"].as_str().unwrap_or_default()).map_err(|error| OpError::Invalid(format!("`id`: {error}")))
+}
+
+#[async_trait]
+impl Operation for Dead {
+    fn spec(&self) -> Spec {
+        let by_job = || {
+            let id = json!({"id": {"type": "string", "description": "the dead job"}});
+            json!({"type": "object", "properties": id, "required": ["id"], "additionalProperties": false})
+        };
+        let (path, description, input, effect) = match self.0 {
+            Verb::List => {
+                let count = json!({"type": "integer", "minimum": 0});
+                let input = json!({
+                    "type": "object", "properties": {"offset": count, "limit": count}, "additionalProperties": false
+                });
+                ("v/ops/dead/list", "Tasks that killed too many workers, the last to die first.", input, Effect::Read)
+            }
+            Verb::Show => ("v/ops/dead/show", "A dead task with its input.", by_job(), Effect::Read),
+            Verb::Redrive => (
+                "v/ops/dead/redrive",
+                "Drive a dead task again, as a new job in the same session.",
+                by_job(),
+                Effect::Idempotent,
+            ),
+        };
+        Spec { path, description, input, effect }
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        let need = match self.0 {
+            Verb::List => Need { ability: "crud/read", resource: "j".into() },
+            Verb::Show => Need { ability: "crud/read", resource: format!("j/{}", job_id(arguments)?) },
+            Verb::Redrive => Need { ability: "job/redrive", resource: format!("j/{}", job_id(arguments)?) },
+        };
+        Ok(vec![need])
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        let (venue, owner) = (call.venue, &call.caller.owner);
+        let number = |key: &str| arguments[key].as_u64().and_then(|n| usize::try_from(n).ok());
+        match self.0 {
+            Verb::List => {
+                let (offset, limit) = (number("offset").unwrap_or(0), number("limit").unwrap_or(50).min(PAGE));
+                let (letters, total) = dead::list(venue, owner, offset, limit).await?;
+                let items: Vec<_> = letters.iter().map(|letter| letter.to_json(false)).collect();
+                Ok(json!({"items": items, "total": total, "offset": offset, "limit": limit}).into())
+            }
+            Verb::Show => {
+                let id = job_id(&arguments)?;
+                let found = dead::get(venue, owner, &id).await?;
+                let (letter, _) =
+                    found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
+                Ok(letter.to_json(true).into())
+            }
+            Verb::Redrive => {
+                let id = job_id(&arguments)?;
+                let (job, already) = dead::redrive(venue, owner, &id).await.map_err(|error| match error {
+                    RedriveError::Unknown(_) => OpError::NotFound(error.to_string()),
+                    RedriveError::Store(error) | RedriveError::Submit(SubmitError::Store(error)) => {
+                        OpError::Store(error)
+                    }
+                    RedriveError::Submit(error) => OpError::Conflict(error.to_string()),
+                })?;
+                Ok(json!({"job": job, "redriveOf": id, "duplicate": already}).into())
+            }
+        }
+    }
+}

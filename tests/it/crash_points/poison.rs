@@ -1,0 +1,78 @@
+//! A task that kills its workers: it is given up, kept, and driven again.
+
+use super::*;
+use trellis::dead;
+
+/// Five workers die in a row at the first thing that they record; the sixth lives.
+async fn poison(run: &Run) -> Value {
+    let healthy = run.venue(&Life(None));
+    run.prepare(&healthy).await;
+    let start = Instant::now();
+    for n in 0..5 {
+        // A worker sweeps, admits, and records.
+        let faulty = FaultyStore::new(Arc::clone(&run.store), FaultPlan::From { n: 3, at: FaultAt::Before });
+        let life = Life(Some(faulty));
+        run.worker(&format!("victim {n}"), &life);
+        while !life.is_over() {
+            assert!(start.elapsed() < PATIENCE, "victim {n} lives");
+            run.sweep(&healthy).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            run.clock.advance(Duration::from_millis(40));
+        }
+        run.clock.advance(LEASE + Duration::from_secs(6));
+    }
+    run.worker("survivor", &Life(None));
+    loop {
+        run.sweep(&healthy).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        run.clock.advance(Duration::from_millis(40));
+        let state = run.state(&healthy).await;
+        let job = &state["jobs"]["t1"];
+        if job["status"] == "FAILED" && state["mailbox"] == json!([]) && state["outbox"] == json!([]) {
+            return state;
+        }
+        assert!(start.elapsed() < PATIENCE, "{state:#}\nsessions: {:?}", run.sessions().await);
+    }
+}
+
+/// The dead task is kept as it was sent, and completes when it is driven again.
+async fn redriven(run: &Run, venue: &Arc<Venue>) {
+    let (letters, total) = dead::list(venue, &run.owner, 0, 10).await.unwrap();
+    let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
+    assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));
+    assert!(letter.error.contains("its worker died 5 times"), "{}", letter.error);
+    let (job, duplicate) = dead::redrive(venue, &run.owner, &letter.job).await.unwrap();
+    assert_eq!((duplicate, job == letter.job), (false, false));
+    assert_eq!(dead::redrive(venue, &run.owner, &letter.job).await.unwrap(), (job.clone(), true), "twice is once");
+    let kept = dead::get(venue, &run.owner, &letter.job).await.unwrap().unwrap().0;
+    assert_eq!(kept.redriven.as_ref(), Some(&job));
+    let start = Instant::now();
+    loop {
+        run.sweep(venue).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        run.clock.advance(Duration::from_millis(40));
+        let now = jobs::get(venue, &run.owner, &job).await.unwrap().unwrap();
+        if now.status.is_terminal() {
+            assert_eq!(now.to_json()["redriveOf"], letter.job.as_str());
+            assert_eq!(now.status.as_str(), "COMPLETE", "{:?}", now.result);
+            return;
+        }
+        assert!(start.elapsed() < PATIENCE, "{now:?}");
+    }
+}
+
+#[test]
+fn a_task_that_kills_five_workers_is_dead_and_its_completion_is_published() {
+    let dir = tempfile::tempdir().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let (state, log) = runtime.block_on(async {
+        let run = Run::new(&THREE_TURNS, Backend::Embedded, dir.path()).await;
+        let state = poison(&run).await;
+        let log = run.log.lock().unwrap().clone();
+        redriven(&run, &run.venue(&Life(None))).await;
+        (state, log)
+    });
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    assert_eq!(state["jobs"]["t1"]["result"]["errorCode"], "DEAD");
+    check_course(&log, &state).unwrap();
+}
