@@ -85,7 +85,7 @@ async fn what_can_not_be_answered_says_what_was_asked() {
     ];
     for (name, expected) in table {
         match model.complete(&request(name, "pay me"), &live).await {
-            Err(ModelError::Permanent { reason, .. }) => {
+            Err(ModelError::Permanent { reason, .. } | ModelError::Unusable { reason, .. }) => {
                 assert!(reason.starts_with(expected), "{reason}");
             }
             other => panic!("{name}: {other:?}"),

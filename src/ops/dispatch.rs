@@ -80,13 +80,11 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
     let (arguments, mask) = fill::fill(call, found, arguments).await?;
     let limit = call.time();
-    let result = match tokio::time::timeout(limit, found.operation.invoke(call, arguments)).await {
-        Ok(result) => result,
-        Err(_) => {
-            let path = found.spec.path;
-            Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
-        }
+    let late = |_| {
+        let path = found.spec.path;
+        Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
     };
+    let result = tokio::time::timeout(limit, found.operation.invoke(call, arguments)).await.unwrap_or_else(late);
     fill::masked(&mask, result)
 }
 

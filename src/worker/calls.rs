@@ -400,7 +400,7 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
         OpError::Store(error) => Err(Stop::Store(error)),
-        OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, &error.to_string())),
+        OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, error.to_string())),
         OpError::Invalid(_)
         | OpError::NotFound(_)
         | OpError::Conflict(_)

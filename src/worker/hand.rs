@@ -51,7 +51,7 @@ pub(super) fn latent(
     match call.injection.apply(arguments.clone()) {
         Err(unresolved) => CallOutcome::plain(Outcome::Error, format!("error: {unresolved}")),
         Ok(arguments) if let Some(asked) = answers::asked(round, &made(&arguments)) => asked,
-        Ok(arguments) if focus.is_empty() => CallOutcome::plain(Outcome::Ok, &arguments.to_string()),
+        Ok(arguments) if focus.is_empty() => CallOutcome::plain(Outcome::Ok, arguments.to_string()),
         Ok(arguments) => CallOutcome::plain(Outcome::Ok, format!("{arguments}\n{}", Scopes::focus(focus))),
     }
 }

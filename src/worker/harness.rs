@@ -17,7 +17,7 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         Err(error) => return refused(&error),
     };
     if let Err(denied) = round.caller.authority.permits_path("crud/read", &path) {
-        return CallOutcome::plain(Outcome::Denied, &denied.text("context_load"));
+        return CallOutcome::plain(Outcome::Denied, denied.text("context_load"));
     }
     let Change::Load(level, load) = &change else { return refused("not a load") };
     let room = check_room(round.loads().at(*level), &path);
@@ -63,7 +63,7 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     }
     let paths: Vec<_> = found.iter().map(|spec| spec.path.to_owned()).collect();
     let change = (!paths.is_empty()).then_some(Change::Offer(paths));
-    CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, &answer.to_string()) }
+    CallOutcome { change, ..CallOutcome::plain(Outcome::Ok, answer.to_string()) }
 }
 
 fn changed(round: &Round<'_>, change: Change, text: &str) -> CallOutcome {

@@ -24,7 +24,7 @@ pub(super) struct Called<'a> {
 /// A call of a resource's tool.
 pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
     match run(round, &called, arguments).await {
-        Ok(Ran::Done(value)) => Ok(CallOutcome::plain(Outcome::Ok, &text::tool_result(&value, round.result_bytes()))),
+        Ok(Ran::Done(value)) => Ok(CallOutcome::plain(Outcome::Ok, text::tool_result(&value, round.result_bytes()))),
         Ok(Ran::Asked(outcome)) => Ok(*outcome),
         Err(error) => refused(error),
     }

@@ -12,7 +12,7 @@ fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
 
 fn spoken(turn: u64, frame: u32, text: &str) -> TurnRecord {
     let said = vec![ChatMessage::Assistant { text: text.to_owned(), calls: Vec::new() }];
-    TurnRecord { turn, frame, said, ..TurnRecord::default() }
+    TurnRecord { turn, said, frame, ..TurnRecord::default() }
 }
 
 fn ids(frames: &[&Frame]) -> Vec<u32> {
@@ -113,7 +113,7 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
     for (size, limit) in sizes.iter().zip([50, 50, 50, 75, 150, 300]) {
         assert!(*size <= limit && *size > limit / 5, "{size} of {limit}: {:?}", view.above);
     }
-    assert!(view.place().unwrap().ends_with(&format!("[Current goal 6] {}", long)), "{:?}", view.place());
+    assert!(view.place().unwrap().ends_with(&format!("[Current goal 6] {long}")), "{:?}", view.place());
     assert!(View::of(&Goals::default(), &turns, Some(&task)).is_plain());
 }
 

@@ -138,9 +138,8 @@ fn returned(
     setting.state.goals.top()?;
     match ends::ending(setting, recorded, outcomes) {
         Some(Ending::Goal(outcome)) => Some(outcome),
-        Some(Ending::Task(_)) => None,
         None if recorded.calls.is_empty() && !is_waiting(state) => Some(ends::said(setting, recorded)),
-        None => None,
+        Some(Ending::Task(_)) | None => None,
     }
 }
 

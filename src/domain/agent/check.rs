@@ -1,0 +1,72 @@
+//! What a configuration must be, beyond its types.
+
+use super::{AgentConfig, AgentConfigError, Looping, ToolEntry, tools};
+use crate::domain::context::entry::check_entries;
+
+impl AgentConfig {
+    pub(super) fn check(&self) -> Result<(), AgentConfigError> {
+        let bad = |text: String| Err(AgentConfigError::Value(text));
+        if self.concurrency == 0 {
+            return bad("`concurrency`: expected at least 1, got 0".into());
+        }
+        if self.mailbox == 0 {
+            return bad("`mailbox`: expected at least 1, got 0".into());
+        }
+        if self.limits.turns == 0 {
+            return bad("`limits.turns`: expected at least 1, got 0".into());
+        }
+        if self.limits.tool_timeout == Some(0) {
+            return bad("`limits.toolTimeout`: expected at least 1 second, got 0".into());
+        }
+        if self.retry.attempts == Some(0) {
+            return bad("`retry.attempts`: expected at least 1, got 0".into());
+        }
+        if let (Some(first), Some(max)) = (self.retry.first, self.retry.max)
+            && first > max
+        {
+            return bad(format!("`retry.max`: expected at least `retry.first` ({first}), got {max}"));
+        }
+        let budget = self.limits.budget();
+        budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;
+        if let Some(price) = &self.model.price {
+            price.check().or_else(|error| bad(format!("`model.price`: {error}")))?;
+        } else if budget.cost.is_some() {
+            return bad(
+                "`limits.cost`: the model needs a `price`, as `{input, output}` in dollars per million tokens".into()
+            );
+        }
+        if self.entity_ids_key.is_empty() {
+            return bad("`entityIdsKey`: expected a key, got an empty text".into());
+        }
+        for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
+            for (at, cap) in list.iter().flatten().enumerate() {
+                cap.check().or_else(|rule| bad(format!("`{key}[{at}]`: {rule}")))?;
+            }
+        }
+        self.outputs.check().or_else(bad)?;
+        self.check_goal_tools().or_else(bad)?;
+        self.context_budget.check().or_else(bad)?;
+        check_entries(&self.context).or_else(bad)?;
+        self.resources.check(&tools::configured(self)).or_else(bad)?;
+        if let (Some(window), reply) = (self.model.context_window, self.model.max_tokens.unwrap_or(0))
+            && window <= reply
+        {
+            return bad(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
+        }
+        Ok(())
+    }
+
+    fn check_goal_tools(&self) -> Result<(), String> {
+        if self.looping == Looping::GoalTree {
+            return Ok(());
+        }
+        for (at, entry) in self.tools.iter().enumerate() {
+            if let ToolEntry::Path(name) = entry
+                && tools::GOAL_TOOLS.contains(&name.as_str())
+            {
+                return Err(format!("`tools[{at}]`: `{name}` needs `loop = \"goalTree\"`"));
+            }
+        }
+        Ok(())
+    }
+}
