@@ -14,6 +14,7 @@ use crate::model::registry::{ModelOptions, Models};
 use crate::model::scripted::ScriptedOptions;
 use crate::ops::Catalog;
 use crate::ops::http::HttpPolicy;
+use crate::rates::Rates;
 use crate::retry::{Failure, Policy, retry};
 use crate::secrets::{self, KeyFileError, Vault};
 use crate::shutdown::Shutdown;
@@ -190,6 +191,9 @@ async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), Ap
     Ok(())
 }
 
+/// A model call that took so much longer than it may was lost with its worker.
+const RATE_GRACE: Duration = Duration::from_secs(30);
+
 fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
     let retry = Policy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
@@ -201,6 +205,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         sweep: c.sweep,
         crash_limit: c.crash_limit,
         retry,
+        rates: Rates { limits: config.models.limits.clone(), hold: config.models.timeout + RATE_GRACE },
         auth: Arc::default(),
     }
 }

@@ -40,6 +40,7 @@ pub mod dead;
 pub mod http;
 pub mod jobs;
 pub mod ledger;
+pub mod rates;
 pub mod retry;
 pub mod secrets;
 pub mod shutdown;

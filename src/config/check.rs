@@ -10,6 +10,7 @@ use super::{
 };
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
+use crate::domain::rate::Limit;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -127,7 +128,10 @@ fn models(l: &mut Layers) -> ModelsConfig {
     for (key, origin, problem) in errors {
         l.fail(&key, origin.unwrap_or(super::Origin::Default), problem);
     }
-    ModelsConfig { scripted: path(l, "models.scripted"), calls_log: path(l, "models.calls_log"), timeout, endpoints }
+    let rule = "limits with commas between such as `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`";
+    let limits = parse(l, "models.limits", rule, |text| Limit::list(text).map(Some)).unwrap_or_default();
+    let (scripted, calls_log) = (path(l, "models.scripted"), path(l, "models.calls_log"));
+    ModelsConfig { scripted, calls_log, timeout, limits, endpoints }
 }
 
 /// Values that are legal alone and not together; only checked between values that are legal.

@@ -9,6 +9,7 @@ pub use mask::{mask_url, mask_value};
 
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
+use crate::domain::rate::Limit;
 use crate::domain::token::{DidKey, Subject};
 use std::{
     collections::BTreeMap,
@@ -201,6 +202,8 @@ pub struct ModelsConfig {
     pub calls_log: Option<PathBuf>,
     /// Longest wait for one reply.
     pub timeout: Duration,
+    /// What providers take, fleet-wide.
+    pub limits: Vec<Limit>,
     /// Own servers by name.
     pub endpoints: BTreeMap<String, Endpoint>,
 }

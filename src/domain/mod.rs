@@ -35,6 +35,7 @@ pub mod tools;
 pub mod audit;
 pub mod limits;
 pub mod patch;
+pub mod rate;
 pub mod render;
 pub mod schema;
 pub mod scope;

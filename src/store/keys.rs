@@ -30,6 +30,7 @@
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
+//! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
@@ -183,6 +184,11 @@ pub fn job_child(parent: &JobId, job: &JobId) -> String {
 /// Document of a budget's account.
 pub fn account(name: &str) -> String {
     format!("b/{name}")
+}
+
+/// Document of a rate limit's meter.
+pub fn rate(of: &str) -> String {
+    format!("rate/{}", crate::domain::ids::encode_token(of))
 }
 
 /// Prefix of dead letters.

@@ -38,6 +38,7 @@ use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use crate::model::Model;
+use crate::rates::Rates;
 use crate::retry::Policy;
 use crate::shutdown::Shutdown;
 use crate::store::LeaseRequest;
@@ -67,6 +68,8 @@ pub struct WorkerOptions {
     pub crash_limit: u32,
     /// Waits and total time for a provider that is unavailable.
     pub retry: Policy,
+    /// What model providers take.
+    pub rates: Rates,
     /// How the senders of submissions are recognised.
     pub auth: Arc<Auth>,
 }

@@ -1,13 +1,15 @@
-//! Stage 5 where budgets count: a part of each is held before the model is asked, and settled after.
+//! Stage 5 where budgets and rate limits count: a part of each is held before the model is asked, and
+//! settled after.
 
 use super::Worker;
 use super::ask;
-use super::commit::Outcome;
-use super::session::{self, Leased, Stop};
-use crate::domain::budget::{self, Account, Call, Purse, Short};
+use super::session::{Leased, Stop};
+use crate::domain::budget::{self, Account, Call, Origin, Purse, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
+use crate::domain::rate::Wait;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
-use crate::store::{After, Change, DocWrite, Expect, StoreError, Written, decode, keys};
+use crate::rates;
+use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -15,74 +17,125 @@ use std::time::Duration;
 const TRIES: u32 = 64;
 /// Pause until siblings may have given back what they hold.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Tokens that a reply without a limit of its own is booked with.
+const REPLY: u64 = 1_024;
 
-/// Calls the model once, within the budgets of the request. `None`: siblings hold what it needs.
+/// What became of a model call.
+pub(super) enum Asked {
+    /// It was made.
+    Made(Observed),
+    /// Not now.
+    Wait(Wait),
+}
+
+/// Calls the model once, within the budgets of the request and the rate limits of its provider.
 pub(super) async fn ask(
     worker: &Worker,
     leased: &mut Leased,
     turn: &Turn,
     mut request: ModelRequest,
-) -> Result<Option<Observed>, Stop> {
+) -> Result<Asked, Stop> {
     let setting = turn.setting();
-    let (purse, job) = (&setting.purse, setting.plan.job().cloned());
-    let session = setting.session.token();
+    let (purse, session) = (&setting.purse, setting.session.token());
     let prompt = budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model));
     let price = request.model.price;
-    let call = Call { session: &session, prompt, reply: request.model.max_tokens, price, now: worker.venue.now() };
-    let mut cut = None;
-    if !purse.is_empty() {
-        let last = setting.last.is_some();
-        let held = change(worker, leased, purse, |accounts| {
-            if last { Ok(budget::hold_last(accounts, call)) } else { budget::hold(accounts, call) }
-        });
-        match held.await? {
-            Some(Ok(given)) => {
-                request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
-                cut = given.cut_by.map(|origin| (origin, given.reply));
-            }
-            Some(Err(Short::Spent { origin, reason })) => {
-                let reason = format!("the budget is used up: {reason}");
-                let short = Last { code: code_of(origin), reason };
-                return Ok(Some(Observed::Answered(Err(ModelFailure::Short(short)))));
-            }
-            Some(Err(Short::Held)) | None => return Ok(None),
-        }
-    }
-    let observed = match setting.purse.deadline.filter(|_| setting.last.is_none()) {
-        None => ask::model(worker, leased, job.as_ref(), &request, &setting.config.retry).await?,
-        Some(deadline) => {
-            let left = deadline.at.since(worker.venue.now());
-            let answered =
-                tokio::time::timeout(left, ask::model(worker, leased, job.as_ref(), &request, &setting.config.retry))
-                    .await;
-            if let Ok(observed) = answered {
-                observed?
-            } else {
-                let reason = format!("its time was over at {}, while its model was asked", deadline.at.rfc3339());
-                let short = Last { code: code_of(deadline.origin), reason };
-                Observed::Answered(Err(ModelFailure::Short(short)))
-            }
+    let cut = match hold(worker, leased, turn, &mut request, prompt).await? {
+        Hold::Given(cut) => cut,
+        Hold::Not(asked) => return Ok(asked),
+    };
+    let settle = |used: Option<Usage>| {
+        let session = &session;
+        move |accounts: &mut [Account]| {
+            budget::settle(accounts, session, used.map(|usage| (usage, price)));
+            Ok(())
         }
     };
+    let id = format!("{}/{session}/{}", setting.owner, setting.turn);
+    let tokens = prompt.saturating_add(request.model.max_tokens.map_or(REPLY, u64::from));
+    let booked = match rates::book(&worker.venue, &worker.options.rates, &request.model, id, tokens).await? {
+        Ok(booked) => booked,
+        Err(wait) => {
+            if !purse.is_empty() {
+                change(worker, leased, purse, settle(None)).await?;
+            }
+            return Ok(Asked::Wait(wait));
+        }
+    };
+    let observed = in_time(worker, leased, turn, &request).await?;
     if let Observed::Answered(Ok(reply)) = &observed {
         worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
+    let used = used(worker, &request, &observed, prompt);
+    rates::settle(&worker.venue, booked, used.map_or(0, |usage| usage.input.saturating_add(usage.output))).await?;
     if !purse.is_empty() {
-        let used = used(worker, &request, &observed, prompt);
-        change(worker, leased, purse, |accounts| {
-            budget::settle(accounts, &session, used.map(|usage| (usage, price)));
-            Ok(())
-        })
-        .await?;
+        change(worker, leased, purse, settle(used)).await?;
     }
     if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
         && reply.usage.output >= given
     {
         let reason = format!("the budget is used up: the reply was cut off at {given} tokens");
         let short = Last { code: code_of(origin), reason };
-        return Ok(Some(Observed::Answered(Err(ModelFailure::Short(short)))));
+        return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short)))));
     }
-    Ok(Some(observed))
+    Ok(Asked::Made(observed))
+}
+
+/// A part of each budget, or why there is none.
+enum Hold {
+    /// Held; with what cut the reply to how many tokens, when one did.
+    Given(Option<(Origin, u64)>),
+    /// The model isn't asked.
+    Not(Asked),
+}
+
+async fn hold(
+    worker: &Worker,
+    leased: &Leased,
+    turn: &Turn,
+    request: &mut ModelRequest,
+    prompt: u64,
+) -> Result<Hold, Stop> {
+    let setting = turn.setting();
+    let (purse, session, now) = (&setting.purse, setting.session.token(), worker.venue.now());
+    if purse.is_empty() {
+        return Ok(Hold::Given(None));
+    }
+    let (reply, price) = (request.model.max_tokens, request.model.price);
+    let call = Call { session: &session, prompt, reply, price, now };
+    let last = setting.last.is_some();
+    let held = change(worker, leased, purse, |accounts| {
+        if last { Ok(budget::hold_last(accounts, call)) } else { budget::hold(accounts, call) }
+    });
+    Ok(match held.await? {
+        Some(Ok(given)) => {
+            request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
+            Hold::Given(given.cut_by.map(|origin| (origin, given.reply)))
+        }
+        Some(Err(Short::Spent { origin, reason })) => {
+            let reason = format!("the budget is used up: {reason}");
+            let short = Last { code: code_of(origin), reason };
+            Hold::Not(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short)))))
+        }
+        Some(Err(Short::Held)) | None => {
+            let reason = "other turns of the request hold the rest of its budget".into();
+            Hold::Not(Asked::Wait(Wait { until: now.plus(PAUSE), reason }))
+        }
+    })
+}
+
+/// Calls the model before the time of its task is over.
+async fn in_time(worker: &Worker, leased: &mut Leased, turn: &Turn, request: &ModelRequest) -> Result<Observed, Stop> {
+    let setting = turn.setting();
+    let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
+    let call = ask::model(worker, leased, job.as_ref(), request, &retry);
+    let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return call.await };
+    let left = deadline.at.since(worker.venue.now());
+    if let Ok(observed) = tokio::time::timeout(left, call).await {
+        return observed;
+    }
+    let reason = format!("its time was over at {}, while its model was asked", deadline.at.rfc3339());
+    let short = Last { code: code_of(deadline.origin), reason };
+    Ok(Observed::Answered(Err(ModelFailure::Short(short))))
 }
 
 /// What a call has used; one that was broken off has used its prompt at least.
@@ -140,13 +193,4 @@ async fn change<T>(
         }
     }
     Ok(None)
-}
-
-/// Gives the lease back until siblings may have given back what they hold.
-pub(super) async fn wait(worker: &Worker, leased: &mut Leased) -> Result<Outcome, Stop> {
-    let now = worker.venue.now();
-    tracing::debug!(session = %leased.lease.session, "siblings hold the rest of the budget; waiting {PAUSE:?}");
-    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(PAUSE)), backoff: true };
-    session::release(worker, leased, now, then).await?;
-    Ok(Outcome::Waiting)
 }

@@ -2,6 +2,7 @@
 
 use super::commit::{self, Outcome};
 use super::session::{Leased, Stop};
+use super::spend::Asked;
 use super::stage::Stage;
 use super::{Worker, answers, books, calls, gather, keeper, spend, values, waits};
 use crate::domain::agent::{AgentConfig, AgentRecord};
@@ -129,8 +130,8 @@ pub(super) async fn run(
         let observed = match action {
             Action::Gather => gathered(worker, leased, &bench, agent, &turn).await?,
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
-                Some(observed) => observed,
-                None => return spend::wait(worker, leased).await,
+                Asked::Made(observed) => observed,
+                Asked::Wait(wait) => return waits::until(worker, leased, &wait.reason, wait.until).await,
             },
             Action::Record(recorded) => {
                 let hide = |path: &str, arguments: &mut Value| {

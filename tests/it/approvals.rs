@@ -267,6 +267,7 @@ async fn what_waits_survives_a_restart() {
         lease: venue.lease,
         sweep: venue.sweep,
         auth: Arc::clone(&venue.auth),
+        rates: venue.rates.clone(),
     };
     second.sweep = Duration::from_millis(100);
     second.worker().await;

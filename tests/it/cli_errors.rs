@@ -13,7 +13,7 @@ fn what_is_wrong_before_anything_is_sent() {
     let file = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
     file("bad.toml", "systemPromt = \"x\"\nmodel = { provider = \"scripted\", name = \"echo\" }");
     file("broken.toml", "model = \n");
-    file("later.json", r#"{"outputs": {}, "model": {"provider": "scripted", "name": "echo"}}"#);
+    file("later.json", r#"{"visibility": "all", "model": {"provider": "scripted", "name": "echo"}}"#);
     file("fleet.toml", "[worker]\nslotz = 3\nlease = \"soon\"\n");
     file("big.txt", &"x".repeat(1_000_000));
     for (args, err) in [
@@ -28,7 +28,7 @@ fn what_is_wrong_before_anything_is_sent() {
         (&["job", "get", "123"], "illegal job id `123`: expected 32 hexadecimal digits"),
         (&["agent", "apply", "bad.toml"], "`bad.toml`: unknown key `systemPromt`, did you mean `systemPrompt`"),
         (&["agent", "apply", "broken.toml"], "`broken.toml`: malformed TOML"),
-        (&["agent", "apply", "later.json"], "key `outputs` is not supported by this version"),
+        (&["agent", "apply", "later.json"], "key `visibility` is not supported by this version"),
         (&["agent", "apply", "none.toml"], "file `none.toml` can't be read"),
         (&["up", "--set", "worker.slotz=3"], "`worker.slotz` (flag): is not a setting; did you mean `worker.slots`?"),
         (&["up", "--listen", "0.0.0.0:8420"], "expected a loopback address"),

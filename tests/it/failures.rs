@@ -9,7 +9,9 @@ use trellis::domain::agent::AgentStatus;
 use trellis::domain::authority::Authority;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::rate::Limit;
 use trellis::jobs;
+use trellis::rates::Rates;
 
 const RULES: &str = r#"
 # A provider that is short of something for a while.
@@ -67,6 +69,10 @@ then = { text = "got: {{tool_result}}" }
 [[rule]]
 when = { agent = "slow" }
 then = { text = "got: {{tool_result}}" }
+
+[[rule]]
+when = { agent = "sleepy" }
+then = { text = "slept", delay_ms = 100 }
 
 [[rule]]
 then = { text = "done" }
@@ -199,4 +205,34 @@ async fn an_operation_that_takes_too_long_is_a_tool_error() {
     let job = venue.run("slow", "t1", json!("go")).await;
     let output = job.result.unwrap().output.unwrap();
     assert!(output.as_str().unwrap().contains("operation `v/ops/test/delay` took longer than 1 s"), "{output}");
+}
+
+#[tokio::test]
+async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_without_a_slot() {
+    let (mut venue, _dir) = TestVenue::embedded(RULES).await;
+    let limits = Limit::list("scripted/narrow:concurrency=1, scripted/few:requests=1").unwrap();
+    venue.rates = Rates { limits, hold: Duration::from_secs(60) };
+    venue.sweep = Duration::from_millis(50);
+    venue.worker().await;
+    venue.agent("sleepy", json!({"model": {"provider": "scripted", "name": "narrow"}})).await;
+    let mut jobs = Vec::new();
+    for n in 0..3 {
+        jobs.push(venue.submit("sleepy", &format!("s{n}"), json!("go")).await.job.unwrap());
+    }
+    for job in &jobs {
+        assert_eq!(venue.ended(job).await.status, JobStatus::Complete);
+    }
+    let calls = venue.model_calls();
+    let most = calls.iter().scan(0_i32, |running, call| {
+        *running += if call["event"] == "started" { 1 } else { -1 };
+        Some(*running)
+    });
+    assert_eq!(most.max(), Some(1), "never two calls at once: {calls:?}");
+    venue.agent("thrifty", json!({"model": {"provider": "scripted", "name": "few"}})).await;
+    assert_eq!(venue.run("thrifty", "f1", json!("go")).await.status, JobStatus::Complete);
+    let second = venue.submit("thrifty", "f2", json!("go")).await.job.unwrap();
+    let seen = once(&venue, &second, |job| job.waiting.is_some()).await;
+    let waiting = seen.waiting.unwrap();
+    assert_eq!(waiting.reason, "rate limit of `scripted/few`: 1 requests per minute");
+    assert!(waiting.until.since(venue.venue.now()) > Duration::from_secs(30), "{waiting:?}");
 }

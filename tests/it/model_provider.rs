@@ -330,7 +330,7 @@ async fn a_key_goes_to_its_endpoint_only() {
         let (asked, _) = server.await.unwrap();
         assert!(asked.contains(sent), "{asked}");
         match outcome {
-            Err(ModelError::Permanent { reason, .. }) => {
+            Err(ModelError::Unusable { reason, .. }) => {
                 let expected = if sent.contains("sk-test-key") { "401: bad …!" } else { "401: bad sk-test-key!" };
                 assert_eq!(reason, expected);
             }
@@ -361,7 +361,7 @@ async fn a_redirect_is_not_followed() {
 async fn an_unknown_provider_lists_the_known() {
     let (outcome, _) = ask("[[rule]]\nthen = { text = 'x' }", "opneai", vec![user("x")]).await;
     match outcome {
-        Err(ModelError::Permanent { reason, .. }) => {
+        Err(ModelError::Unusable { reason, .. }) => {
             assert!(reason.contains("`openai`") && reason.contains("`scripted`"), "{reason}");
         }
         other => panic!("{other:?}"),

@@ -37,6 +37,7 @@ use trellis::model::rules::Rules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
 use trellis::ops::{Caller, Catalog};
 use trellis::outbox;
+use trellis::rates::Rates;
 use trellis::retry::Policy;
 use trellis::secrets::Vault;
 use trellis::shutdown::Shutdown;
@@ -132,6 +133,7 @@ impl Run {
 
     fn worker(&self, name: &str, life: &Life) {
         let options = WorkerOptions {
+            rates: Rates::default(),
             auth: Arc::default(),
             name: name.into(),
             slots: 8,

@@ -22,6 +22,7 @@ use trellis::model::endpoint::ProviderOptions;
 use trellis::model::registry::{ModelOptions, Models};
 use trellis::model::scripted::ScriptedOptions;
 use trellis::ops::Catalog;
+use trellis::rates::Rates;
 use trellis::retry::Policy;
 use trellis::secrets::Vault;
 use trellis::shutdown::Shutdown;
@@ -44,6 +45,8 @@ pub struct TestVenue {
     pub sweep: Duration,
     /// How its workers recognise who sends.
     pub auth: Arc<Auth>,
+    /// What its model providers take.
+    pub rates: Rates,
 }
 
 impl TestVenue {
@@ -75,6 +78,7 @@ impl TestVenue {
             lease: Duration::from_secs(30),
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
+            rates: Rates::default(),
         }
     }
 
@@ -127,6 +131,7 @@ impl TestVenue {
         };
         let models = Models::new(ModelOptions { scripted, providers: ProviderOptions::default() }).await.unwrap();
         let options = WorkerOptions {
+            rates: self.rates.clone(),
             auth: Arc::clone(&self.auth),
             name: "test".into(),
             slots: 8,

@@ -1,0 +1,298 @@
+//! Rate limits of model providers, for the whole fleet: how many calls run at once, and how many
+//! calls and tokens there are in a minute.
+//!
+//! A call is booked before it is made and settled with what it really used. The books of a limit are
+//! two times and a list: a time is how far ahead of now the calls so far reach when each takes its
+//! share of a minute (the generic cell rate algorithm), so that a minute's worth may come at once, and
+//! nothing needs to be counted down.
+
+use crate::domain::chat::ModelSettings;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Microseconds of the window in which calls and tokens are counted.
+const MINUTE: u64 = 60_000_000;
+
+/// Pause of a call that waits for another to end: nobody knows when that is.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// What a provider, or one of its models, takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limit {
+    /// `provider`, for all of its models together, or `provider/name`.
+    pub of: String,
+    /// Calls at once.
+    pub concurrency: Option<u32>,
+    /// Calls per minute.
+    pub requests: Option<u32>,
+    /// Tokens per minute, of prompts and replies.
+    pub tokens: Option<u64>,
+}
+
+/// What runs under a limit, and what ran in the last minute.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Meter {
+    /// Until when the calls so far reach, in microseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    requests: u64,
+    /// The same of their tokens.
+    #[serde(skip_serializing_if = "is_zero")]
+    tokens: u64,
+    /// Calls that run, each with when it counts as lost.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    running: BTreeMap<String, Millis>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
+}
+
+/// A call that is going to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its session and turn: whoever makes it again takes its place.
+    pub id: String,
+    /// Tokens of its prompt and, at most, of its reply.
+    pub tokens: u64,
+    /// When it counts as lost.
+    pub until: Millis,
+}
+
+/// A call that has to wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// When it may be tried again.
+    pub until: Millis,
+    /// Which limit.
+    pub reason: String,
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.of)?;
+        let (calls, tokens) = (self.concurrency.map(u64::from), self.tokens);
+        for (name, value) in [("concurrency", calls), ("requests", self.requests.map(u64::from)), ("tokens", tokens)] {
+            if let Some(value) = value {
+                write!(f, ":{name}={value}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Limit {
+    /// Reads `openai:requests=500:tokens=200000, openai/gpt-4o:concurrency=10`.
+    pub fn list(text: &str) -> Option<Vec<Self>> {
+        let all: Vec<_> =
+            text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(Self::parse).collect::<Option<_>>()?;
+        let twice = all.iter().enumerate().any(|(at, limit)| all[..at].iter().any(|other| other.of == limit.of));
+        (!twice).then_some(all)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split(':');
+        let of = parts.next()?.trim();
+        let mut limit = Self { of: of.to_owned(), concurrency: None, requests: None, tokens: None };
+        for part in parts {
+            let (name, value) = part.split_once('=')?;
+            match name.trim() {
+                "concurrency" => limit.concurrency = Some(value.trim().parse().ok().filter(|n| *n > 0)?),
+                "requests" => limit.requests = Some(value.trim().parse().ok().filter(|n| *n > 0)?),
+                "tokens" => limit.tokens = Some(value.trim().parse().ok().filter(|n| *n > 0)?),
+                _ => return None,
+            }
+        }
+        let says = limit.concurrency.is_some() || limit.requests.is_some() || limit.tokens.is_some();
+        (says && !of.is_empty() && !of.contains(char::is_whitespace)).then_some(limit)
+    }
+
+    /// Whether calls of a model count.
+    pub fn covers(&self, model: &ModelSettings) -> bool {
+        self.of == model.provider || self.of == model.id()
+    }
+
+    /// Whether one more call fits; else why not, and until when.
+    fn check(&self, meter: &Meter, call: &Call, now: Millis) -> Result<(), Wait> {
+        let busy = meter.running.iter().filter(|(id, until)| **id != call.id && **until > now).count();
+        if let Some(limit) = self.concurrency
+            && busy >= usize::try_from(limit).unwrap_or(usize::MAX)
+        {
+            let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
+            return Err(Wait { until: now.plus(LOOK_AGAIN), reason });
+        }
+        let shares = [
+            (self.requests.map(u64::from), meter.requests, 1, "requests"),
+            (self.tokens, meter.tokens, call.tokens, "tokens"),
+        ];
+        for (limit, reached, amount, what) in shares {
+            let Some(limit) = limit else { continue };
+            let ahead = reached.saturating_sub(micros(now));
+            // What is larger than a minute's worth passes when nothing else runs, else it never would.
+            let over = (ahead + share(amount, limit)).saturating_sub(MINUTE);
+            if over > 0 && ahead > 0 {
+                let pause = Duration::from_micros(over.min(ahead));
+                let reason = format!("rate limit of `{}`: {limit} {what} per minute", self.of);
+                return Err(Wait { until: now.plus(pause.max(Duration::from_millis(1))), reason });
+            }
+        }
+        Ok(())
+    }
+
+    fn book(&self, meter: &mut Meter, call: &Call, now: Millis) {
+        meter.running.retain(|_, until| *until > now);
+        meter.running.insert(call.id.clone(), call.until);
+        if let Some(limit) = self.requests {
+            meter.requests = meter.requests.max(micros(now)) + share(1, u64::from(limit));
+        }
+        if let Some(limit) = self.tokens {
+            meter.tokens = meter.tokens.max(micros(now)) + share(call.tokens, limit);
+        }
+    }
+
+    fn settle(&self, meter: &mut Meter, call: &Call, used: u64) {
+        meter.running.remove(&call.id);
+        if let Some(limit) = self.tokens {
+            meter.tokens = meter.tokens.saturating_sub(share(call.tokens, limit)) + share(used, limit);
+        }
+    }
+}
+
+const fn micros(at: Millis) -> u64 {
+    at.0.saturating_mul(1_000)
+}
+
+/// Microseconds of a minute that so much of a limit takes.
+const fn share(amount: u64, limit: u64) -> u64 {
+    amount.saturating_mul(MINUTE) / limit
+}
+
+/// Books a call under all of its limits, or under none.
+pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &Call, now: Millis) -> Result<(), Wait> {
+    let pairs = || limits.iter().zip(0..);
+    let mut waits: Vec<_> = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err()).collect();
+    if let Some(longest) = waits.iter().enumerate().max_by_key(|(_, wait)| wait.until).map(|(at, _)| at) {
+        return Err(waits.swap_remove(longest));
+    }
+    for (limit, at) in pairs() {
+        limit.book(&mut meters[at], call, now);
+    }
+    Ok(())
+}
+
+/// A call has ended, with so many tokens used.
+pub fn settle(limits: &[&Limit], meters: &mut [Meter], call: &Call, used: u64) {
+    for (limit, meter) in limits.iter().zip(meters) {
+        limit.settle(meter, call, used);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = Millis(1_000_000);
+
+    fn limit(text: &str) -> Limit {
+        Limit::parse(text).unwrap()
+    }
+
+    fn call(id: &str, tokens: u64) -> Call {
+        Call { id: id.to_owned(), tokens, until: NOW.plus(Duration::from_mins(2)) }
+    }
+
+    fn booked(limit: &Limit, meter: &mut Meter, call: &Call, now: Millis) -> Result<(), (u64, String)> {
+        book(&[limit], std::slice::from_mut(meter), call, now).map_err(|wait| (wait.until.0 - now.0, wait.reason))
+    }
+
+    #[test]
+    fn limits_are_read_and_written_in_one_form() {
+        for text in ["openai:requests=500:tokens=200000", "openai/gpt-4o:concurrency=10"] {
+            assert_eq!(limit(text).to_string(), text);
+        }
+        let both = Limit::list("openai:requests=500, openai/gpt-4o:concurrency=10").unwrap();
+        let model = |provider: &str, name: &str| ModelSettings::new(provider, name);
+        let covers = |model: &ModelSettings| both.iter().map(|limit| limit.covers(model)).collect::<Vec<_>>();
+        assert_eq!(covers(&model("openai", "gpt-4o")), [true, true]);
+        assert_eq!(covers(&model("openai", "gpt-4o-mini")), [true, false]);
+        assert_eq!(covers(&model("anthropic", "gpt-4o")), [false, false]);
+        for bad in
+            ["openai", "openai:rpm=1", "openai:requests=0", ":requests=1", "a:requests=1,a:tokens=2", "a b:requests=1"]
+        {
+            assert_eq!(Limit::list(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
+        let (limit, mut meter) = (limit("openai:concurrency=2"), Meter::default());
+        for id in ["a", "b"] {
+            assert_eq!(booked(&limit, &mut meter, &call(id, 1), NOW), Ok(()));
+        }
+        let wait = booked(&limit, &mut meter, &call("c", 1), NOW).unwrap_err();
+        assert_eq!(wait, (1_000, "rate limit of `openai`: 2 calls at once".to_owned()));
+        assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()), "the same call again");
+        settle(&[&limit], std::slice::from_mut(&mut meter), &call("b", 1), 1);
+        assert_eq!(booked(&limit, &mut meter, &call("c", 1), NOW), Ok(()));
+        let later = NOW.plus(Duration::from_mins(3));
+        assert_eq!(booked(&limit, &mut meter, &call("d", 1), later), Ok(()), "a and c are lost");
+    }
+
+    #[test]
+    fn a_minutes_worth_may_come_at_once_and_the_rest_evenly_after_it() {
+        let (limit, mut meter) = (limit("openai:requests=60"), Meter::default());
+        for n in 0..60 {
+            assert_eq!(booked(&limit, &mut meter, &call(&n.to_string(), 1), NOW), Ok(()), "{n}");
+        }
+        let mut now = NOW;
+        for n in 60..70 {
+            let (pause, reason) = booked(&limit, &mut meter, &call(&n.to_string(), 1), now).unwrap_err();
+            assert_eq!((pause, reason.as_str()), (1_000, "rate limit of `openai`: 60 requests per minute"));
+            now = now.plus(Duration::from_secs(1));
+            assert_eq!(booked(&limit, &mut meter, &call(&n.to_string(), 1), now), Ok(()));
+        }
+    }
+
+    #[test]
+    fn in_no_minute_more_is_booked_than_two_minutes_allow_and_the_long_run_keeps_to_the_limit() {
+        let (limit, mut meter, mut seed) = (limit("openai:requests=30"), Meter::default(), 7_u64);
+        let (mut now, mut calls) = (NOW, 0_u64);
+        for n in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            now = Millis(now.0 + (seed >> 33) % 700);
+            calls += u64::from(booked(&limit, &mut meter, &call(&n.to_string(), 1), now).is_ok());
+        }
+        let minutes = (now.0 - NOW.0).div_ceil(60_000);
+        assert!(calls <= 30 * (minutes + 1) && calls >= 30 * (minutes - 1), "{calls} in {minutes} minutes");
+    }
+
+    #[test]
+    fn tokens_are_reserved_and_settled_with_what_was_used() {
+        let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+        assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+        let (pause, reason) = booked(&limit, &mut meter, &call("b", 600), NOW).unwrap_err();
+        assert_eq!((pause, reason.as_str()), (30_000, "rate limit of `openai`: 1000 tokens per minute"));
+        settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 400);
+        assert_eq!(booked(&limit, &mut meter, &call("b", 600), NOW), Ok(()));
+        // One that is larger than the limit waits until nothing else runs, and then passes.
+        let (pause, _) = booked(&limit, &mut meter, &call("c", 5_000), NOW).unwrap_err();
+        assert_eq!(pause, 60_000);
+        let later = NOW.plus(Duration::from_mins(1));
+        assert_eq!(booked(&limit, &mut meter, &call("c", 5_000), later), Ok(()));
+    }
+
+    #[test]
+    fn a_call_is_booked_under_all_of_its_limits_or_none() {
+        let (all, one) = (limit("openai:requests=100"), limit("openai/gpt-4o:requests=1"));
+        let mut meters = [Meter::default(), Meter::default()];
+        assert_eq!(book(&[&all, &one], &mut meters, &call("a", 1), NOW), Ok(()));
+        let before = meters.clone();
+        let wait = book(&[&all, &one], &mut meters, &call("b", 1), NOW).unwrap_err();
+        assert!(wait.reason.contains("`openai/gpt-4o`"), "{}", wait.reason);
+        assert_eq!(meters, before);
+    }
+}
