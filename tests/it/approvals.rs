@@ -268,6 +268,7 @@ async fn what_waits_survives_a_restart() {
         sweep: venue.sweep,
         auth: Arc::clone(&venue.auth),
         rates: venue.rates.clone(),
+        retry: venue.retry,
     };
     second.sweep = Duration::from_millis(100);
     second.worker().await;

@@ -19,6 +19,7 @@ mod cli_life;
 mod cli_up;
 mod context;
 mod crash_points;
+mod day;
 mod deployment;
 mod embedded_store;
 mod examples;

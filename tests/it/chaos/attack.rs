@@ -3,7 +3,8 @@
 use super::fleet::lock;
 use super::site::{Door, Kind, Site};
 use super::trail::{Hits, STAGES};
-use super::workload::{Dice, Task};
+use super::workload::Task;
+use crate::support::dice::Dice;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use trellis::domain::ids::JobId;

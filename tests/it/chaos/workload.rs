@@ -126,17 +126,3 @@ pub fn agents(served: usize) -> Vec<(AgentId, Value)> {
     let helpers = (0..HELPERS).map(|n| (format!("h{n}"), config("helper")));
     served.chain(helpers).map(|(id, config)| (id.parse().unwrap(), config)).collect()
 }
-
-/// Small random numbers from a seed (splitmix64).
-pub struct Dice(pub u64);
-
-impl Dice {
-    /// Below `end`.
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-}

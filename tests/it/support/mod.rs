@@ -1,6 +1,7 @@
 //! What several tests need.
 
 pub mod cli;
+pub mod dice;
 pub mod fleet;
 pub mod http;
 pub mod nats;

@@ -47,6 +47,8 @@ pub struct TestVenue {
     pub auth: Arc<Auth>,
     /// What its model providers take.
     pub rates: Rates,
+    /// How its workers wait for models; short, so that a test that is about it is short, too.
+    pub retry: Policy,
 }
 
 impl TestVenue {
@@ -79,6 +81,11 @@ impl TestVenue {
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
             rates: Rates::default(),
+            retry: Policy {
+                first: Duration::from_millis(20),
+                max: Duration::from_millis(200),
+                total: Some(Duration::from_secs(2)),
+            },
         }
     }
 
@@ -138,11 +145,7 @@ impl TestVenue {
             lease: self.lease,
             sweep: self.sweep,
             crash_limit: 5,
-            retry: Policy {
-                first: Duration::from_millis(20),
-                max: Duration::from_millis(200),
-                total: Some(Duration::from_secs(2)),
-            },
+            retry: self.retry,
         };
         let (venue, shutdown) = (Arc::clone(&self.venue), self.shutdown.clone());
         self.shutdown.spawn_service("worker", worker::run(venue, Arc::new(models), options, shutdown));
