@@ -211,7 +211,7 @@ async fn an_operation_that_takes_too_long_is_a_tool_error() {
 async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_without_a_slot() {
     let (mut venue, _dir) = TestVenue::embedded(RULES).await;
     let limits = Limit::list("scripted/narrow:concurrency=1, scripted/few:requests=1").unwrap();
-    venue.rates = Rates { limits, hold: Duration::from_secs(60) };
+    venue.rates = Rates { limits, hold: Duration::from_mins(1) };
     venue.sweep = Duration::from_millis(50);
     venue.worker().await;
     venue.agent("sleepy", json!({"model": {"provider": "scripted", "name": "narrow"}})).await;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 const RULES: &str = include_str!("../../../config/examples/demo-rules.toml");
+const TROUBLE: &str = include_str!("../../../config/examples/demo-trouble-rules.toml");
 const SEED: &str = include_str!("../../../config/examples/seed.json");
 
 /// The one that is given the tasks.
@@ -35,7 +36,7 @@ impl Folder {
         let cannot = |e: std::io::Error| Failure::internal(format!("folder `{}` can't be made: {e}", path.display()));
         std::fs::create_dir(&path).map_err(cannot)?;
         let folder = Self { path: path.clone(), kept: false };
-        let rules = RULES.replace(DELAY, &format!("delay_ms = {}", delay.as_millis()));
+        let rules = format!("{RULES}\n{TROUBLE}").replace(DELAY, &format!("delay_ms = {}", delay.as_millis()));
         std::fs::write(folder.rules(), rules).map_err(cannot)?;
         Ok(folder)
     }

@@ -1,4 +1,4 @@
-//! `trellis demo`: six invoices, two agents, one kill -9, and the books afterwards.
+//! `trellis demo`: six invoices, two agents, one kill -9; then four troubles; and the books afterwards.
 //!
 //! Nothing is staged: the server is a child process of the same binary on a real store, it is
 //! killed while model calls run, and every claim is computed from what it left on disk.
@@ -9,6 +9,7 @@ mod folder;
 mod printer;
 mod process;
 mod report;
+mod trouble;
 mod turns;
 
 use super::Context;
@@ -47,7 +48,9 @@ const LOOKS: usize = 20;
 const READ: Duration = Duration::from_secs(2);
 
 /// Seeds a workspace, creates two agents, submits six tasks, shows every turn as it is committed,
-/// kills the server with SIGKILL in the middle of turns, starts it again, and closes the books.
+/// kills the server with SIGKILL in the middle of turns, and starts it again. Then shows what goes
+/// wrong in a fleet: a typed output that is refused, a busy provider, a cancelled call, and a task that
+/// kills its workers and is driven again. At last it closes the books.
 ///
 /// Needs no key and no server: the model plays by rules, and everything is in a temporary folder.
 /// Exits with 1 when anything was lost, done twice or is unaccounted for.
@@ -145,9 +148,13 @@ async fn tell(folder: &Folder, printer: &Printer) -> Result<report::Told, Failur
     printer.line(&printer.out.dim(HEADING))?;
     until_done(&second, &mut ledger, printer).await?;
     let tree = report::Tree::read(&second.client).await?;
-    second.stop().await?;
+    let calls = Calls::read(&folder.calls());
+    report::decisions(printer, &tree)?;
+    printer.pause(READ).await;
+    let (last, trouble) = trouble::tell(second, folder, printer).await?;
+    last.stop().await?;
     let disk = Disk::read(folder).await?;
-    report::tell(printer, &ledger, &kill, &Calls::read(&folder.calls()), &tree, &disk).await
+    report::tell(printer, &ledger, &kill, &calls, &tree, &disk, trouble).await
 }
 
 /// Step 1: a server, a workspace, two agents.

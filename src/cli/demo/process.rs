@@ -3,6 +3,7 @@
 use super::super::client::{Client, Server};
 use super::super::exit::Failure;
 use super::folder::Folder;
+use super::trouble::CRASH_LIMIT;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -77,16 +78,21 @@ fn command(folder: &Folder, log: &Path) -> std::io::Result<Command> {
         command.env_remove(name);
     }
     command.arg("up").arg("--data").arg(folder.data()).args(["--listen", "127.0.0.1:0"]);
-    for (key, path) in settings(folder) {
-        command.arg("--set").arg(format!("{key}={}", path.display()));
+    for (key, value) in settings(folder) {
+        command.arg("--set").arg(format!("{key}={value}"));
     }
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(std::fs::File::create(log)?).kill_on_drop(true);
     Ok(command)
 }
 
 /// Settings of the demo's server besides its folder.
-pub(super) fn settings(folder: &Folder) -> [(&'static str, PathBuf); 2] {
-    [("models.scripted", folder.rules()), ("models.calls_log", folder.calls())]
+pub(super) fn settings(folder: &Folder) -> [(&'static str, String); 3] {
+    let path = |path: PathBuf| path.display().to_string();
+    [
+        ("models.scripted", path(folder.rules())),
+        ("models.calls_log", path(folder.calls())),
+        ("worker.crash_limit", CRASH_LIMIT.to_string()),
+    ]
 }
 
 fn address(log: &Path) -> Option<String> {

@@ -5,15 +5,16 @@ use super::super::exit::Failure;
 use super::super::output::field;
 use super::calls::Calls;
 use super::disk::Disk;
-use super::folder::{self, CLERK, Folder};
+use super::folder::{self, CLERK, Folder, HELPER};
 use super::printer::{Printer, WIDTH, cut, wrap};
+use super::trouble::Trouble;
 use super::turns::{Ledger, Turn};
 use super::{Kill, READ, process};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::assemble::assemble;
 use crate::domain::context::ledger::Row;
 use crate::domain::context::record::Restored;
-use crate::domain::job::JobStatus;
+use crate::domain::job::{Job, JobStatus};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -96,11 +97,9 @@ pub(super) async fn tell(
     calls: &Calls,
     tree: &Tree,
     disk: &Disk,
+    trouble: Trouble,
 ) -> Result<Told, Failure> {
     let asked = Asked::count(calls, kill);
-    printer.caption("What came of it: w/decisions")?;
-    decisions(printer, tree)?;
-    printer.pause(READ).await;
     printer.caption("Nothing is lost, and nothing is done twice")?;
     printer.entry("model calls", &asked.words(kill, ledger))?;
     printer.entry("turns", &turns(disk))?;
@@ -117,10 +116,11 @@ pub(super) async fn tell(
         "   accepted {}   completed {}   failed {}   cancelled {}   rejected {}   pending {}   unaccounted {}",
         b.accepted, b.completed, b.failed, b.cancelled, b.rejected, b.pending, b.unaccounted
     ))?;
-    let problems = problems(kill, &asked, tree, disk)?;
+    let mut problems = problems(kill, &asked, tree, disk)?;
+    problems.extend(trouble.problems);
     printer.line("")?;
     let verdict = if problems.is_empty() {
-        printer.out.status("ok", "   Six invoices, six decisions, one kill -9; unaccounted = 0.")
+        printer.out.status("ok", "   Six invoices, six decisions, three kill -9; unaccounted = 0.")
     } else {
         printer.out.status("problem", "   Something is wrong; see below.")
     };
@@ -131,6 +131,7 @@ pub(super) async fn tell(
         "kill": {"pid": kill.pid, "cut": kill.cut, "committed": kill.committed.len(), "ended": kill.ended},
         "calls": {"made": asked.made, "repeated": asked.repeated, "repeatedWithoutReason": asked.wrongly, "repliesReused": asked.reused},
         "turns": disk.turns.len(),
+        "trouble": trouble.summary,
         "audit": b,
         "problems": problems,
     });
@@ -157,7 +158,9 @@ fn seeded_lines() -> Result<usize, Failure> {
     Ok(folder::seed()?["w/ledger"].as_array().map_or(0, Vec::len))
 }
 
-fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
+/// What the agents decided.
+pub(super) fn decisions(printer: &Printer, tree: &Tree) -> Result<(), Failure> {
+    printer.caption("What came of it: w/decisions")?;
     let heading = format!("   {:<8}  {:<18}  {:>9}  {:<9}  BECAUSE", "INVOICE", "VENDOR", "EUR", "DECISION");
     printer.line(&printer.out.dim(&heading))?;
     let seed = folder::seed()?;
@@ -272,7 +275,8 @@ fn problems(kill: &Kill, asked: &Asked, tree: &Tree, disk: &Disk) -> Result<Vec<
         let lines = tree.ledger.iter().skip(before).filter(|line| line["invoice"] == **id).count();
         must(lines == 1, format!("expected one line of {id} in `w/ledger`, got {lines}"));
     }
-    for job in disk.jobs.iter().filter(|job| job.status != JobStatus::Complete) {
+    let ours = |job: &&Job| [CLERK, HELPER].contains(&job.head.agent.as_str());
+    for job in disk.jobs.iter().filter(ours).filter(|job| job.status != JobStatus::Complete) {
         must(false, format!("job {} is {}", job.head.id, job.status.as_str()));
     }
     let places: BTreeSet<String> = disk.turns.iter().map(Turn::place).collect();
@@ -287,8 +291,7 @@ pub(super) fn go_on(printer: &Printer, folder: &Folder) -> Result<(), Failure> {
     let program = std::env::current_exe().unwrap_or_else(|_| "trellis".into());
     let here = std::env::current_dir().unwrap_or_default();
     let program = program.strip_prefix(here).unwrap_or(&program).display();
-    let settings: Vec<_> =
-        process::settings(folder).iter().map(|(key, path)| format!("--set {key}={}", path.display())).collect();
+    let settings: Vec<_> = process::settings(folder).iter().map(|(key, path)| format!("--set {key}={path}")).collect();
     printer.caption("Go on with it")?;
     printer.line(&format!("   {program} up --data {} \\", folder.data().display()))?;
     printer.line(&format!("       {}", settings.join(" \\\n       ")))?;
