@@ -6,12 +6,14 @@ mod latency;
 mod ledger;
 mod load;
 mod raw;
+mod sessions;
 mod turns;
 mod usage;
 
 pub use context::{ContextReport, context};
 pub use latency::latency;
 pub use ledger::{Growth, growth};
+pub use sessions::{Fleet, RULES as SESSION_RULES, SessionsReport, sessions};
 pub use turns::turns;
 
 use crate::bus::BusError;

@@ -17,8 +17,17 @@ pub(super) fn cpu() -> Duration {
 
 /// Most memory that this process ever had resident, in MiB; 0 where `/proc` isn't.
 pub(super) fn peak_mib() -> u64 {
+    bytes("VmHWM:") / (1 << 20)
+}
+
+/// Memory that this process has resident, in bytes; 0 where `/proc` isn't.
+pub(super) fn resident() -> u64 {
+    bytes("VmRSS:")
+}
+
+fn bytes(name: &str) -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|rest| rest.split_whitespace().next()).and_then(|n| n.parse::<u64>().ok());
-    kib.unwrap_or(0) / 1024
+    kib.unwrap_or(0) * 1024
 }

@@ -1,10 +1,10 @@
-//! `trellis bench turns|latency|context`: measures this machine with this configuration.
+//! `trellis bench turns|latency|context|sessions`: measures this machine with this configuration.
 
 use super::exit::{Exit, Failure};
 use super::output::note;
 use super::{Context, worker};
 use crate::app::{self, App, Role};
-use crate::bench::{self, BenchError, Plan};
+use crate::bench::{self, BenchError, Fleet, Plan};
 use crate::config::{Config, StoreUrl};
 use crate::domain::ids::Owner;
 use crate::shutdown::Shutdown;
@@ -27,6 +27,20 @@ pub enum Bench {
     /// What building a prompt costs, and keeping what it was made of
     #[command(after_help = "Example:\n  trellis bench context")]
     Context,
+    /// Memory with many sessions that wait, and many that run at once
+    #[command(after_help = "Example:\n  trellis bench sessions --sleeping 10000 --running 1000")]
+    Sessions(Sessions),
+}
+
+/// How many sessions.
+#[derive(Debug, Clone, Copy, Args)]
+pub struct Sessions {
+    /// Sessions that wait for a person, each with an open task
+    #[arg(long, default_value_t = 10_000, value_name = "N")]
+    sleeping: usize,
+    /// Sessions that are in a model call, all at once
+    #[arg(long, default_value_t = 1_000, value_name = "N")]
+    running: usize,
 }
 
 /// How much is measured.
@@ -47,14 +61,21 @@ impl Bench {
             Self::Turns(load) => ("turns", *load),
             Self::Latency(load) => ("latency", *load),
             Self::Context => ("context", Load { tasks: 1, agents: 1 }),
+            Self::Sessions(Sessions { sleeping, running }) => ("sessions", Load { tasks: *sleeping, agents: *running }),
         };
         if load.tasks == 0 || load.agents == 0 {
-            return Err(Failure::usage("expected at least one task and one agent"));
+            return Err(Failure::usage("expected at least one task and one agent, or one session of each"));
         }
         let scratch = Scratch::new().map_err(|e| Failure::internal(format!("no folder for the store: {e}")))?;
         let mut config = context.load(vec![("log.level", "warn".to_owned())])?.config;
         if let StoreUrl::Embedded(dir) = &mut config.store.url {
             dir.clone_from(&scratch.0);
+        }
+        if let Self::Sessions(sessions) = &self {
+            config.worker.slots = sessions.running;
+            let written = std::fs::write(scratch.rules(), bench::SESSION_RULES);
+            written.map_err(|e| Failure::internal(format!("no rules for the model: {e}")))?;
+            (config.models.scripted, config.models.calls_log) = (Some(scratch.rules()), Some(scratch.calls_log()));
         }
         telemetry::init(&config.log).map_err(Failure::internal)?;
         let plan =
@@ -82,6 +103,12 @@ impl Bench {
             Self::Latency(_) => bench::latency(&app.venue, &owner, plan).await.map(|report| json!(report)),
             Self::Turns(_) => bench::turns(&app.venue, &owner, plan).await.map(|report| json!(report)),
             Self::Context => prompts(&app, &owner).await,
+            Self::Sessions(Sessions { sleeping, running }) => {
+                let fleet = Fleet { sleeping: *sleeping, running: *running };
+                let calls_log = config.models.calls_log.clone().unwrap_or_default();
+                let report = bench::sessions(&app.venue, &owner, fleet, &calls_log, &shutdown).await;
+                report.map(|report| json!(report))
+            }
         };
         shutdown.trigger();
         shutdown.run(Duration::from_secs(5)).await;
@@ -123,6 +150,14 @@ impl Scratch {
         let dir = std::env::temp_dir().join(format!("trellis-bench-{}", std::process::id()));
         std::fs::create_dir_all(&dir)?;
         Ok(Self(dir))
+    }
+
+    fn rules(&self) -> std::path::PathBuf {
+        self.0.join("rules.toml")
+    }
+
+    fn calls_log(&self) -> std::path::PathBuf {
+        self.0.join("calls.jsonl")
     }
 }
 

@@ -7,9 +7,9 @@ use super::{arrival, get, put};
 use crate::agents;
 use crate::domain::agent::AgentStatus;
 use crate::domain::event::EventKind;
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
-use crate::domain::timer::{Delivered, Overlap, Sent, Timer, TimerId};
+use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
 use crate::ingress::{self, SubmitError};
 use crate::jobs;
 use crate::store::{Change, DocWrite, Expect, Refusal, StoreError, keys};
@@ -78,7 +78,13 @@ async fn forget(venue: &Venue, owner: &Owner, timer: &Timer, version: u64) -> Re
 
 /// Sends everything of a timer that is due; returns it as it is then.
 async fn send(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<Timer, StoreError> {
-    let due = timer.due(now);
+    let mut due = timer.due(now);
+    if let Some(at) = timer.next.filter(|at| *at <= now && due.fire.first() != Some(at))
+        && was_sent(venue, owner, timer, at).await?
+    {
+        due.fire.insert(0, at);
+        due.skipped = due.skipped.saturating_sub(1);
+    }
     let mut done = Vec::with_capacity(due.fire.len());
     let mut last = timer.last.clone();
     for at in &due.fire {
@@ -130,6 +136,16 @@ async fn deliver(
         Err(SubmitError::Refused { refusal: Refusal::Busy, .. }) => Delivered::Skipped,
         Err(error) => Delivered::Failed(error.to_string()),
     })
+}
+
+/// Whether a process that died before it could say so has sent the job of a time that would be left out
+/// by now: it counts as fired. Of a message nothing tells once it is read.
+async fn was_sent(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis) -> Result<bool, StoreError> {
+    if timer.kind == Kind::Message {
+        return Ok(false);
+    }
+    let job = JobId::derive(&venue.key, owner, &timer.event(at));
+    Ok(jobs::get(venue, owner, &job).await?.is_some())
 }
 
 /// Whether the work of an event isn't finished: its job hasn't ended, or it lies in the mailbox.

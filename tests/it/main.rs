@@ -7,6 +7,7 @@ mod support;
 mod approvals;
 mod auth;
 mod authority;
+mod bench_sessions;
 mod budgets;
 mod bus_conformance;
 mod busy;

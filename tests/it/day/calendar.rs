@@ -5,6 +5,7 @@
 
 use jiff::civil::{DateTime, Weekday};
 use jiff::tz::TimeZone;
+use std::collections::BTreeSet;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Timer, TimerId};
 
@@ -187,12 +188,14 @@ impl Calendar {
         }
     }
 
-    /// A process begins, and nothing ran since the last look but one that is dead since `died`.
-    pub fn reopened(&mut self, stored: &[Timer], died: Millis, now: Millis) {
+    /// A process begins, and nothing ran since the last look but one that is dead since `died`. There are
+    /// jobs of these events.
+    pub fn reopened(&mut self, stored: &[Timer], events: &BTreeSet<String>, died: Millis, now: Millis) {
         for entry in self.entries.iter_mut().filter(|entry| !entry.over) {
             let mut missed = entry.plan.times(entry.seen, now);
             // Whether its last fire was written before it died, only the timer can tell.
-            let next = find(stored, &entry.id).next;
+            let timer = find(stored, &entry.id);
+            let next = timer.next;
             let done = missed.iter().take_while(|at| next.is_none_or(|next| **at < next)).count();
             assert!(missed.iter().take(done).all(|at| *at <= died) && done <= 1, "{}: {missed:?} {next:?}", entry.id);
             missed.drain(..done);
@@ -200,7 +203,10 @@ impl Calendar {
             let fires = match entry.catch_up {
                 CatchUp::One => passed.min(1),
                 CatchUp::All => passed,
-                CatchUp::Skip => missed.iter().filter(|at| now.0 - at.0 <= MINUTE).count() as u64,
+                CatchUp::Skip => {
+                    let sent = |at: &&Millis| events.contains(timer.event(**at).as_str());
+                    missed.iter().filter(|at| now.0 - at.0 <= MINUTE || sent(at)).count() as u64
+                }
             };
             entry.fired += done as u64 + fires;
             entry.skipped += passed - fires;

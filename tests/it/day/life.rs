@@ -1,6 +1,7 @@
 //! One process of the day: a worker over a store that can fail, and the doors that callers use.
 
 use crate::support::venue::TestVenue;
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -10,7 +11,7 @@ use trellis::domain::timer::Timer;
 use trellis::retry::Policy;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
-use trellis::timers;
+use trellis::{jobs, timers};
 
 use super::staff::RULES;
 
@@ -97,6 +98,12 @@ impl Life {
     /// All timers that are kept.
     pub async fn timers(&self) -> Vec<Timer> {
         timers::list(&self.door.venue, &self.door.owner, None, true).await.unwrap()
+    }
+
+    /// Events that have a job.
+    pub async fn events(&self) -> BTreeSet<String> {
+        let (jobs, _) = jobs::list(&self.door.venue, &self.door.owner, 0, 100_000).await.unwrap();
+        jobs.into_iter().map(|job| job.head.event.to_string()).collect()
     }
 
     /// Waits until every timer has fired what is due; the clock goes on by a little as long as one

@@ -91,7 +91,7 @@ impl Day {
     /// One process from its start to its end.
     async fn life(&mut self, dir: &Path) -> Life {
         let life = Life::open(dir, &self.clock).await;
-        self.calendar.reopened(&life.timers().await, self.died, self.clock.now());
+        self.calendar.reopened(&life.timers().await, &life.events().await, self.died, self.clock.now());
         if self.restarts == 0 {
             prepare(&life).await;
             timing::set_all(&life, &mut self.calendar).await;
@@ -149,7 +149,7 @@ impl Day {
     /// Everything comes to its end: timers are cancelled, agents resumed, and the clock goes on.
     async fn rest(&mut self, dir: &Path) -> Life {
         let life = Life::open(dir, &self.clock).await;
-        self.calendar.reopened(&life.timers().await, self.died, self.clock.now());
+        self.calendar.reopened(&life.timers().await, &life.events().await, self.died, self.clock.now());
         life.begin().await;
         life.quiet(false).await;
         let timers = life.settled(false).await.unwrap();
@@ -160,6 +160,7 @@ impl Day {
         while let Some(moving) = check::moving(&life).await {
             assert!(self.clock.now() < latest, "it never ends: {moving}");
             life.step(STEP, false).await;
+            self.traffic.resume(&life, self.clock.now()).await;
         }
         self.calendar.settled(&life.timers().await, self.clock.now());
         life

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 /// What can go wrong with a model, as the word in the input that brings it about.
-pub const WEATHER: [&str; 7] = ["fair", "fair", "rate-limited", "overloaded", "cut off", "garbled", "refused"];
+pub const WEATHER: [&str; 9] =
+    ["fair", "fair", "fair", "rate-limited", "overloaded", "cut off", "garbled", "refused", "unauthorized"];
 
 pub const RULES: &str = r#"
 # The weather, of those who are out in it. It clears up: each process begins anew.
@@ -26,6 +27,10 @@ then = { text = "hm", fault = "bad_json", calls = [{ tool = "lattice_read", argu
 [[rule]]
 when = { text = "weather refused", turn = 1 }
 then = { fault = "bad_request", times = 1, text = "never mind" }
+
+[[rule]]
+when = { text = "weather unauthorized" }
+then = { text = "I have a key again", fault = "unauthorized", times = 1 }
 
 # Writes its name down, then says that it is done.
 [[rule]]

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use trellis::agents::lifecycle::{self, By};
 use trellis::bus::{Address, Bus, InKind, Message};
+use trellis::domain::agent::AgentStatus;
 use trellis::domain::approval::Verdict;
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
@@ -16,7 +17,7 @@ use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival, SubmitError};
 use trellis::ops::Caller;
 use trellis::store::faulty::{FaultAt, FaultPlan};
-use trellis::{approvals, jobs};
+use trellis::{agents, approvals, jobs};
 
 /// A suspended agent is resumed after so long.
 const SUSPENDED: Duration = Duration::from_hours(1);
@@ -142,8 +143,15 @@ impl Traffic {
         }
     }
 
-    /// Lets those run again whose time has come.
+    /// Lets those run again whose time has come, whether callers or their model had stopped them.
     pub async fn resume(&mut self, life: &Life, now: Millis) {
+        for agent in agents::list(&life.door.venue, &life.door.owner).await.unwrap() {
+            let is_new = !self.suspended.iter().any(|(_, known)| *known == agent.id);
+            if agent.status == AgentStatus::Suspended && is_new {
+                self.suspended.push((life.door.venue.now().plus(SUSPENDED), agent.id));
+                self.suspensions += 1;
+            }
+        }
         let (due, left) = self.suspended.drain(..).partition(|(at, _)| *at <= now);
         self.suspended = left;
         let due: Vec<(Millis, AgentId)> = due;

@@ -125,6 +125,26 @@ async fn a_crash_at_any_write_of_a_fire_is_one_fire() {
 }
 
 #[tokio::test]
+async fn what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_at() {
+    for catch_up in ["one", "all", "skip"] {
+        for call in 1..=3 {
+            let (venue, _dir) = venue(ECHO).await;
+            let id = set(&venue, json!({"every": "1h", "catchUp": catch_up})).await;
+            venue.venue.clock.advance(Duration::from_hours(1));
+            let plan = FaultPlan::From { n: call, at: FaultAt::Before };
+            let dying = over(&venue, FaultyStore::new(Arc::clone(&venue.venue.store), plan));
+            let _ = timers::fire(&dying, &venue.owner).await;
+            // It is looked at again when its time has long passed.
+            pass(&venue, Duration::from_mins(30)).await;
+            let timer = get(&venue, &id).await;
+            assert_eq!(timer.fired, all_jobs(&venue).await.len() as u64, "{catch_up} {call}");
+            assert_eq!(timer.fired + timer.skipped, 1, "{catch_up} {call}");
+            check_indexes(&venue).await;
+        }
+    }
+}
+
+#[tokio::test]
 async fn timers_survive_a_restart_and_catch_up() {
     let clock = Clock::manual(START);
     let (first, dir) = TestVenue::embedded_at(ECHO, clock.clone()).await;

@@ -1,0 +1,209 @@
+//! `bench sessions`: memory of this process with many sessions that wait, and many that run.
+
+use super::{BenchError, usage};
+use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Authority;
+use crate::domain::event::Submission;
+use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::ingress::{self, Arrival};
+use crate::shutdown::Shutdown;
+use crate::store::{Window, keys};
+use crate::venue::Venue;
+use crate::{agents, audit, jobs};
+use futures::{StreamExt, TryStreamExt, stream};
+use serde::Serialize;
+use serde_json::json;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What the scripted model says: who sleeps waits for a person, who runs waits for the model.
+pub const RULES: &str = r#"
+[[rule]]
+when = { agent = "bench-sleeper" }
+then = { calls = [{ tool = "pay", arguments = { path = "w/bench/paid", value = 1 } }] }
+
+[[rule]]
+when = { agent = "bench-runner", text = "Think for long." }
+then = { fault = "hang" }
+
+[[rule]]
+then = { text = "noted" }
+"#;
+
+/// Bytes of what each session was told: some pages of a conversation.
+const TOLD: usize = 3_000;
+/// Requests that wait for their answer at the same time.
+const WINDOW: usize = 256;
+/// Pause between two looks.
+const LOOK: Duration = Duration::from_millis(50);
+/// Without any progress for so long, the run is stuck.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// How many sessions of each.
+#[derive(Debug, Clone, Copy)]
+pub struct Fleet {
+    /// Parked with an open task that waits for a person.
+    pub sleeping: usize,
+    /// In a model call, all at once.
+    pub running: usize,
+}
+
+/// What `bench sessions` found. Memory is what this process has resident.
+#[derive(Debug, Clone, Serialize)]
+pub struct SessionsReport {
+    /// See [`Fleet`].
+    pub sleeping: usize,
+    /// See [`Fleet`].
+    pub running: usize,
+    /// Bytes that each session was told, in one task.
+    pub told_bytes: usize,
+    /// Before there was any session, in MiB.
+    pub start_mib: u64,
+    /// With those that sleep, in MiB.
+    pub sleeping_mib: u64,
+    /// With those that run as well, in MiB.
+    pub running_mib: u64,
+    /// The most that was resident at any time, in MiB.
+    pub peak_mib: u64,
+    /// Bytes for each that sleeps.
+    pub bytes_per_sleeping: u64,
+    /// Bytes more for each while it runs.
+    pub bytes_per_running: u64,
+    /// Jobs that the audit could not account for.
+    pub unaccounted: u64,
+}
+
+/// Measures it. A worker with a slot for each that runs must be running in this process, over a
+/// scripted model with [`RULES`] that logs its calls to `calls_log`.
+pub async fn sessions(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    fleet: Fleet,
+    calls_log: &Path,
+    shutdown: &Shutdown,
+) -> Result<SessionsReport, BenchError> {
+    let pay = json!({"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"});
+    agent(venue, owner, "bench-sleeper", json!([pay])).await?;
+    agent(venue, owner, "bench-runner", json!([])).await?;
+    let start = usage::resident();
+
+    submit(venue, owner, "bench-sleeper", "sleep", fleet.sleeping, "Pay.").await?;
+    until("parked", fleet.sleeping, async || {
+        let window = Window { reverse: false, skip: 0, limit: 0, values: false };
+        Ok(venue.store.page(owner, keys::APPROVALS, window).await?.total)
+    })
+    .await?;
+    // Those that run have a past, too.
+    let told = submit(venue, owner, "bench-runner", "tell", fleet.running, "Remember.").await?;
+    until("told", told.len(), async || ended(venue, owner, &told).await).await?;
+    at_rest(shutdown).await;
+    let sleeping = usage::resident();
+
+    let thinking = submit(venue, owner, "bench-runner", "think", fleet.running, "Think for long.").await?;
+    // Those that have noted what they were told were asked, too.
+    let asked = fleet.running * 2;
+    until("in a model call", asked, async || Ok(asked_by(calls_log))).await?;
+    let running = usage::resident();
+
+    let cancelling = thinking.iter().map(|job| jobs::cancel(venue, owner, job, None));
+    stream::iter(cancelling.collect::<Vec<_>>()).buffer_unordered(WINDOW).try_collect::<Vec<_>>().await?;
+    at_rest(shutdown).await;
+    let books = audit::owner_books(venue, owner).await?;
+    let mib = |bytes: u64| bytes / (1 << 20);
+    let each = |bytes: u64, count: usize| bytes / (count as u64).max(1);
+    Ok(SessionsReport {
+        sleeping: fleet.sleeping,
+        running: fleet.running,
+        told_bytes: TOLD,
+        start_mib: mib(start),
+        sleeping_mib: mib(sleeping),
+        running_mib: mib(running),
+        peak_mib: usage::peak_mib(),
+        bytes_per_sleeping: each(sleeping.saturating_sub(start), fleet.sleeping),
+        bytes_per_running: each(running.saturating_sub(sleeping), fleet.running),
+        unaccounted: books.unaccounted,
+    })
+}
+
+async fn agent(venue: &Venue, owner: &Owner, id: &str, tools: serde_json::Value) -> Result<(), BenchError> {
+    let config = json!({
+        "systemPrompt": "You do what you are asked.",
+        "model": {"provider": "scripted", "name": "rules"},
+        "tools": tools,
+        "concurrency": 100_000,
+    });
+    let config = AgentConfig::parse(&config).map_err(|e| BenchError::Stuck(e.to_string()))?;
+    let id: AgentId = id.parse().expect("a legal id");
+    agents::apply(venue, owner, &id, &config, true, &Authority::unlimited()).await?;
+    Ok(())
+}
+
+/// A task for each of so many sessions.
+async fn submit(
+    venue: &Arc<Venue>,
+    owner: &Owner,
+    agent: &str,
+    run: &str,
+    count: usize,
+    task: &str,
+) -> Result<Vec<JobId>, BenchError> {
+    let submitting = (0..count).map(async |n| {
+        let arrival = Arrival {
+            owner: owner.clone(),
+            agent: agent.parse().expect("a legal id"),
+            task: true,
+            id: format!("{run}-{n}").parse().expect("a legal id"),
+            submission: Submission {
+                input: json!({"task": task, "about": "a conversation ".repeat(TOLD / 15)}),
+                session_id: Some(format!("s{n}").parse().expect("a legal id")),
+                ..Submission::default()
+            },
+            received: venue.now(),
+            sequence: 0,
+            may_override: false,
+        };
+        let submitted = ingress::submit(venue, &arrival).await?;
+        submitted.job.ok_or_else(|| BenchError::Stuck(format!("`{run}-{n}` has no job")))
+    });
+    stream::iter(submitting).buffered(WINDOW).try_collect().await
+}
+
+/// Waits until so many are there.
+async fn until(
+    what: &str,
+    wanted: usize,
+    count: impl AsyncFn() -> Result<usize, BenchError>,
+) -> Result<(), BenchError> {
+    let (mut last, mut since) = (0, Instant::now());
+    loop {
+        let found = count().await?;
+        if found >= wanted {
+            return Ok(());
+        }
+        if found > last {
+            (last, since) = (found, Instant::now());
+        }
+        if since.elapsed() > PATIENCE {
+            return Err(BenchError::Stuck(format!("{found} of {wanted} sessions are {what}, and no more are")));
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+async fn ended(venue: &Venue, owner: &Owner, all: &[JobId]) -> Result<usize, BenchError> {
+    let keys: Vec<_> = all.iter().map(keys::job_result).collect();
+    Ok(venue.store.read(owner, &keys).await?.iter().filter(|doc| doc.value.is_some()).count())
+}
+
+/// Calls of those that run which the model has got, by its log.
+fn asked_by(calls_log: &Path) -> usize {
+    let log = std::fs::read_to_string(calls_log).unwrap_or_default();
+    log.lines().filter(|line| line.contains("/bench-runner/") && line.contains("\"asked\"")).count()
+}
+
+async fn at_rest(shutdown: &Shutdown) {
+    while shutdown.turns() > 0 {
+        tokio::time::sleep(LOOK).await;
+    }
+}
