@@ -101,9 +101,7 @@ pub async fn sessions(
     let sleeping = usage::resident();
 
     let thinking = submit(venue, owner, "bench-runner", "think", fleet.running, "Think for long.").await?;
-    // Those that have noted what they were told were asked, too.
-    let asked = fleet.running * 2;
-    until("in a model call", asked, async || Ok(asked_by(calls_log))).await?;
+    until("in a model call", fleet.running, async || Ok(in_call(calls_log))).await?;
     let running = usage::resident();
 
     let cancelling = thinking.iter().map(|job| jobs::cancel(venue, owner, job, None));
@@ -196,10 +194,11 @@ async fn ended(venue: &Venue, owner: &Owner, all: &[JobId]) -> Result<usize, Ben
     Ok(venue.store.read(owner, &keys).await?.iter().filter(|doc| doc.value.is_some()).count())
 }
 
-/// Calls of those that run which the model has got, by its log.
-fn asked_by(calls_log: &Path) -> usize {
+/// Model calls that have begun and not ended, by their log.
+fn in_call(calls_log: &Path) -> usize {
     let log = std::fs::read_to_string(calls_log).unwrap_or_default();
-    log.lines().filter(|line| line.contains("/bench-runner/") && line.contains("\"asked\"")).count()
+    let count = |event: &str| log.lines().filter(|line| line.contains(event)).count();
+    count("\"started\"").saturating_sub(count("\"replied\""))
 }
 
 async fn at_rest(shutdown: &Shutdown) {
