@@ -207,6 +207,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         retry,
         rates: Rates { limits: config.models.limits.clone(), hold: config.models.timeout + RATE_GRACE },
         auth: Arc::default(),
+        retention: config.retention,
     }
 }
 

@@ -41,6 +41,7 @@ pub mod http;
 pub mod jobs;
 pub mod ledger;
 pub mod rates;
+pub mod retention;
 pub mod retry;
 pub mod secrets;
 pub mod shutdown;

@@ -11,6 +11,7 @@ use super::{
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use crate::domain::rate::Limit;
+use crate::domain::retention::Rules;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -78,6 +79,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             max: duration(l, "retry.max", Duration::from_millis(1)..=HOUR),
             total: duration(l, "retry.total", Duration::ZERO..=DAY),
         },
+        retention: Rules { jobs: kept(l, "retention.jobs"), turns: kept(l, "retention.turns") },
     };
     combinations(l, &config);
     if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
@@ -104,6 +106,15 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         crash_limit: number(l, "worker.crash_limit", 1..=1000),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
     }
+}
+
+/// A time to keep something for; `None` = for ever.
+fn kept(l: &mut Layers, key: &str) -> Option<Duration> {
+    let range = Duration::from_mins(1)..=DAY * 36_500;
+    parse(l, key, "`never` or a duration from 1m to 100 years such as `30d`", |text| match text {
+        "never" | "0" => Some(None),
+        text => humantime::parse_duration(text).ok().filter(|given| range.contains(given)).map(Some),
+    })
 }
 
 fn models(l: &mut Layers) -> ModelsConfig {

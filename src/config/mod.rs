@@ -10,6 +10,7 @@ pub use mask::{mask_url, mask_value};
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use crate::domain::rate::Limit;
+use crate::domain::retention::Rules;
 use crate::domain::token::{DidKey, Subject};
 use std::{
     collections::BTreeMap,
@@ -47,6 +48,8 @@ pub struct Config {
     pub log: LogConfig,
     /// `retry.*`, for model providers.
     pub retry: RetryConfig,
+    /// `retention.*`.
+    pub retention: Rules,
 }
 
 /// Where state is kept.

@@ -257,3 +257,6 @@ pub const TURNS_PAGE: usize = 100;
 
 /// Records that one request of a filtered list looks at; the answer says where to go on.
 pub const LIST_LOOKS: usize = 1_000;
+
+/// Newest turns of a session in use that retention leaves, however old they are: its conversation.
+pub const TURNS_KEPT: u64 = 50;

@@ -37,6 +37,7 @@ pub mod limits;
 pub mod patch;
 pub mod rate;
 pub mod render;
+pub mod retention;
 pub mod schema;
 pub mod scope;
 pub mod turn;

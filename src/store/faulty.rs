@@ -1,8 +1,8 @@
 //! A store that fails on purpose: before a call is applied, or after it with the answer lost.
 
 use super::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
     Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
@@ -201,6 +201,10 @@ impl Store for FaultyStore {
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError> {
         self.call("seat", self.inner.seat(now, owner, session, seat)).await
+    }
+
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+        self.call("forget", self.inner.forget(now, owner, forget)).await
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {

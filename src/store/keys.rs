@@ -5,7 +5,7 @@
 //! | `w/<collection>` and below | user data, see `domain::lattice` | commits, API writes | until deleted |
 //! | `g/<agent>` | JSON agent record | agent operations | until the agent is removed |
 //! | `g/<agent>/gate` | [`Gate`] line, read by the store itself | agent operations | as the record |
-//! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | retention |
+//! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | `retention.turns`, see `domain::retention` |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `p/<part>` | a piece of what manifests name; UTF-8 | commits | until a purge: many manifests share it |
@@ -16,13 +16,13 @@
 //! | `r/files/f/<path>/r` | JSON file record | commits | until purged |
 //! | `r/files/c/<path>/<hash>` | JSON text, the content of the file | commits | as the record |
 //! | `r/scratchpad/<bucket>/<at>-<job>` | JSON note, see `domain::resource::scratchpad` | commits | the newest 200, until purged |
-//! | `j/<job>` | JSON job head, immutable | admit, checkpoint | retention |
+//! | `j/<job>` | JSON job head, immutable | admit, checkpoint | `retention.jobs` after its end |
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `j/<job>/w` | JSON of what it waited for last | workers | as the head |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
-//! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | retention |
+//! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
@@ -77,6 +77,11 @@ pub fn turns(session: &SessionKey) -> String {
 /// Document of a turn record.
 pub fn turn(session: &SessionKey, turn: u64) -> String {
     format!("{}{turn:016}", turns(session))
+}
+
+/// The number in a turn record's key.
+pub fn number_of_turn(key: &str) -> Option<u64> {
+    key.rsplit('/').next()?.parse().ok()
 }
 
 /// Prefix of an agent's manifests, by session and turn.
@@ -247,6 +252,23 @@ pub fn job_list_entry(created: Millis, job: &JobId) -> String {
     format!("{JOB_LIST}{:016}-{job}", created.0)
 }
 
+/// The job of a place in the job list.
+pub fn job_of_entry(key: &str) -> Option<JobId> {
+    JobId::new(key.strip_prefix(JOB_LIST)?.split_once('-')?.1).ok()
+}
+
+/// Behind every place in the job list of a job that was opened at `last` or before.
+pub fn job_list_until(last: Millis) -> String {
+    format!("{JOB_LIST}{:016}", last.0.saturating_add(1))
+}
+
+/// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
+pub fn job_documents(job: &JobId) -> [String; 6] {
+    let accounts = [account(&format!("{job}-agent")), account(&format!("{job}-request"))];
+    let [agent, request] = accounts;
+    [job_head(job), job_status(job), job_result(job), format!("j/{job}/w"), agent, request]
+}
+
 /// Document of a tenant's project values.
 pub const PROJECT_VALUES: &str = "v/project";
 
@@ -320,6 +342,11 @@ mod tests {
         assert_eq!(timer_due(Millis(5), &timer_id), format!("m.due/0000000000000005-{timer_id}"));
         assert_eq!(timer_of_due(&timer_due(Millis(5), &timer_id)), Some((Millis(5), timer_id.clone())));
         assert_eq!(agent_timer(&key.agent, &timer_id), format!("m.of/a%2Eb/{timer_id}"));
-        assert_eq!(job_list_entry(Millis(5), &job), format!("l/0000000000000005-{job}"));
+        let entry = job_list_entry(Millis(5), &job);
+        assert_eq!(entry, format!("l/0000000000000005-{job}"));
+        assert_eq!(job_of_entry(&entry), Some(job.clone()));
+        assert!(entry < job_list_until(Millis(5)) && entry > job_list_until(Millis(4)));
+        assert_eq!(job_documents(&job).len(), 6);
+        assert_eq!(number_of_turn(&turn(&key, 7)), Some(7));
     }
 }

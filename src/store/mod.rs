@@ -10,6 +10,7 @@
 
 pub mod embedded;
 pub mod faulty;
+mod forget;
 pub mod keys;
 pub mod patient;
 pub mod redis;
@@ -21,6 +22,7 @@ use async_trait::async_trait;
 use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
+pub use forget::*;
 pub use types::*;
 
 /// Why a store call gave no answer.
@@ -144,7 +146,8 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes a session that has neither turns nor events be at a turn with a state, or (`None`)
     /// forgets one: its turns' number, state, mailbox and waiting are gone, jobs and documents
-    /// aren't touched. Its fencing token stays, so that no holder of before can come back.
+    /// aren't touched. The owner's sessions begin behind its fencing token from then on, so that no holder
+    /// of before can come back.
     ///
     /// After it: `sessions` shows it so, or not at all. Doing it again changes nothing.
     async fn seat(
@@ -154,6 +157,16 @@ pub trait Store: Send + Sync + 'static {
         session: &SessionKey,
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError>;
+
+    /// Forgets what an owner no longer keeps: deletes documents, lets event ids count as never seen,
+    /// and drops sessions that rest: without mail, lease, due time and place in a queue, and with the
+    /// arrivals that were seen.
+    ///
+    /// After it: all of it, or, when one of the sessions doesn't rest or got something since, nothing.
+    /// An event with a forgotten id is new; a forgotten session begins anew, and no holder of before can
+    /// come back: the owner's sessions begin behind the highest fencing token ever forgotten. A crash
+    /// before it: nothing is gone, and it is found again. Doing it again changes nothing.
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError>;
 
     /// One owner's overdue work; also wakes the next waiting session of agents with free
     /// capacity. `grace` is how long before the same work is handed out again.

@@ -2,8 +2,8 @@
 //! so a worker in the middle of a turn need not give it up because the server restarts.
 
 use super::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
     Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
@@ -113,6 +113,11 @@ impl Store for PatientStore {
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError> {
         self.again(|| self.inner.seat(now, owner, session, seat)).await
+    }
+
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+        // Not repeated: whoever tidies up comes again by itself.
+        self.inner.forget(now, owner, forget).await
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {

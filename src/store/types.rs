@@ -459,6 +459,8 @@ pub struct SessionFacts {
     pub lease_until: Option<Millis>,
     /// Next look at it.
     pub due: Option<Millis>,
+    /// When an event was appended, a turn committed, or the session set to one, last.
+    pub touched: Millis,
     /// Events ever appended, and ever consumed: `arrivals - consumed` must be the mailbox.
     pub arrivals: u64,
     /// Events consumed by commits and cancellations.

@@ -26,6 +26,7 @@ mod session;
 mod spend;
 pub mod stage;
 mod sweep;
+mod tidy;
 mod turn;
 mod values;
 mod waits;
@@ -35,6 +36,7 @@ use crate::bus::Live;
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget;
 use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::retention::Rules;
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use crate::model::Model;
@@ -72,6 +74,8 @@ pub struct WorkerOptions {
     pub rates: Rates,
     /// How the senders of submissions are recognised.
     pub auth: Arc<Auth>,
+    /// How long jobs, turns and sessions are kept.
+    pub retention: Rules,
 }
 
 /// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two
@@ -190,6 +194,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     });
     shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));
     shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
+    shutdown.spawn_service("tidy", tidy::run(Arc::clone(&worker)));
     shutdown.spawn_service("control", listen_to_cancellations(Arc::clone(&worker)));
     let stop = shutdown.stopping();
     loop {

@@ -269,6 +269,7 @@ async fn what_waits_survives_a_restart() {
         auth: Arc::clone(&venue.auth),
         rates: venue.rates.clone(),
         retry: venue.retry,
+        retention: venue.retention,
     };
     second.sweep = Duration::from_millis(100);
     second.worker().await;

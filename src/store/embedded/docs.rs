@@ -38,7 +38,8 @@ fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, version: u64, bytes: &[u8]
     tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(version + 1, Ok(bytes)));
 }
 
-fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
+/// Deletes the document at `key`, if there is one.
+pub(super) fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
     let doc = get(tx, owner, key)?;
     if doc.value.is_some() {
         tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(doc.version + 1, Err(now.0)));

@@ -8,12 +8,13 @@
 //! | `docs` | `O\0<document key>` | version u64, then `1` + bytes, or `0` + deleted-at ms u64 | live: until deleted; deleted: a day |
 //! | `mail` | `O\0S\0<order>\0<event id>` | kind letter, arrival number u64, job length u8, job, body | until consumed |
 //! | `core` | `oO` | empty; the owner exists | for good |
-//! | `core` | `sO\0S` | JSON [`super::session::Session`] | for good |
-//! | `core` | `pO\0S\0s` | session state of the last commit | until the next commit |
+//! | `core` | `sO\0S` | JSON [`super::session::Session`] | until it is forgotten |
+//! | `core` | `pO\0S\0s` | session state of the last commit | until the next commit, or as the session |
 //! | `core` | `pO\0S\0r` | recorded reply of the running turn | until its commit |
 //! | `core` | `pO\0S\0c<index u32>` | recorded call of the running turn | until its commit |
 //! | `core` | `pO\0S\0x` | JSON crash counts by mailbox key | until a commit |
-//! | `core` | `dO\0<event id>` | `<body hash> <job or ->` | for good |
+//! | `core` | `dO\0<event id>` | `<body hash> <job or ->` | as the job, or the turn that consumed it |
+//! | `core` | `fO` | u64, the highest epoch of a session that was forgotten | for good |
 //! | `core` | `xO\0<outbox id>` | place u64, message | until published |
 //! | `core` | `gO\0<deleted-at ms u64><document key>` | empty; a deleted document to forget | a day |
 //! | `queue` | `q<sequence u64>` | JSON line of the embedded bus, see `bus::embedded` | until acknowledged |
@@ -91,6 +92,11 @@ pub(super) fn call(owner: &str, session: &str, index: u32) -> Vec<u8> {
 /// Key of a dedupe record.
 pub(super) fn seen(owner: &str, event: &str) -> Vec<u8> {
     join(b"d", &[owner.as_bytes(), event.as_bytes()])
+}
+
+/// Key of the highest epoch of an owner's forgotten sessions.
+pub(super) fn floor(owner: &str) -> Vec<u8> {
+    join(b"f", &[owner.as_bytes()])
 }
 
 /// Key of an outbox entry.

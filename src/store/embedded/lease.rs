@@ -3,7 +3,7 @@
 use super::docs;
 use super::index::Waiter;
 use super::layout::{self, Space};
-use super::mailbox::{Mail, Slot};
+use super::mailbox::{Mail, Slot, floor};
 use super::outbox;
 use super::session::{LeaseRecord, Serving};
 use super::tx::{Fault, Tx, View};
@@ -103,8 +103,9 @@ fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRe
     if let Some(lapsed) = slot.now.lease.take() {
         count_crash(tx, slot, &lapsed.serving)?;
     }
+    let before = if slot.now.epoch > 0 { slot.now.epoch } else { floor(tx, &slot.owner)? };
     let session = &mut slot.now;
-    session.epoch += 1;
+    session.epoch = before + 1;
     session.backoff = None;
     session.lease = Some(LeaseRecord {
         until: 0,

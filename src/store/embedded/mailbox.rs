@@ -6,6 +6,7 @@ use super::layout::{self, MailRecord, Space};
 use super::session::Session;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::time::Millis;
 use crate::store::{EventKind, MailboxEntry, NewEvent};
 use std::{collections::BTreeMap, ops::ControlFlow};
 
@@ -37,6 +38,12 @@ pub(super) struct Mail {
     pub(super) entry: MailboxEntry,
 }
 
+/// The highest epoch of the owner's forgotten sessions.
+pub(super) fn floor(view: &impl View, owner: &str) -> Result<u64, Fault> {
+    let floor = view.get(Space::Core, &layout::floor(owner))?;
+    Ok(floor.and_then(|bytes| layout::number(&bytes).map(|(floor, _)| floor)).unwrap_or(0))
+}
+
 impl Slot {
     /// The session's record; an unknown session has an empty one.
     pub(super) fn load(view: &impl View, owner: &Owner, key: &SessionKey) -> Result<Self, Fault> {
@@ -45,6 +52,11 @@ impl Slot {
         let was = record.map(|bytes| parse_session(&bytes)).transpose()?.unwrap_or_default();
         let now = was.clone();
         Ok(Self { owner: owner_token, token, owner_id: owner.clone(), key: key.clone(), was, now })
+    }
+
+    /// Whether there is anything of it.
+    pub(super) fn is_known(&self) -> bool {
+        self.was != Session::default()
     }
 
     /// Writes the record if it changed, and keeps the index true.
@@ -59,13 +71,37 @@ impl Slot {
         Ok(())
     }
 
+    /// Drops the session with everything that it has, as if it had never been; sessions of its owner
+    /// that begin later begin behind its epoch.
+    pub(super) fn erase(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
+        let places = [(Space::Mail, layout::mailbox(&self.owner, &self.token)), (Space::Core, self.part(b""))];
+        for (space, prefix) in places {
+            let mut keys = Vec::new();
+            tx.walk(space, &prefix, &layout::end_of(&prefix), &mut |key, _| {
+                keys.push(key.to_vec());
+                Ok(ControlFlow::Continue(()))
+            })?;
+            for key in keys {
+                tx.remove(space, key);
+            }
+        }
+        if self.was.epoch > floor(tx, &self.owner)? {
+            tx.put(Space::Core, layout::floor(&self.owner), self.was.epoch.to_be_bytes().to_vec());
+        }
+        tx.remove(Space::Core, layout::session(&self.owner, &self.token));
+        tx.index_mut().session(&self.owner, &self.token, &self.was, &Session::default());
+        (self.was, self.now) = (Session::default(), Session::default());
+        Ok(())
+    }
+
     /// Key of a part of this session.
     pub(super) fn part(&self, part: &[u8]) -> Vec<u8> {
         layout::part(&self.owner, &self.token, part)
     }
 
     /// Puts an event into the mailbox.
-    pub(super) fn append(&mut self, tx: &mut Tx<'_>, event: &NewEvent) {
+    pub(super) fn append(&mut self, tx: &mut Tx<'_>, now: Millis, event: &NewEvent) {
+        self.now.touched = now.0;
         let place = format!("{}\0{}", event.order, event.id);
         self.now.arrivals += 1;
         let record = MailRecord {

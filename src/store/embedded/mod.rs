@@ -16,6 +16,7 @@ mod admit;
 mod docs;
 mod finish;
 mod flusher;
+mod forget;
 mod index;
 pub(crate) mod layout;
 mod lease;
@@ -32,8 +33,8 @@ mod writer;
 mod writes;
 
 use super::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
     Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
@@ -208,6 +209,11 @@ impl Store for EmbeddedStore {
     ) -> Result<Seated, StoreError> {
         let (owner, session, seat) = (owner.clone(), session.clone(), seat.cloned());
         self.call(move |tx| seat::seat(tx, now, &owner, &session, seat.as_ref())).await
+    }
+
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+        let (owner, forget) = (owner.clone(), forget.clone());
+        self.call(move |tx| forget::forget(tx, now, &owner, &forget)).await
     }
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {

@@ -1,7 +1,7 @@
 //! Reads that bypass the writer: each from one durable state.
 
 use super::docs;
-use super::index::{parse_session, split};
+use super::index::split;
 use super::layout::{self, DocRecord, Space};
 use super::mailbox::Slot;
 use super::tx::{Durable, Fault, View};
@@ -128,11 +128,9 @@ pub(super) fn sessions(
     let token = owner.token();
     let prefix = layout::session(&token, &agent.map(|a| format!("{}/", a.token())).unwrap_or_default());
     let after = after.map(|key| after_key(&layout::session(&token, &key.token()))).unwrap_or_default();
-    state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, value| {
+    state.walk(Space::Core, &prefix.clone().max(after), &layout::end_of(&prefix), &mut |key, _| {
         let (_, session) = split(key)?;
-        if !parse_session(value)?.is_forgotten() {
-            keys.push(SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?);
-        }
+        keys.push(SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?);
         Ok(until(&keys, limit))
     })?;
     keys.iter().map(|key| facts(state, owner, key)).collect()
@@ -151,6 +149,7 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
         epoch: slot.now.epoch,
         lease_until: slot.now.lease.as_ref().map(|l| Millis(l.until)),
         due: slot.now.due.map(Millis),
+        touched: Millis(slot.now.touched),
         arrivals: slot.now.arrivals,
         consumed: slot.now.consumed,
         mailbox,

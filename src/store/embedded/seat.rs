@@ -1,13 +1,11 @@
 //! Sessions set to a turn, and forgotten, from outside their turns.
 
-use super::layout::{self, Space};
+use super::layout::Space;
 use super::mailbox::Slot;
-use super::session::Session;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::store::{Seat, Seated};
-use std::ops::ControlFlow;
 
 /// [`crate::store::Store::seat`].
 pub(super) fn seat(
@@ -22,9 +20,7 @@ pub(super) fn seat(
         return Ok(Seated::Held(Millis(until)));
     }
     let Some(seat) = seat else {
-        forget(tx, &slot)?;
-        slot.now = Session { epoch: slot.now.epoch, ..Session::default() };
-        slot.save(tx)?;
+        slot.erase(tx)?;
         return Ok(Seated::Done);
     };
     let is_so = slot.now.version == seat.version
@@ -35,22 +31,7 @@ pub(super) fn seat(
     tx.register(&slot.owner)?;
     tx.put(Space::Core, slot.part(b"s"), seat.state.to_vec());
     slot.now.version = seat.version;
+    slot.now.touched = now.0;
     slot.save(tx)?;
     Ok(Seated::Done)
-}
-
-/// Its mail and its parts.
-fn forget(tx: &mut Tx<'_>, slot: &Slot) -> Result<(), Fault> {
-    let places = [(Space::Mail, layout::mailbox(&slot.owner, &slot.token)), (Space::Core, slot.part(b""))];
-    for (space, prefix) in places {
-        let mut keys = Vec::new();
-        tx.walk(space, &prefix, &layout::end_of(&prefix), &mut |key, _| {
-            keys.push(key.to_vec());
-            Ok(ControlFlow::Continue(()))
-        })?;
-        for key in keys {
-            tx.remove(space, key);
-        }
-    }
-    Ok(())
 }

@@ -24,6 +24,8 @@ pub(super) struct Session {
     /// Its ticket in the agent's waiting queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting: Option<u64>,
+    /// When something was appended, committed or seated last.
+    pub(super) touched: u64,
     /// Events ever appended.
     pub(super) arrivals: u64,
     /// Events ever consumed.
@@ -86,9 +88,13 @@ impl Session {
         self.arrivals.saturating_sub(self.consumed)
     }
 
-    /// Nothing is left of it but its fencing token.
-    pub(super) const fn is_forgotten(&self) -> bool {
-        self.version == 0 && self.arrivals == 0
+    /// Nothing is to be done for it, now or later.
+    pub(super) const fn is_resting(&self) -> bool {
+        self.pending() == 0
+            && self.lease.is_none()
+            && self.due.is_none()
+            && self.backoff.is_none()
+            && self.waiting.is_none()
     }
 
     /// End of the lease if it is live.

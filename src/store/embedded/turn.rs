@@ -83,6 +83,7 @@ pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commi
     }
     write_turn(tx, now, &mut slot, commit)?;
     slot.now.version = commit.turn;
+    slot.now.touched = now.0;
     slot.now.last = Some((lease.epoch, commit.turn));
     let next = lease::then(tx, now, &mut slot, commit.then)?;
     sweep::gates_changed(tx, now, &lease.owner, &commit.writes)?;

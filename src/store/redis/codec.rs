@@ -4,12 +4,12 @@
 //! A list is its count and then its items; an option is `0`, or `1` and the value.
 
 use super::keyspace::LIBRARY;
-use crate::domain::ids::{JobId, SessionKey};
+use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
-    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, JobFinish, MailboxEntry, NewEvent, NewJob, Next,
-    OutboxEntry, StoreError,
+    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, MailboxEntry, NewEvent, NewJob, Next,
+    OutboxEntry, Resting, StoreError,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -70,6 +70,20 @@ impl Args {
     pub fn texts(&mut self, texts: &[String]) -> &mut Self {
         self.list(texts, |args, text| {
             args.bytes(text);
+        })
+    }
+
+    /// Ids of events.
+    pub fn events(&mut self, events: &[EventId]) -> &mut Self {
+        self.list(events, |args, event| {
+            args.bytes(event.as_str());
+        })
+    }
+
+    /// Sessions that rest.
+    pub fn resting(&mut self, sessions: &[Resting]) -> &mut Self {
+        self.list(sessions, |args, resting| {
+            args.bytes(resting.session.token()).number(resting.arrivals);
         })
     }
 
@@ -268,6 +282,15 @@ impl Answer {
     /// A document: version, value.
     pub fn doc(&mut self) -> Result<Doc, StoreError> {
         Ok(Doc { version: self.number()?, value: self.optional()? })
+    }
+
+    /// Whether the lease is still held.
+    pub fn held(&mut self) -> Result<Held, StoreError> {
+        match self.text()?.as_str() {
+            "yes" => Ok(Held::Yes { cancelled: self.number()? == 1 }),
+            "fenced" => Ok(Held::Fenced),
+            other => Err(self.unexpected("`yes` or `fenced`", other)),
+        }
     }
 
     /// Conflicts of documents.

@@ -12,9 +12,9 @@
 //! | `O:doc` | hash | document key → `<version> <bytes>`; deleted: `<version>` | deleted: a day |
 //! | `O:keys` | zset | keys of present documents | as the document |
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
-//! | `O:seen` | hash | event id → body hash | as the job records |
-//! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | as the agent |
-//! | `O:session:S` | hash | `epoch version arrivals consumed state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | as the agent; then `epoch` alone, for good |
+//! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
+//! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
+//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | until it is forgotten |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
@@ -26,7 +26,7 @@
 //! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |
 //! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
 //! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
-//! | `O:count` | hash | `waiting`, `wake`, `outbox`: numbers given out | for good |
+//! | `O:count` | hash | `waiting`, `wake`, `outbox`: numbers given out; `epoch`: the highest of a session that was forgotten | for good |
 //!
 //! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
 //! side by side don't replace each other's. They persist; the ones of old builds are small.
@@ -44,7 +44,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
-    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Grant, Held,
+    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Grant, Held,
     Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released, Seat, Seated,
     SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
@@ -244,14 +244,6 @@ fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
     })
 }
 
-fn held(answer: &mut Answer) -> Result<Held, StoreError> {
-    match answer.text()?.as_str() {
-        "yes" => Ok(Held::Yes { cancelled: answer.number()? == 1 }),
-        "fenced" => Ok(Held::Fenced),
-        other => Err(answer.unexpected("`yes` or `fenced`", other)),
-    }
-}
-
 #[async_trait]
 impl Store for RedisStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
@@ -271,7 +263,7 @@ impl Store for RedisStore {
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
         let mut args = self.fenced("renew", lease, now);
         args.number(millis(ttl));
-        held(&mut self.call(&args).await?)
+        self.call(&args).await?.held()
     }
 
     async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError> {
@@ -281,7 +273,7 @@ impl Store for RedisStore {
             .calls(&write.calls)
             .jobs(&write.open)
             .outbox(&write.outbox);
-        held(&mut self.call(&args).await?)
+        self.call(&args).await?.held()
     }
 
     async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError> {
@@ -427,6 +419,17 @@ impl Store for RedisStore {
         }
     }
 
+    async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
+        let mut args = self.timed("forget", owner, now);
+        args.texts(&forget.documents).events(&forget.events).resting(&forget.sessions);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Forgotten::Done),
+            "stirred" => Ok(Forgotten::Stirred(answer.session()?)),
+            other => Err(answer.unexpected("`done` or `stirred`", other)),
+        }
+    }
+
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
         let mut args = self.timed("sweep", owner, now);
         args.number(millis(grace)).number(u64::from(limit));
@@ -478,6 +481,7 @@ impl Store for RedisStore {
                 consumed: part.number()?,
                 mailbox: part.mailbox()?,
                 state: part.optional()?,
+                touched: part.millis()?,
             })
         })
     }

@@ -12,6 +12,7 @@ mod crashes;
 mod documents;
 mod embedded;
 mod finish;
+mod forget;
 mod lease;
 mod reads;
 mod redis;
@@ -86,6 +87,11 @@ macro_rules! conformance {
                     its_entry_stays_while_the_session_is_leased the_holder_learns_of_a_cancellation
                     an_end_during_the_lease_leaves_the_session_due an_end_clears_the_backoff
                     its_messages_are_written_with_it an_ended_job_gets_no_head;
+                forget:
+                    a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
+                    a_session_that_got_something_meanwhile_keeps_all
+                    a_session_that_is_due_or_waits_is_not_forgotten
+                    a_seated_session_without_mail_is_forgotten_like_any_other;
                 lease:
                     a_grant_has_everything_to_go_on epochs_grow a_live_lease_is_busy
                     a_grant_names_the_version_of_the_gate a_lost_grant_is_found_again a_lost_grant_that_lapsed_is_found_unless_taken

@@ -15,6 +15,7 @@ use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use trellis::domain::job::Job;
 use trellis::domain::lattice::Path as LatticePath;
 use trellis::domain::lattice::layout::Scope;
+use trellis::domain::retention::Rules;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::jobs;
@@ -43,6 +44,8 @@ pub struct TestVenue {
     pub lease: Duration,
     /// Pause of its workers between two sweeps.
     pub sweep: Duration,
+    /// How long its workers keep jobs and turns: for ever, so that a clock may be moved by years.
+    pub retention: Rules,
     /// How its workers recognise who sends.
     pub auth: Arc<Auth>,
     /// What its model providers take.
@@ -86,6 +89,7 @@ impl TestVenue {
                 max: Duration::from_millis(200),
                 total: Some(Duration::from_secs(2)),
             },
+            retention: Rules::NEVER,
         }
     }
 
@@ -146,6 +150,7 @@ impl TestVenue {
             sweep: self.sweep,
             crash_limit: 5,
             retry: self.retry,
+            retention: self.retention,
         };
         let (venue, shutdown) = (Arc::clone(&self.venue), self.shutdown.clone());
         self.shutdown.spawn_service("worker", worker::run(venue, Arc::new(models), options, shutdown));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use trellis::domain::ids::{AgentId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Held, JobFinish, Lease,
-    NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
+    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
     Written,
 };
 
@@ -65,6 +65,7 @@ watched! {
     write(now: Millis, owner: &Owner, writes: &[DocWrite]) -> Written;
     finish(now: Millis, owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>,
         outbox: &[OutboxEntry]) -> Finished;
+    forget(now: Millis, owner: &Owner, forget: &Forget) -> Forgotten;
     sweep(now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Swept;
     owners(after: Option<&Owner>, limit: usize) -> Vec<Owner>;
     sessions(owner: &Owner, agent: Option<&AgentId>, after: Option<&SessionKey>, limit: usize) -> Vec<SessionFacts>;

@@ -44,6 +44,7 @@ local function append(o, now, s, event)
   call('ZADD', o .. ':sessions', 0, s)
   call('ZADD', mailbox_key(o, s), 0, member)
   call('HSET', event_key(o, s), member, event.kind .. ' ' .. (event.job or '-') .. ' ' .. event.body)
+  call('HSET', session_key(o, s), 'touched', text(now))
   call('HINCRBY', session_key(o, s), 'arrivals', 1)
   for _, job in ipairs(event.open) do
     open_job(o, now, job)
@@ -94,8 +95,8 @@ local function grant(o, now, s, g, lease, crashed)
   end
   local entries = pending(o, s, lease.mailbox_limit)
   bury(o, now, entries, lease.crash_limit, lease.dead)
-  call('HINCRBY', key, 'epoch', 1)
-  call('HSET', key, 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
+  local epoch = call('HGET', key, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
+  call('HSET', key, 'epoch', text(tonumber(epoch) + 1), 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
   call('HDEL', key, 'backoff')
   return hand_out(o, now, s, g, lease, entries)
 end

@@ -1,16 +1,19 @@
--- Sets a session that has neither turns nor events to a turn, or forgets one but for its epoch.
+-- Sets a session that has neither turns nor events to a turn, or forgets one; and forgets what an
+-- owner no longer keeps.
 
-local function forget(o, s)
+-- Drops a session with everything that it has, as if it had never been; sessions of its owner that
+-- begin later begin behind its epoch.
+local function erase_session(o, s)
   local key = session_key(o, s)
-  local epoch = call('HGET', key, 'epoch')
+  local epoch = tonumber(call('HGET', key, 'epoch') or 0)
+  if epoch > tonumber(call('HGET', o .. ':count', 'epoch') or 0) then
+    call('HSET', o .. ':count', 'epoch', text(epoch))
+  end
   call('DEL', key, mailbox_key(o, s), event_key(o, s), crash_key(o, s), call_key(o, s))
   call('ZREM', o .. ':running:' .. agent_of(s), s)
   call('ZREM', o .. ':sessions', s)
   set_due(o, s, nil)
   wait_no_more(o, s)
-  if epoch then
-    call('HSET', key, 'epoch', epoch)
-  end
 end
 
 register('seat', function(keys, args)
@@ -22,7 +25,7 @@ register('seat', function(keys, args)
     return { 'held', tonumber(f[1]) }
   end
   if take() == '0' then
-    forget(o, s)
+    erase_session(o, s)
     return { 'done' }
   end
   local version, state = take(), take()
@@ -30,6 +33,43 @@ register('seat', function(keys, args)
     return { 'taken' }
   end
   call('ZADD', o .. ':sessions', 0, s)
-  call('HSET', key, 'version', version, 'state', state)
+  call('HSET', key, 'version', version, 'state', state, 'touched', text(now))
   return { 'done' }
 end, {})
+
+-- {session, events that had arrived when it was seen}
+local function take_resting(take)
+  return { take(), take() }
+end
+
+-- A session that is gone was forgotten by this very call before.
+local function stirred(o, s, arrivals)
+  local f = call('HMGET', session_key(o, s), 'arrivals', 'consumed', 'until', 'backoff')
+  if not call('ZSCORE', o .. ':sessions', s) then
+    return false
+  end
+  local busy = f[3] or f[4] or call('ZSCORE', o .. ':due', s) or call('ZSCORE', o .. ':waiting:' .. agent_of(s), s)
+  return busy or (f[1] or '0') ~= arrivals or (f[2] or '0') ~= arrivals
+end
+
+register('forget', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now = clock(take())
+  local documents, events = list(take, function(t) return t() end), list(take, function(t) return t() end)
+  local sessions = list(take, take_resting)
+  for _, resting in ipairs(sessions) do
+    if stirred(o, resting[1], resting[2]) then
+      return { 'stirred', resting[1] }
+    end
+  end
+  for _, resting in ipairs(sessions) do
+    erase_session(o, resting[1])
+  end
+  for _, key in ipairs(documents) do
+    delete(o, now, key)
+  end
+  for _, event in ipairs(events) do
+    call('HDEL', o .. ':seen', event)
+  end
+  return { 'done' }
+end, { 'allow-oom' })

@@ -5,11 +5,11 @@ register('sessions', function(keys, args)
   local from, to, limit = take(), take(), take()
   local facts = {}
   for i, s in ipairs(call('ZRANGEBYLEX', o .. ':sessions', from, to, 'LIMIT', 0, limit)) do
-    local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state')
+    local f = call('HMGET', session_key(o, s), 'version', 'epoch', 'until', 'arrivals', 'consumed', 'state', 'touched')
     local due = call('ZSCORE', o .. ':due', s)
     facts[i] = {
       s, tonumber(f[1] or 0), tonumber(f[2] or 0), f[3], due, tonumber(f[4] or 0), tonumber(f[5] or 0),
-      answer(pending(o, s, 0)), f[6],
+      answer(pending(o, s, 0)), f[6], tonumber(f[7] or 0),
     }
   end
   return facts

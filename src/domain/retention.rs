@@ -1,0 +1,268 @@
+//! Retention: what an owner no longer keeps, and what stays however old it is.
+
+use crate::domain::approval::Approval;
+use crate::domain::context::record::manifest::stretch;
+use crate::domain::ids::JobId;
+use crate::domain::job::JobStatus;
+use crate::domain::limits::TURNS_KEPT;
+use crate::domain::session::SessionState;
+use crate::domain::time::Millis;
+use std::time::Duration;
+
+const DAY: Duration = Duration::from_hours(24);
+
+/// How long things are kept; `None` = for ever.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rules {
+    /// Jobs, after their end.
+    pub jobs: Option<Duration>,
+    /// Turns, after their end; and sessions, after they were touched last.
+    pub turns: Option<Duration>,
+}
+
+impl Rules {
+    /// Everything is kept.
+    pub const NEVER: Self = Self { jobs: None, turns: None };
+
+    /// Nothing is ever forgotten.
+    pub fn is_never(self) -> bool {
+        self == Self::NEVER
+    }
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { jobs: Some(DAY * 30), turns: Some(DAY * 90) }
+    }
+}
+
+/// Whether what was `at` is older than `age`.
+fn is_over(age: Option<Duration>, at: Millis, now: Millis) -> bool {
+    age.is_some_and(|age| at.plus(age) <= now)
+}
+
+/// Nothing that was opened after it can have come of age.
+pub fn job_horizon(rules: Rules, now: Millis) -> Option<Millis> {
+    let age = u64::try_from(rules.jobs?.as_millis()).unwrap_or(u64::MAX);
+    now.0.checked_sub(age).map(Millis)
+}
+
+/// A job, as far as it matters here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JobView {
+    /// Where it stands.
+    pub status: JobStatus,
+    /// Since when.
+    pub updated: Millis,
+    /// A dead letter of it waits to be driven again.
+    pub dead: bool,
+    /// A job that it started has not ended: it spends from the accounts of this one.
+    pub parent_of_open: bool,
+    /// Its task lies in a mailbox still: without the job it would count as open.
+    pub in_mailbox: bool,
+}
+
+/// Whether a job goes.
+pub fn job_goes(rules: Rules, now: Millis, job: &JobView) -> bool {
+    job.status.is_terminal()
+        && is_over(rules.jobs, job.updated, now)
+        && !job.dead
+        && !job.parent_of_open
+        && !job.in_mailbox
+}
+
+/// A session, as far as it matters here.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SessionView {
+    /// Turns committed.
+    pub version: u64,
+    /// When it got something, or committed something, last.
+    pub touched: Millis,
+    /// It has mail, a lease or a due time.
+    pub stirs: bool,
+    /// What it remembers.
+    pub state: SessionState,
+}
+
+/// What goes of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionFate {
+    /// Turns below this number, where they are old enough.
+    Turns {
+        /// The first that stays; it begins a stretch of manifests.
+        below: u64,
+    },
+    /// All of it.
+    Whole,
+}
+
+/// What goes of a session; `None` = nothing. One that rests and was not touched for as long as turns
+/// are kept goes whole. Any other keeps its newest turns, and those of what it is doing.
+pub fn session_fate(rules: Rules, now: Millis, session: &SessionView) -> Option<SessionFate> {
+    rules.turns?;
+    let state = &session.state;
+    // Tasks and messages lie in the mailbox until they are done with; what a state without mail says of
+    // them is over. Only a job that was started for a message is awaited without.
+    let awaits = state.pending.values().any(|pending| pending.under.is_some());
+    if !session.stirs && !awaits && is_over(rules.turns, session.touched, now) {
+        return Some(SessionFate::Whole);
+    }
+    let of_task = state.task.as_ref().map_or(0, |task| u64::from(task.turns));
+    let newest = session.version.saturating_sub(TURNS_KEPT.max(of_task)) + 1;
+    let asked = state.awaiting.as_ref().map(|awaiting| awaiting.turn);
+    let opened = state.goals.frames.iter().map(|frame| frame.turn);
+    let first = opened.chain(asked).min().map_or(newest, |first| first.min(newest));
+    let below = stretch(first);
+    (below > 1).then_some(SessionFate::Turns { below })
+}
+
+/// Whether a turn that ended then is old enough to go.
+pub fn turn_goes(rules: Rules, now: Millis, end: Millis) -> bool {
+    is_over(rules.turns, end, now)
+}
+
+/// What became of the job in whose service something was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asking {
+    /// It is there.
+    Kept,
+    /// It was forgotten.
+    Gone,
+    /// There was none, and the session doesn't wait for the answer.
+    Nobody,
+    /// There was none, and the session waits for the answer.
+    Session,
+}
+
+/// Whether what a person was asked goes: it was answered, or nobody can any more, and what it was for is gone.
+pub fn approval_goes(rules: Rules, now: Millis, approval: &Approval, asking: Asking) -> bool {
+    let closed = approval.answer.as_ref().map_or(approval.expires, |answer| answer.at);
+    is_over(rules.jobs, closed, now)
+        && match asking {
+            Asking::Gone | Asking::Nobody => true,
+            Asking::Kept | Asking::Session => false,
+        }
+}
+
+/// Ids of events that the end of a job has sent, apart from the event that opened it.
+pub fn sent_by(job: &JobId) -> String {
+    format!("result-{job}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::approval::Awaiting;
+    use crate::domain::authority::Authority;
+    use crate::domain::goal::{Frame, Live};
+    use crate::domain::event::Mandate;
+    use crate::domain::session::{PendingJob, TaskProgress};
+
+    const NOW: Millis = Millis(1_000 * 86_400_000);
+
+    fn days(days: u64) -> Millis {
+        Millis(NOW.0 - days * 86_400_000)
+    }
+
+    fn job(status: JobStatus, ended: u64) -> JobView {
+        JobView { status, updated: days(ended), dead: false, parent_of_open: false, in_mailbox: false }
+    }
+
+    #[test]
+    fn a_job_goes_some_time_after_its_end_and_never_before() {
+        let rules = Rules::default();
+        for status in JobStatus::ALL {
+            assert!(!job_goes(rules, NOW, &job(status, 29)), "{status:?}");
+            assert_eq!(job_goes(rules, NOW, &job(status, 30)), status.is_terminal(), "{status:?}");
+            assert!(!job_goes(Rules::NEVER, NOW, &job(status, 900)), "{status:?}");
+        }
+        let old = job(JobStatus::Failed, 900);
+        for stays in [
+            JobView { dead: true, ..old },
+            JobView { parent_of_open: true, ..old },
+            JobView { in_mailbox: true, ..old },
+        ] {
+            assert!(!job_goes(rules, NOW, &stays), "{stays:?}");
+        }
+        assert_eq!(job_horizon(rules, NOW), Some(days(30)));
+        assert_eq!(job_horizon(rules, Millis(5)), None, "before anything can be so old");
+        assert_eq!(job_horizon(Rules::NEVER, NOW), None);
+    }
+
+    fn session(version: u64, touched: u64) -> SessionView {
+        SessionView { version, touched: days(touched), ..SessionView::default() }
+    }
+
+    fn id() -> JobId {
+        JobId::new(&"0f".repeat(16)).unwrap()
+    }
+
+    fn state(change: impl FnOnce(&mut SessionState)) -> SessionState {
+        let mut state = SessionState::default();
+        change(&mut state);
+        state
+    }
+
+    fn awaiting(turn: u64) -> SessionState {
+        let awaiting = Awaiting { turn, job: None, authority: Authority::default(), all_started: false, calls: vec![] };
+        state(|state| state.awaiting = Some(awaiting))
+    }
+
+    #[test]
+    fn a_session_goes_whole_when_it_rests_and_was_not_touched_for_long() {
+        let rules = Rules::default();
+        let fate = |session: &SessionView| session_fate(rules, NOW, session);
+        assert_eq!(fate(&session(7, 90)), Some(SessionFate::Whole));
+        assert_eq!(fate(&session(0, 90)), Some(SessionFate::Whole), "it never had a turn");
+        assert_eq!(fate(&session(7, 89)), None);
+        assert_eq!(session_fate(Rules { turns: None, ..rules }, NOW, &session(700, 900)), None);
+        let ended = state(|state| state.task = Some(TaskProgress::new(id())));
+        assert_eq!(fate(&SessionView { state: ended, ..session(7, 90) }), Some(SessionFate::Whole), "from outside");
+        let child = |under| PendingJob { agent: "b".parse().unwrap(), started: days(900), under };
+        let of_task = state(|state| drop(state.pending.insert(id(), child(None))));
+        assert_eq!(fate(&SessionView { state: of_task, ..session(7, 90) }), Some(SessionFate::Whole));
+        let of_message = state(|state| drop(state.pending.insert(id(), child(Some(Mandate::default())))));
+        for session in [
+            SessionView { stirs: true, ..session(7, 900) },
+            SessionView { state: of_message, ..session(7, 900) },
+        ] {
+            assert_eq!(fate(&session), None, "{session:?}");
+        }
+    }
+
+    #[test]
+    fn a_living_session_keeps_its_newest_turns_in_whole_stretches() {
+        let below = |session: &SessionView| match session_fate(Rules::default(), NOW, session) {
+            Some(SessionFate::Turns { below }) => below,
+            other => panic!("{other:?}"),
+        };
+        for (version, first) in [(100, 51), (149, 51), (150, 101), (199, 101), (200, 151), (1_003, 951)] {
+            assert_eq!(below(&session(version, 0)), first, "{version}");
+            assert!(version + 1 - first >= TURNS_KEPT);
+        }
+        assert_eq!(session_fate(Rules::default(), NOW, &session(99, 0)), None);
+        let long = TaskProgress { turns: 120, ..TaskProgress::new(id()) };
+        let long = SessionView { state: state(|state| state.task = Some(long)), ..session(1_000, 900) };
+        assert_eq!(below(&long), 851, "all turns of its task");
+        let asks = SessionView { state: awaiting(310), ..session(1_000, 900) };
+        assert_eq!(below(&asks), 301, "the turn whose calls wait");
+        let frame = |turn| Frame {
+            id: 1,
+            parent: 0,
+            description: "d".into(),
+            turn,
+            call: 0,
+            loads: Vec::new(),
+            live: Live::default(),
+        };
+        let goals = state(|state| state.goals.frames = vec![frame(120), frame(700)]);
+        assert_eq!(below(&SessionView { state: goals, ..session(1_000, 0) }), 101, "the turn that opened a goal");
+    }
+
+    #[test]
+    fn a_turn_goes_by_its_age() {
+        assert!(turn_goes(Rules::default(), NOW, days(90)));
+        assert!(!turn_goes(Rules::default(), NOW, days(89)));
+        assert!(!turn_goes(Rules::NEVER, NOW, days(900)));
+    }
+}

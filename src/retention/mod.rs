@@ -1,0 +1,319 @@
+//! Deletes what the rules of retention no longer keep, a few at a time and in the background.
+//!
+//! Each step looks at one page of jobs, by time of their admission, one of sessions and one of what
+//! people were asked, and remembers where it was: what stays, however old, never keeps a step from what
+//! lies behind it. Everything about a job is forgotten at once: its id is new again when it is gone, and
+//! not before.
+
+mod sessions;
+
+use crate::agents;
+use crate::domain::approval::Approval;
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
+use crate::domain::retention::{Asking, JobView, Rules, approval_goes, job_goes, job_horizon, sent_by};
+use crate::domain::session::SessionState;
+use crate::domain::time::Millis;
+use crate::store::{Doc, DocKey, Forget, StoreError, keys};
+use crate::venue::{Venue, is_reserved};
+use std::collections::HashMap;
+use std::ops::AddAssign;
+use std::sync::{Mutex, PoisonError};
+
+/// Places of the job list, and approvals, that one step looks at.
+const PAGE: usize = 200;
+/// Documents that are forgotten in one call.
+const DOCUMENTS: usize = 500;
+/// Owners that are read at a time.
+const OWNERS: usize = 100;
+/// Steps for one owner, as long as each finds something, before the next owner has its turn: some
+/// thousand jobs.
+const STEPS: u32 = 50;
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tidied {
+    /// Jobs.
+    pub jobs: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Whole sessions.
+    pub sessions: u64,
+    /// What people were asked.
+    pub approvals: u64,
+}
+
+impl Tidied {
+    /// There was nothing to forget.
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl AddAssign for Tidied {
+    fn add_assign(&mut self, other: Self) {
+        self.jobs += other.jobs;
+        self.turns += other.turns;
+        self.sessions += other.sessions;
+        self.approvals += other.approvals;
+    }
+}
+
+/// Where the next step of an owner begins; `None` = at the beginning.
+#[derive(Debug, Clone, Default)]
+struct Places {
+    job: Option<DocKey>,
+    session: Option<SessionKey>,
+    approval: Option<DocKey>,
+}
+
+impl Places {
+    const fn are_first(&self) -> bool {
+        self.job.is_none() && self.session.is_none() && self.approval.is_none()
+    }
+}
+
+/// Tidies up by its rules.
+pub struct Janitor {
+    rules: Rules,
+    /// Of owners that are in the middle of a round.
+    places: Mutex<HashMap<Owner, Places>>,
+}
+
+impl Janitor {
+    /// Keeps what `rules` say.
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, places: Mutex::default() }
+    }
+
+    /// Looks at every owner: at one page of each kind, and on as long as there is something to forget.
+    pub async fn look(&self, venue: &Venue) -> Result<Tidied, StoreError> {
+        let mut tidied = Tidied::default();
+        let mut after: Option<Owner> = None;
+        loop {
+            let owners = venue.store.owners(after.as_ref(), OWNERS).await?;
+            for owner in owners.iter().filter(|owner| !is_reserved(owner)) {
+                for _ in 0..STEPS {
+                    match self.step(venue, owner).await {
+                        Ok(step) if !step.is_nothing() => tidied += step,
+                        Ok(_) => break,
+                        // One owner's damaged record must not keep the others' from being forgotten.
+                        Err(error) => {
+                            tracing::warn!(%owner, %error, "not tidied up; it comes again");
+                            break;
+                        }
+                    }
+                }
+            }
+            match owners.into_iter().next_back() {
+                Some(last) => after = Some(last),
+                None => return Ok(tidied),
+            }
+        }
+    }
+
+    /// Looks at one page of each kind.
+    pub async fn step(&self, venue: &Venue, owner: &Owner) -> Result<Tidied, StoreError> {
+        let taken = self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
+        let mut places = taken.unwrap_or_default();
+        let mut tidied = Tidied::default();
+        (places.job, tidied.jobs) = self.jobs(venue, owner, places.job).await?;
+        (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval).await?;
+        let page = sessions::page(venue, owner, self.rules, places.session).await?;
+        (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
+        if !places.are_first() {
+            self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.clone(), places);
+        }
+        Ok(tidied)
+    }
+
+    /// Whether the next step of an owner begins at the beginning.
+    pub fn is_through(&self, owner: &Owner) -> bool {
+        !self.places.lock().unwrap_or_else(PoisonError::into_inner).contains_key(owner)
+    }
+
+    async fn jobs(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        after: Option<DocKey>,
+    ) -> Result<(Option<DocKey>, u64), StoreError> {
+        let now = venue.now();
+        let Some(horizon) = job_horizon(self.rules, now) else { return Ok((None, 0)) };
+        let page = venue.store.scan(owner, keys::JOB_LIST, after.as_deref(), false, PAGE).await?;
+        let end = keys::job_list_until(horizon);
+        let old: Vec<DocKey> = page.iter().map(|(key, _)| key.clone()).take_while(|key| *key < end).collect();
+        let next = old.last().filter(|_| old.len() == PAGE).cloned();
+        let places: Vec<_> = old.into_iter().filter_map(|key| Some((keys::job_of_entry(&key)?, key))).collect();
+        let wanted: Vec<_> = places
+            .iter()
+            .flat_map(|(job, _)| [keys::job_head(job), keys::job_status(job), keys::job_result(job)])
+            .collect();
+        let docs = venue.store.read(owner, &wanted).await?;
+        let mut batch = Batch::new(venue, owner);
+        let mut gone = 0;
+        for ((job, entry), docs) in places.into_iter().zip(docs.chunks(3)) {
+            let [head, status, result] = docs else { continue };
+            if head.value.is_none() && status.value.is_none() {
+                // A place in the list without a job.
+                batch.documents.push(entry);
+                continue;
+            }
+            let Some(head) = readable::<JobHead>(&keys::job_head(&job), head) else { continue };
+            if let Some(documents) = self.job(venue, owner, now, &head, status, result).await? {
+                batch.documents.extend(documents);
+                batch.documents.push(entry);
+                batch.events.push(head.event);
+                batch.events.extend(EventId::new(sent_by(&job)));
+                gone += 1;
+            }
+            batch.flush_if_full().await?;
+        }
+        batch.flush().await?;
+        Ok((next, gone))
+    }
+
+    /// The documents of a job that goes, its place in the list aside.
+    async fn job(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        now: Millis,
+        head: &JobHead,
+        status: &Doc,
+        result: &Doc,
+    ) -> Result<Option<Vec<DocKey>>, StoreError> {
+        let id = &head.id;
+        let Some((status, updated)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else {
+            return Ok(None);
+        };
+        let view = JobView { status, updated, dead: false, parent_of_open: false, in_mailbox: false };
+        if !job_goes(self.rules, now, &view) {
+            return Ok(None);
+        }
+        let result = readable::<JobResult>(&keys::job_result(id), result);
+        let dead = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
+        let (children, parent_of_open) = children(venue, owner, id).await?;
+        // What completes a task takes it out of the mailbox.
+        let may_wait = status != JobStatus::Complete && head.op.is_none();
+        let in_mailbox = may_wait && in_mailbox(venue, owner, head).await?;
+        if !job_goes(self.rules, now, &JobView { dead, parent_of_open, in_mailbox, ..view }) {
+            return Ok(None);
+        }
+        let mut documents = keys::job_documents(id).to_vec();
+        documents.extend(children);
+        documents.extend(
+            head.parent.as_ref().and_then(|parent| parent.job.as_ref()).map(|parent| keys::job_child(parent, id)),
+        );
+        Ok(Some(documents))
+    }
+
+    async fn approvals(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        after: Option<DocKey>,
+    ) -> Result<(Option<DocKey>, u64), StoreError> {
+        if self.rules.jobs.is_none() {
+            return Ok((None, 0));
+        }
+        let page = venue.store.scan(owner, keys::APPROVALS, after.as_deref(), false, PAGE).await?;
+        let next = page.last().filter(|_| page.len() == PAGE).map(|(key, _)| key.clone());
+        let mut batch = Batch::new(venue, owner);
+        let mut gone = 0;
+        for (key, doc) in page {
+            let Some(approval) = readable::<Approval>(&key, &doc) else { continue };
+            if !approval_goes(self.rules, venue.now(), &approval, Asking::Nobody) {
+                continue;
+            }
+            let asking = asking(venue, owner, &approval).await?;
+            if approval_goes(self.rules, venue.now(), &approval, asking) {
+                batch.documents.push(key);
+                batch.events.extend(EventId::new(format!("answer-{}", approval.id)));
+                gone += 1;
+            }
+        }
+        batch.flush().await?;
+        Ok((next, gone))
+    }
+}
+
+/// What a document says; a damaged one stays where it is, for inspection, and holds up nothing.
+fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
+    let bytes = doc.value.as_ref()?;
+    match serde_json::from_slice(bytes) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            tracing::debug!(key, %error, "a damaged document is kept");
+            None
+        }
+    }
+}
+
+/// Entries of the jobs that a job has started, and whether one of those has not ended.
+async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
+    let prefix = keys::job_children(job);
+    let mut found = Vec::new();
+    let mut after: Option<DocKey> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok((found, false)) };
+        after = Some(last.clone());
+        let ids: Vec<_> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+        let statuses: Vec<_> = ids.iter().map(keys::job_status).collect();
+        let statuses = venue.store.read(owner, &statuses).await?;
+        let mut statuses = statuses.iter().filter_map(|doc| keys::decode_status(doc.value.as_ref()?));
+        if statuses.any(|(status, _)| !status.is_terminal()) {
+            return Ok((found, true));
+        }
+        found.extend(page.into_iter().map(|(key, _)| key));
+    }
+}
+
+async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
+    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
+    let Some(facts) = agents::sessions::find(venue, owner, &session).await? else { return Ok(false) };
+    Ok(facts.mailbox.iter().any(|entry| entry.job.as_ref() == Some(&head.id)))
+}
+
+async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Asking, StoreError> {
+    if let Some(job) = &approval.job {
+        let head = venue.store.read(owner, &[keys::job_head(job)]).await?.pop().unwrap_or_default();
+        return Ok(if head.value.is_some() { Asking::Kept } else { Asking::Gone });
+    }
+    let facts = agents::sessions::find(venue, owner, &approval.session).await?;
+    let state = facts.and_then(|facts| serde_json::from_slice::<SessionState>(&facts.state?).ok());
+    let awaits = state.and_then(|state| state.awaiting).is_some_and(|awaiting| awaiting.awaits(&approval.id));
+    Ok(if awaits { Asking::Session } else { Asking::Nobody })
+}
+
+/// What is forgotten together.
+struct Batch<'v> {
+    venue: &'v Venue,
+    owner: &'v Owner,
+    documents: Vec<DocKey>,
+    events: Vec<EventId>,
+}
+
+impl<'v> Batch<'v> {
+    const fn new(venue: &'v Venue, owner: &'v Owner) -> Self {
+        Self { venue, owner, documents: Vec::new(), events: Vec::new() }
+    }
+
+    async fn flush_if_full(&mut self) -> Result<(), StoreError> {
+        if self.documents.len() >= DOCUMENTS { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        if self.documents.is_empty() && self.events.is_empty() {
+            return Ok(());
+        }
+        let forget = Forget {
+            documents: std::mem::take(&mut self.documents),
+            events: std::mem::take(&mut self.events),
+            sessions: Vec::new(),
+        };
+        // Without sessions nothing can stir.
+        self.venue.store.forget(self.venue.now(), self.owner, &forget).await.map(drop)
+    }
+}

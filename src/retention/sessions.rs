@@ -1,0 +1,127 @@
+//! Turns and sessions that are no longer kept.
+
+use super::{Batch, readable};
+use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
+use crate::domain::retention::{Rules, SessionFate, SessionView, session_fate, turn_goes};
+use crate::domain::session::TurnRecord;
+use crate::store::{Doc, DocKey, Forget, Forgotten, Resting, SessionFacts, StoreError, keys};
+use crate::venue::Venue;
+
+/// Sessions that one step looks at.
+const SESSIONS: usize = 50;
+/// Turns of a session that are read at a time, and times that one step reads some of it.
+const TURNS: (usize, u32) = (100, 10);
+
+/// One page of sessions, tidied up.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    /// Where the next one begins; `None` = at the beginning.
+    pub(super) next: Option<SessionKey>,
+    /// Sessions that are gone.
+    pub(super) sessions: u64,
+    /// Turns that are gone.
+    pub(super) turns: u64,
+}
+
+/// Tidies up the sessions after one.
+pub(super) async fn page(
+    venue: &Venue,
+    owner: &Owner,
+    rules: Rules,
+    after: Option<SessionKey>,
+) -> Result<Page, StoreError> {
+    let mut done = Page::default();
+    if rules.turns.is_none() {
+        return Ok(done);
+    }
+    let found = venue.store.sessions(owner, None, after.as_ref(), SESSIONS).await?;
+    done.next = found.last().filter(|_| found.len() == SESSIONS).map(|last| last.key.clone());
+    for facts in found {
+        let Some(view) = view(&facts) else { continue };
+        match session_fate(rules, venue.now(), &view) {
+            None => {}
+            Some(SessionFate::Turns { below }) => {
+                done.turns += turns(venue, owner, rules, &facts.key, Some(below)).await?.0;
+            }
+            Some(SessionFate::Whole) => {
+                let (gone, all) = turns(venue, owner, rules, &facts.key, None).await?;
+                done.turns += gone;
+                if all {
+                    let resting = Resting { session: facts.key, arrivals: facts.arrivals };
+                    let forget = Forget { sessions: vec![resting], ..Forget::default() };
+                    let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
+                    done.sessions += u64::from(forgotten == Forgotten::Done);
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// What matters of a session; `None` of one whose state is damaged.
+fn view(facts: &SessionFacts) -> Option<SessionView> {
+    let state = match &facts.state {
+        None => Default::default(),
+        Some(bytes) => serde_json::from_slice(bytes).ok()?,
+    };
+    let stirs = !facts.mailbox.is_empty() || facts.lease_until.is_some() || facts.due.is_some();
+    Some(SessionView { version: facts.version, touched: facts.touched, stirs, state })
+}
+
+/// Forgets a session's oldest turns: those `below` a number that are old enough, or any. How many, and
+/// whether none of them is left.
+async fn turns(
+    venue: &Venue,
+    owner: &Owner,
+    rules: Rules,
+    session: &SessionKey,
+    below: Option<u64>,
+) -> Result<(u64, bool), StoreError> {
+    let (limit, times) = TURNS;
+    let prefix = keys::turns(session);
+    let mut gone = 0;
+    for _ in 0..times {
+        let page = venue.store.scan(owner, &prefix, None, false, limit).await?;
+        let more = page.len() == limit;
+        let old: Vec<_> = page
+            .iter()
+            .map(|(key, doc)| (key, readable::<TurnRecord>(key, doc), doc))
+            .take_while(|(key, record, _)| below.is_none_or(|below| goes(rules, venue, key, record.as_ref(), below)))
+            .collect();
+        let (count, rest) = (old.len(), page.len() - old.len());
+        let mut batch = Batch::new(venue, owner);
+        let mut events = Vec::new();
+        for (key, record, _) in old {
+            batch.documents.extend(documents(session, key, record.as_ref()));
+            events.extend(record.into_iter().flat_map(|record| record.events));
+        }
+        batch.events = loose(venue, owner, events).await?;
+        batch.flush().await?;
+        gone += count as u64;
+        if rest > 0 || !more {
+            return Ok((gone, rest == 0));
+        }
+    }
+    Ok((gone, false))
+}
+
+fn goes(rules: Rules, venue: &Venue, key: &str, record: Option<&TurnRecord>, below: u64) -> bool {
+    let is_below = keys::number_of_turn(key).is_some_and(|turn| turn < below);
+    is_below && record.is_none_or(|record| turn_goes(rules, venue.now(), record.end))
+}
+
+/// A turn's record, its manifest and its place in the timeline.
+fn documents(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
+    let mut documents = vec![key.clone()];
+    documents.extend(keys::number_of_turn(key).map(|turn| keys::ledger(session, turn)));
+    documents.extend(record.map(|record| keys::timeline_entry(session, record.start, record.turn)));
+    documents
+}
+
+/// Those of the events whose dedupe records no job keeps.
+async fn loose(venue: &Venue, owner: &Owner, events: Vec<EventId>) -> Result<Vec<EventId>, StoreError> {
+    let heads: Vec<_> =
+        events.iter().map(|event| keys::job_head(&JobId::derive(&venue.key, owner, event))).collect();
+    let heads: Vec<Doc> = venue.store.read(owner, &heads).await?;
+    Ok(events.into_iter().zip(heads).filter(|(_, head)| head.value.is_none()).map(|(event, _)| event).collect())
+}

@@ -1,0 +1,36 @@
+//! What an owner no longer keeps: documents, dedupe records, sessions that rest.
+
+use super::docs;
+use super::layout::{self, Space};
+use super::mailbox::Slot;
+use super::tx::{Fault, Tx};
+use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
+use crate::store::{Forget, Forgotten};
+
+/// [`crate::store::Store::forget`].
+pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, Fault> {
+    let token = owner.token();
+    let mut slots = Vec::with_capacity(forget.sessions.len());
+    for resting in &forget.sessions {
+        let slot = Slot::load(tx, owner, &resting.session)?;
+        if !slot.now.is_resting() || slot.now.arrivals != resting.arrivals {
+            // One that is gone was forgotten by this very call before.
+            if slot.is_known() {
+                return Ok(Forgotten::Stirred(resting.session.clone()));
+            }
+            continue;
+        }
+        slots.push(slot);
+    }
+    for slot in &mut slots {
+        slot.erase(tx)?;
+    }
+    for key in &forget.documents {
+        docs::delete(tx, now, &token, key)?;
+    }
+    for event in &forget.events {
+        tx.remove(Space::Core, layout::seen(&token, event.as_str()));
+    }
+    Ok(Forgotten::Done)
+}
