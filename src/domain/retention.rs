@@ -154,8 +154,8 @@ mod tests {
     use super::*;
     use crate::domain::approval::Awaiting;
     use crate::domain::authority::Authority;
-    use crate::domain::goal::{Frame, Live};
     use crate::domain::event::Mandate;
+    use crate::domain::goal::{Frame, Live};
     use crate::domain::session::{PendingJob, TaskProgress};
 
     const NOW: Millis = Millis(1_000 * 86_400_000);
@@ -222,10 +222,9 @@ mod tests {
         let of_task = state(|state| drop(state.pending.insert(id(), child(None))));
         assert_eq!(fate(&SessionView { state: of_task, ..session(7, 90) }), Some(SessionFate::Whole));
         let of_message = state(|state| drop(state.pending.insert(id(), child(Some(Mandate::default())))));
-        for session in [
-            SessionView { stirs: true, ..session(7, 900) },
-            SessionView { state: of_message, ..session(7, 900) },
-        ] {
+        for session in
+            [SessionView { stirs: true, ..session(7, 900) }, SessionView { state: of_message, ..session(7, 900) }]
+        {
             assert_eq!(fate(&session), None, "{session:?}");
         }
     }

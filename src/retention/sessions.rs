@@ -120,8 +120,7 @@ fn documents(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) ->
 
 /// Those of the events whose dedupe records no job keeps.
 async fn loose(venue: &Venue, owner: &Owner, events: Vec<EventId>) -> Result<Vec<EventId>, StoreError> {
-    let heads: Vec<_> =
-        events.iter().map(|event| keys::job_head(&JobId::derive(&venue.key, owner, event))).collect();
+    let heads: Vec<_> = events.iter().map(|event| keys::job_head(&JobId::derive(&venue.key, owner, event))).collect();
     let heads: Vec<Doc> = venue.store.read(owner, &heads).await?;
     Ok(events.into_iter().zip(heads).filter(|(_, head)| head.value.is_none()).map(|(event, _)| event).collect())
 }

@@ -2,8 +2,8 @@
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
-    Written,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError,
+    Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;

@@ -44,6 +44,7 @@ mod queue;
 mod redis_store;
 mod resources;
 mod resume;
+mod retention;
 mod scopes;
 mod secrets;
 mod seed_pages;

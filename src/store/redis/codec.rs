@@ -8,8 +8,8 @@ use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
-    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, MailboxEntry, NewEvent, NewJob, Next,
-    OutboxEntry, Resting, StoreError,
+    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, MailboxEntry, NewEvent, NewJob,
+    Next, OutboxEntry, Resting, StoreError,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};

@@ -44,9 +44,9 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
-    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Grant, Held,
-    Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released, Seat, Seated,
-    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten,
+    Grant, Held, Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released,
+    Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};

@@ -7,8 +7,8 @@ use trellis::domain::ids::{AgentId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window,
-    Written,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError,
+    Swept, Window, Written,
 };
 
 /// What happens between an answer of the store and its arrival.
