@@ -2,8 +2,11 @@
 
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::retention::sent_by;
+use crate::domain::time::Millis;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// One job, as the books need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub struct JobFacts {
     pub session: SessionKey,
     /// Where it stands.
     pub status: JobStatus,
+    /// Since when.
+    pub updated: Millis,
 }
 
 /// One session, as the books need it.
@@ -31,6 +36,14 @@ pub struct MailboxFacts {
     pub pending: u64,
     /// Jobs whose task is in the mailbox.
     pub tasks: BTreeSet<JobId>,
+    /// Jobs whose result is in the mailbox.
+    pub results: BTreeSet<JobId>,
+    /// Jobs whose results the session awaits, and since when.
+    pub awaits: BTreeMap<JobId, Millis>,
+    /// When it was touched last.
+    pub touched: Millis,
+    /// A worker holds it.
+    pub held: bool,
 }
 
 /// Everything that an owner's books are made of.
@@ -66,6 +79,75 @@ pub struct Books {
     pub unaccounted: u64,
     /// What is missing, in words; at most 100 lines.
     pub missing: Vec<String>,
+}
+
+/// Something that can be repaired.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Finding {
+    /// A task that has not ended is nowhere to be found.
+    LostTask {
+        /// Its job.
+        job: JobId,
+        /// Where it was served.
+        session: SessionKey,
+    },
+    /// A task that has ended lies in a mailbox still.
+    EndedTask {
+        /// Its job.
+        job: JobId,
+        /// Where it lies.
+        session: SessionKey,
+    },
+    /// A session awaits a result that is nowhere to be found, of a job that has ended or is gone.
+    LostResult {
+        /// The job.
+        job: JobId,
+        /// The session that waits.
+        session: SessionKey,
+    },
+    /// Events were appended that are neither in the mailbox nor consumed.
+    LostEvents {
+        /// Where.
+        session: SessionKey,
+    },
+}
+
+/// What can be repaired and has been so for at least `age`: what moves right now isn't broken.
+pub fn find(facts: &Facts, now: Millis, age: Duration) -> BTreeSet<Finding> {
+    let is_old = |at: Millis| at.plus(age) <= now;
+    let held: BTreeSet<&JobId> = facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).collect();
+    let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
+    let mut found = BTreeSet::new();
+    for job in facts.jobs.iter().filter(|job| is_old(job.updated)) {
+        if !job.status.is_terminal() && !held.contains(&job.job) && !facts.in_transit.contains(&job.event) {
+            found.insert(Finding::LostTask { job: job.job.clone(), session: job.session.clone() });
+        }
+    }
+    for mailbox in &facts.mailboxes {
+        let session = &mailbox.session;
+        if mailbox.held {
+            continue;
+        }
+        for job in &mailbox.tasks {
+            if jobs.get(job).is_some_and(|job| job.status.is_terminal() && is_old(job.updated)) {
+                found.insert(Finding::EndedTask { job: job.clone(), session: session.clone() });
+            }
+        }
+        for (job, since) in &mailbox.awaits {
+            let ended = jobs.get(job).map_or_else(
+                || is_old(*since),
+                |job| job.status.is_terminal() && is_old(job.updated) && is_old(*since),
+            );
+            let moves = mailbox.results.contains(job) || facts.in_transit.contains(&sent_by(job));
+            if ended && !moves {
+                found.insert(Finding::LostResult { job: job.clone(), session: session.clone() });
+            }
+        }
+        if mailbox.arrivals > mailbox.consumed + mailbox.pending && is_old(mailbox.touched) {
+            found.insert(Finding::LostEvents { session: session.clone() });
+        }
+    }
+    found
 }
 
 /// Lines of `missing` that are kept.
@@ -149,12 +231,14 @@ mod tests {
     }
 
     fn job(n: u8, status: JobStatus) -> JobFacts {
-        JobFacts { job: id(n), event: format!("e{n}"), session: session(), status }
+        JobFacts { job: id(n), event: format!("e{n}"), session: session(), status, updated: Millis(10) }
     }
 
     fn mailbox(arrivals: u64, consumed: u64, pending: u64, tasks: &[u8]) -> MailboxFacts {
         let tasks = tasks.iter().map(|n| id(*n)).collect();
-        MailboxFacts { session: session(), arrivals, consumed, pending, tasks }
+        let (results, awaits) = (BTreeSet::new(), BTreeMap::new());
+        let (session, touched, held) = (session(), Millis(10), false);
+        MailboxFacts { session, arrivals, consumed, pending, tasks, results, awaits, touched, held }
     }
 
     fn unaccounted(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str]) -> u64 {
@@ -179,5 +263,40 @@ mod tests {
             2,
             "a task and a message"
         );
+    }
+
+    fn found(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str], now: u64) -> Vec<Finding> {
+        let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
+        let facts = Facts { jobs, mailboxes: vec![mailbox], in_transit };
+        find(&facts, Millis(now), Duration::from_millis(5)).into_iter().collect()
+    }
+
+    #[test]
+    fn what_is_repaired_is_missing_for_some_time_and_does_not_move() {
+        use JobStatus::{Complete, Pending, Started};
+        let lost = Finding::LostTask { job: id(1), session: session() };
+        let pending = || vec![job(1, Pending)];
+        let empty = || mailbox(0, 0, 0, &[]);
+        assert_eq!(found(pending(), empty(), &[], 15), std::slice::from_ref(&lost));
+        assert_eq!(found(pending(), empty(), &[], 14), [], "too young");
+        assert_eq!(found(pending(), empty(), &["e1"], 99), [], "on its way");
+        assert_eq!(found(pending(), mailbox(1, 0, 1, &[1]), &[], 99), [], "in its mailbox");
+        let held = |mailbox| MailboxFacts { held: true, ..mailbox };
+        let ended = Finding::EndedTask { job: id(1), session: session() };
+        assert_eq!(found(vec![job(1, Complete)], mailbox(1, 0, 1, &[1]), &[], 99), [ended]);
+        assert_eq!(found(vec![job(1, Complete)], held(mailbox(1, 0, 1, &[1])), &[], 99), []);
+        let events = Finding::LostEvents { session: session() };
+        assert_eq!(found(vec![job(1, Started)], mailbox(1, 0, 0, &[]), &[], 99), [lost, events.clone()]);
+        assert_eq!(found(vec![], mailbox(3, 1, 1, &[]), &[], 99), [events]);
+        assert_eq!(found(vec![], mailbox(3, 1, 2, &[]), &[], 99), []);
+        let awaits = || MailboxFacts { awaits: [(id(2), Millis(10))].into(), ..empty() };
+        let result = Finding::LostResult { job: id(2), session: session() };
+        let transit = format!("result-{}", id(2));
+        assert_eq!(found(vec![job(2, Complete)], awaits(), &[], 99), std::slice::from_ref(&result));
+        assert_eq!(found(vec![], awaits(), &[], 99), [result], "of a job that is gone");
+        assert_eq!(found(vec![job(2, Complete)], awaits(), &[&transit], 99), [], "on its way");
+        assert_eq!(found(vec![job(2, Started)], mailbox(1, 0, 1, &[2]), &[], 99), [], "not ended");
+        let arrived = MailboxFacts { results: [id(2)].into(), ..awaits() };
+        assert_eq!(found(vec![job(2, Complete)], MailboxFacts { arrivals: 1, pending: 1, ..arrived }, &[], 99), []);
     }
 }

@@ -166,6 +166,8 @@ pub enum ErrorCode {
     Refused,
     /// The same event id was used with another body.
     Conflict,
+    /// Its task was lost, and the audit found it missing.
+    Lost,
     /// A fault of the venue itself.
     Internal,
 }

@@ -8,6 +8,7 @@
 mod sessions;
 
 use crate::agents;
+use crate::dead;
 use crate::domain::approval::Approval;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
@@ -192,7 +193,9 @@ impl Janitor {
             return Ok(None);
         }
         let result = readable::<JobResult>(&keys::job_result(id), result);
-        let dead = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
+        let died = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
+        let letter = if died { dead::get(venue, owner, id).await? } else { None };
+        let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
         let (children, parent_of_open) = children(venue, owner, id).await?;
         // What completes a task takes it out of the mailbox.
         let may_wait = status != JobStatus::Complete && head.op.is_none();
@@ -201,6 +204,7 @@ impl Janitor {
             return Ok(None);
         }
         let mut documents = keys::job_documents(id).to_vec();
+        documents.extend(died.then(|| keys::dead_letter(updated, id)));
         documents.extend(children);
         documents.extend(
             head.parent.as_ref().and_then(|parent| parent.job.as_ref()).map(|parent| keys::job_child(parent, id)),
@@ -311,7 +315,7 @@ impl<'v> Batch<'v> {
         let forget = Forget {
             documents: std::mem::take(&mut self.documents),
             events: std::mem::take(&mut self.events),
-            sessions: Vec::new(),
+            ..Forget::default()
         };
         // Without sessions nothing can stir.
         self.venue.store.forget(self.venue.now(), self.owner, &forget).await.map(drop)

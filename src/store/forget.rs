@@ -12,6 +12,8 @@ pub struct Forget {
     pub events: Vec<EventId>,
     /// Sessions that begin anew.
     pub sessions: Vec<Resting>,
+    /// Sessions whose arrivals that are in no mailbox any more count as consumed.
+    pub lost: Vec<SessionKey>,
 }
 
 /// A session that rests, as it was seen.

@@ -264,9 +264,8 @@ pub fn job_list_until(last: Millis) -> String {
 
 /// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
 pub fn job_documents(job: &JobId) -> [String; 6] {
-    let accounts = [account(&format!("{job}-agent")), account(&format!("{job}-request"))];
-    let [agent, request] = accounts;
-    [job_head(job), job_status(job), job_result(job), format!("j/{job}/w"), agent, request]
+    let [agent, request] = [account(&format!("{job}-agent")), account(&format!("{job}-request"))];
+    [job_head(job), job_status(job), job_result(job), job_wait(job), agent, request]
 }
 
 /// Document of a tenant's project values.

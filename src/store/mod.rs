@@ -160,7 +160,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Forgets what an owner no longer keeps: deletes documents, lets event ids count as never seen,
     /// and drops sessions that rest: without mail, lease, due time and place in a queue, and with the
-    /// arrivals that were seen.
+    /// arrivals that were seen; and writes off events that were lost from a mailbox.
     ///
     /// After it: all of it, or, when one of the sessions doesn't rest or got something since, nothing.
     /// An event with a forgotten id is new; a forgotten session begins anew, and no holder of before can

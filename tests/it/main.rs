@@ -42,6 +42,7 @@ mod outage;
 mod own_renewal;
 mod queue;
 mod redis_store;
+mod repair;
 mod resources;
 mod resume;
 mod retention;

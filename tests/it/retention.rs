@@ -13,7 +13,7 @@ use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, JobId, SessionKey};
-use trellis::domain::job::JobStatus;
+use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::retention::Rules;
 use trellis::domain::time::Millis;
 use trellis::jobs;
@@ -64,6 +64,19 @@ async fn rest(venue: &TestVenue, agent: &str) {
     panic!("the sessions did not come to rest");
 }
 
+/// The job once it has ended. Time goes on meanwhile.
+async fn ended(venue: &TestVenue, job: &JobId) -> Job {
+    for _ in 0..6_000 {
+        let found = jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
+        if found.status.is_terminal() {
+            return found;
+        }
+        venue.venue.clock.advance(Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("job {job} did not end");
+}
+
 /// Forgets until a whole round finds nothing.
 async fn tidy(venue: &TestVenue, janitor: &Janitor) -> Tidied {
     let mut all = Tidied::default();
@@ -93,7 +106,7 @@ async fn course(venue: &TestVenue) {
     venue.agent("later", json!({})).await;
     venue.worker().await;
     let first = send(venue, "later", "s", "old", true).await.unwrap();
-    venue.ended(&first).await;
+    ended(venue, &first).await;
     rest(venue, "later").await;
     let later: AgentId = "later".parse().unwrap();
     lifecycle::suspend(&venue.venue, &venue.owner, &later, "for the test").await.unwrap();
@@ -104,7 +117,7 @@ async fn course(venue: &TestVenue) {
         tasks.extend(send(venue, "a", &format!("s{}", n % 5), &format!("t{n}"), true).await);
     }
     for job in &tasks {
-        assert_eq!(venue.ended(job).await.status, JobStatus::Complete);
+        assert_eq!(ended(venue, job).await.status, JobStatus::Complete);
     }
     for n in 0..10 {
         send(venue, "a", "talk", &format!("m{n}"), false).await;
@@ -136,12 +149,12 @@ async fn course(venue: &TestVenue) {
     assert_eq!(venue.turns("later", "s").await.len(), 1);
     let by = By { authority: &Authority::unlimited(), turn: false };
     lifecycle::resume(&venue.venue, &venue.owner, &later, by).await.unwrap();
-    assert_eq!(venue.ended(&waiting).await.status, JobStatus::Complete);
+    assert_eq!(ended(venue, &waiting).await.status, JobStatus::Complete);
     assert_eq!(venue.turns("later", "s").await.len(), 2, "its conversation goes on");
     // Every id is new again.
     let again = send(venue, "a", "s0", "t0", true).await.unwrap();
     assert_eq!(again, tasks[0]);
-    assert_eq!(venue.ended(&again).await.status, JobStatus::Complete);
+    assert_eq!(ended(venue, &again).await.status, JobStatus::Complete);
     send(venue, "a", "talk", "m0", false).await;
     rest(venue, "a").await;
     assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
@@ -189,13 +202,13 @@ async fn a_session_in_use_keeps_its_newest_turns() {
     venue.worker().await;
     for n in 0..120 {
         let job = send(&venue, "a", "s", &format!("t{n}"), true).await.unwrap();
-        venue.ended(&job).await;
+        ended(&venue, &job).await;
     }
     rest(&venue, "a").await;
     venue.venue.clock.advance(DAY * 91);
     // It is used again: it doesn't go whole.
     let job = send(&venue, "a", "s", "new", true).await.unwrap();
-    venue.ended(&job).await;
+    ended(&venue, &job).await;
     rest(&venue, "a").await;
     let key = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
     let newest = venue.venue.store.sessions(&venue.owner, None, None, 10).await.unwrap()[0].version;
@@ -231,7 +244,7 @@ async fn many_old_unfinished_jobs_do_not_stand_in_the_way() {
     venue.worker().await;
     venue.venue.clock.advance(DAY);
     let job = send(&venue, "a", "s", "t", true).await.unwrap();
-    venue.ended(&job).await;
+    ended(&venue, &job).await;
     venue.venue.clock.advance(DAY * 31);
     let tidied = tidy(&venue, &Janitor::new(Rules::default())).await;
     assert_eq!(tidied.jobs, 1);
@@ -270,7 +283,7 @@ async fn what_is_kept_for_ever_is_not_looked_at() {
     let forget = Forget { documents: vec!["w/none".into()], ..Forget::default() };
     venue.venue.store.forget(venue.venue.now(), &venue.owner, &forget).await.unwrap();
     venue.worker().await;
-    venue.ended(&job).await;
+    ended(&venue, &job).await;
     rest(&venue, "a").await;
     venue.venue.clock.advance(DAY * 3_650);
     assert!(tidy(&venue, &Janitor::new(Rules::NEVER)).await.is_nothing());

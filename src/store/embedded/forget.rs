@@ -7,6 +7,7 @@ use super::tx::{Fault, Tx};
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{Forget, Forgotten};
+use std::ops::ControlFlow;
 
 /// [`crate::store::Store::forget`].
 pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, Fault> {
@@ -25,6 +26,16 @@ pub(super) fn forget(tx: &mut Tx<'_>, now: Millis, owner: &Owner, forget: &Forge
     }
     for slot in &mut slots {
         slot.erase(tx)?;
+    }
+    for session in &forget.lost {
+        let mut slot = Slot::load(tx, owner, session)?;
+        let mut there = 0;
+        slot.walk(tx, &mut |_, _| {
+            there += 1;
+            Ok(ControlFlow::Continue(()))
+        })?;
+        slot.now.consumed = slot.now.arrivals.saturating_sub(there);
+        slot.save(tx)?;
     }
     for key in &forget.documents {
         docs::delete(tx, now, &token, key)?;

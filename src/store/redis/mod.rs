@@ -422,6 +422,7 @@ impl Store for RedisStore {
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {
         let mut args = self.timed("forget", owner, now);
         args.texts(&forget.documents).events(&forget.events).resting(&forget.sessions);
+        args.texts(&forget.lost.iter().map(SessionKey::token).collect::<Vec<_>>());
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(Forgotten::Done),

@@ -56,7 +56,7 @@ register('forget', function(keys, args)
   local o, take = keys[1], reader(args)
   local now = clock(take())
   local documents, events = list(take, function(t) return t() end), list(take, function(t) return t() end)
-  local sessions = list(take, take_resting)
+  local sessions, lost = list(take, take_resting), list(take, function(t) return t() end)
   for _, resting in ipairs(sessions) do
     if stirred(o, resting[1], resting[2]) then
       return { 'stirred', resting[1] }
@@ -64,6 +64,13 @@ register('forget', function(keys, args)
   end
   for _, resting in ipairs(sessions) do
     erase_session(o, resting[1])
+  end
+  for _, s in ipairs(lost) do
+    local arrivals = tonumber(call('HGET', session_key(o, s), 'arrivals') or 0)
+    local there = call('ZCARD', mailbox_key(o, s))
+    if arrivals > 0 then
+      call('HSET', session_key(o, s), 'consumed', text(arrivals - there))
+    end
   end
   for _, key in ipairs(documents) do
     delete(o, now, key)

@@ -1,9 +1,12 @@
 //! `trellis audit`: closes the books over what the store and the queue really hold.
 
+mod repair;
+
 use crate::bus::Message;
 use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
+use crate::domain::session::SessionState;
 use crate::store::{EventKind, StoreError, keys};
 use crate::venue::{Venue, is_reserved};
 use std::collections::BTreeSet;
@@ -16,6 +19,8 @@ const PAGE: usize = 500;
 /// missing must be missing in every one of so many looks.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
+
+pub use repair::{Repair, repair};
 
 /// Why there are no books.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +100,7 @@ async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError>
                 event: head.event.to_string(),
                 session: SessionKey { agent: head.agent, session: head.session },
                 status: status.map_or(JobStatus::Pending, |(status, _)| status),
+                updated: status.map_or(head.created, |(_, updated)| updated),
             });
         }
     }
@@ -109,8 +115,15 @@ async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, Au
         after = Some(last.key.clone());
         for session in page {
             let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
+            let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
+            let state = session.state.as_ref().and_then(|bytes| serde_json::from_slice::<SessionState>(bytes).ok());
+            let awaited = state.into_iter().flat_map(|state| state.pending);
             mailboxes.push(MailboxFacts {
                 tasks: tasks.filter_map(|entry| entry.job.clone()).collect(),
+                results: results.filter_map(|entry| entry.job.clone()).collect(),
+                awaits: awaited.map(|(job, pending)| (job, pending.started)).collect(),
+                touched: session.touched,
+                held: session.lease_until.is_some_and(|until| until > venue.now()),
                 session: session.key,
                 arrivals: session.arrivals,
                 consumed: session.consumed,

@@ -1,0 +1,186 @@
+//! `audit --repair`: what is missing for good gets an end, what moves is left alone.
+
+use crate::support::cli::run;
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::audit::{self, Repair};
+use trellis::bus::embedded::EmbeddedBus;
+use trellis::clock::Clock;
+use trellis::domain::event::{Mandate, Submission};
+use trellis::domain::ids::{JobId, SessionKey};
+use trellis::domain::job::{ErrorCode, JobStatus};
+use trellis::domain::session::{PendingJob, SessionState};
+use trellis::domain::time::Millis;
+use trellis::jobs;
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
+
+const START: Millis = Millis(1_767_225_600_000);
+const LATER: Duration = Duration::from_mins(11);
+const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
+
+/// Its time passes faster than that of its workers: no lease lapses because of it.
+async fn venue() -> (TestVenue, tempfile::TempDir) {
+    let (mut venue, dir) = TestVenue::embedded_at(ECHO, Clock::manual(START)).await;
+    venue.lease = Duration::from_hours(1);
+    (venue, dir)
+}
+
+async fn repair(venue: &TestVenue) -> Vec<Repair> {
+    audit::repair(&venue.venue).await.unwrap()
+}
+
+async fn session(venue: &TestVenue, agent: &str) -> SessionFacts {
+    let agent = agent.parse().unwrap();
+    venue.venue.store.sessions(&venue.owner, Some(&agent), None, 10).await.unwrap().remove(0)
+}
+
+async fn write(venue: &TestVenue, key: String, change: Change) {
+    let write = DocWrite { key, expect: Expect::Any, change };
+    venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
+    let Some(server) = RedisServer::shared() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let options = server.options(ServerOrInjected::Injected);
+    let prefix = options.prefix.clone();
+    let clock = Clock::manual(START);
+    let queue = EmbeddedStore::open(&dir.path().join("queue")).unwrap();
+    let bus = EmbeddedBus::new(queue, Duration::from_secs(2), clock.clone()).unwrap();
+    let store = RedisStore::open(options).await.unwrap();
+    let mut venue = TestVenue::at(store, Arc::new(bus), dir.path(), ECHO, clock).await;
+    venue.lease = Duration::from_hours(1);
+    venue.agent("helper", json!({})).await;
+    let lost = venue.submit("helper", "t1", json!("first")).await;
+    let session_id = Some(lost.session.session.clone());
+    let other = Submission { input: json!("second"), session_id: session_id.clone(), ..Submission::default() };
+    let other = venue.arrive("helper", "t2", true, other).await.job.unwrap();
+    let message = Submission { input: json!("third"), session_id, ..Submission::default() };
+    venue.arrive("helper", "m1", false, message).await;
+    let key = format!("{prefix}:{{{}}}:mailbox:{}", venue.owner.token(), lost.session.token());
+    let mut places = Vec::new();
+    if let redis::Value::Array(all) = server.command(&["ZRANGE", &key, "0", "-1"]).await.unwrap() {
+        for place in all {
+            let redis::Value::BulkString(bytes) = place else { panic!("{place:?}") };
+            places.push(String::from_utf8(bytes).unwrap());
+        }
+    }
+    for id in ["t1", "m1"] {
+        let place = places.iter().find(|place| place.ends_with(&format!("\0{id}"))).unwrap();
+        assert_eq!(server.command(&["ZREM", &key, place]).await.unwrap(), redis::Value::Int(1));
+    }
+    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 2);
+    assert_eq!(repair(&venue).await, [], "it may be moving");
+    venue.venue.clock.advance(LATER);
+    let job = lost.job.unwrap();
+    let waits = tokio::spawn({
+        let (venue, owner, job) = (Arc::clone(&venue.venue), venue.owner.clone(), job.clone());
+        async move { jobs::wait(&venue, &owner, &job, Duration::from_mins(1)).await }
+    });
+    let repaired = repair(&venue).await;
+    assert_eq!(repaired.len(), 2, "{repaired:?}");
+    assert!(repaired[0].found.contains(job.as_str()) && repaired[0].owner == "local/me", "{repaired:?}");
+    let books = audit::all(&venue.venue).await.unwrap();
+    assert_eq!((books.failed, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
+    assert_eq!(repair(&venue).await, [], "once");
+    // The caller's wait ends as soon as time passes for it.
+    let mut ended = None;
+    for _ in 0..6_000 {
+        venue.venue.clock.advance(Duration::from_millis(100));
+        ended = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap();
+        if waits.is_finished() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(waits.await.unwrap().unwrap().unwrap().status.is_terminal());
+    let ended = ended.unwrap();
+    assert_eq!((ended.status, ended.result.unwrap().error_code), (JobStatus::Failed, Some(ErrorCode::Lost)));
+    venue.worker().await;
+    for _ in 0..6_000 {
+        let other = jobs::get(&venue.venue, &venue.owner, &other).await.unwrap().unwrap();
+        if other.status.is_terminal() {
+            assert_eq!(other.status, JobStatus::Complete, "what was there runs on");
+            return;
+        }
+        venue.venue.clock.advance(Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("what was there doesn't run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_that_a_session_waits_for_is_sent_again() {
+    let (venue, _dir) = venue().await;
+    venue.agent("helper", json!({})).await;
+    venue.agent("parent", json!({})).await;
+    venue.worker().await;
+    let child = venue.run("helper", "t", json!("x")).await.head.id;
+    venue.shutdown.trigger();
+    let gone = JobId::new(&"0f".repeat(16)).unwrap();
+    let pending = [&child, &gone].map(|job| {
+        let under = Some(Mandate::default());
+        (job.clone(), PendingJob { agent: "helper".parse().unwrap(), started: START, under })
+    });
+    let state = SessionState { pending: pending.into(), ..SessionState::default() };
+    let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into() };
+    let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
+    let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat)).await.unwrap();
+    assert_eq!(seated, Seated::Done);
+    assert_eq!(repair(&venue).await, [], "it may be on its way");
+    venue.venue.clock.advance(LATER);
+    let repaired = repair(&venue).await;
+    assert_eq!(repaired.len(), 2, "{repaired:?}");
+    let facts = session(&venue, "parent").await;
+    let results = facts.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
+    let mut results: Vec<_> = results.map(|entry| entry.job.clone().unwrap()).collect();
+    results.sort();
+    let mut wanted = vec![child, gone];
+    wanted.sort();
+    assert_eq!(results, wanted);
+    assert_eq!(repair(&venue).await, [], "once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_that_has_ended_and_places_without_documents_go() {
+    let (venue, _dir) = venue().await;
+    venue.agent("helper", json!({})).await;
+    let job = venue.submit("helper", "t", json!("x")).await.job.unwrap();
+    let status = keys::encode_status(JobStatus::Cancelled, venue.venue.now());
+    write(&venue, keys::job_status(&job), Change::Put(status.into())).await;
+    let none = JobId::new(&"0f".repeat(16)).unwrap();
+    write(&venue, keys::job_list_entry(START, &none), Change::Put("".into())).await;
+    let due = format!("{}{:016}-{none}", keys::TIMERS_DUE, START.0);
+    write(&venue, due.clone(), Change::Put("".into())).await;
+    venue.venue.clock.advance(LATER);
+    let repaired = repair(&venue).await;
+    assert_eq!(repaired.len(), 3, "{repaired:?}");
+    for key in [keys::job_list_entry(START, &none), due] {
+        let doc = venue.venue.store.read(&venue.owner, &[key]).await.unwrap().remove(0);
+        assert_eq!(doc.value, None);
+    }
+    venue.worker().await;
+    for _ in 0..6_000 {
+        if session(&venue, "helper").await.mailbox.is_empty() {
+            assert_eq!(venue.model_calls().len(), 0, "it never ran");
+            return;
+        }
+        venue.venue.clock.advance(Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the task stays in the mailbox");
+}
+
+#[test]
+fn the_command_repairs_and_says_what() {
+    let dir = tempfile::tempdir().unwrap();
+    let out = run(dir.path(), &["audit", "--repair", "--output", "json"]).ok();
+    let shown: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&shown["unaccounted"], &shown["repaired"]), (&json!(0), &json!([])));
+}
