@@ -28,7 +28,7 @@ const START: Millis = Millis(1_774_699_200_000);
 const GAP: Millis = Millis(1_774_746_000_000);
 
 /// Longest step of the clock.
-const STEP: Duration = Duration::from_mins(4);
+const STEP: Duration = Duration::from_mins(5);
 /// After the day nothing new happens, and what waits has come to its end after so long.
 const REST: Duration = Duration::from_hours(30);
 

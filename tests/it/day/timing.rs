@@ -55,16 +55,16 @@ async fn once(life: &Life, calendar: &mut Calendar, after: Duration, catch_up: C
 
 /// Those that are there from the beginning.
 pub async fn set_all(life: &Life, calendar: &mut Calendar) {
-    for (catch_up, minutes) in ALL.into_iter().zip([15, 40, 25]) {
+    for (catch_up, minutes) in ALL.into_iter().zip([20, 60, 30]) {
         every(life, calendar, minutes, json!({}), catch_up).await;
         let night = json!({"cron": "30 2 * * *", "timezone": "Europe/Berlin"});
         set(life, calendar, night, wall("Europe/Berlin", at_night), catch_up).await;
         let office_hours = json!({"cron": "*/30 8-17 * * MON-SAT", "timezone": "America/New_York"});
         set(life, calendar, office_hours, wall("America/New_York", office), catch_up).await;
-        once(life, calendar, Duration::from_mins(minutes * 9), catch_up).await;
+        once(life, calendar, Duration::from_mins(minutes * 7), catch_up).await;
     }
-    every(life, calendar, 30, json!({"kind": "message", "sessionId": "bells"}), CatchUp::All).await;
-    every(life, calendar, 20, json!({"agentId": "slow", "overlap": "skip", "sessionId": "own"}), CatchUp::One).await;
+    every(life, calendar, 50, json!({"kind": "message", "sessionId": "bells"}), CatchUp::All).await;
+    every(life, calendar, 35, json!({"agentId": "slow", "overlap": "skip", "sessionId": "own"}), CatchUp::One).await;
     every(life, calendar, 45, json!({"agentId": "payer", "overlap": "skip"}), CatchUp::All).await;
     let hours = json!({"cron": "20 * * * *"});
     set(life, calendar, hours, Plan::Wall { zone: TimeZone::UTC, fits: hourly, instead: None }, CatchUp::One).await;

@@ -93,7 +93,10 @@ impl Traffic {
 
     /// A caller who didn't get the answer sends the same again, some of them by another door.
     async fn send_again(&mut self, life: &Life, dice: &mut Dice) {
-        let Some(name) = dice.pick(&self.sent.keys().cloned().map(Some).collect::<Vec<_>>()).clone() else { return };
+        if self.sent.is_empty() {
+            return;
+        }
+        let name = (*dice.pick(&self.sent.keys().collect::<Vec<_>>())).clone();
         let sent = self.sent[&name].clone();
         // One that was refused would be a new one.
         if sent.way != Way::Refused {
