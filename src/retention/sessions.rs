@@ -3,7 +3,7 @@
 use super::{Batch, readable};
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::retention::{Rules, SessionFate, SessionView, session_fate, turn_goes};
-use crate::domain::session::TurnRecord;
+use crate::domain::session::{SessionState, TurnRecord};
 use crate::store::{Doc, DocKey, Forget, Forgotten, Resting, SessionFacts, StoreError, keys};
 use crate::venue::Venue;
 
@@ -61,7 +61,7 @@ pub(super) async fn page(
 /// What matters of a session; `None` of one whose state is damaged.
 fn view(facts: &SessionFacts) -> Option<SessionView> {
     let state = match &facts.state {
-        None => Default::default(),
+        None => SessionState::default(),
         Some(bytes) => serde_json::from_slice(bytes).ok()?,
     };
     let stirs = !facts.mailbox.is_empty() || facts.lease_until.is_some() || facts.due.is_some();
