@@ -7,9 +7,12 @@
 //! [`OUT_KEPT`]) and told to listeners of this process; replies only to the latter.
 
 mod kept;
+mod pieces;
 
-use super::{Address, Bus, BusError, Delivery, InKind, Live, Message, Settle};
+use self::pieces::Pieces;
+use super::{Address, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle};
 use crate::clock::Clock;
+use crate::domain::ids::JobId;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
 use crate::store::embedded::EmbeddedStore;
@@ -202,6 +205,7 @@ struct Inner {
     /// Something became ready, or will at another time than expected.
     changed: Notify,
     live: Topics<Live>,
+    pieces: Pieces,
     /// By subject.
     out: Topics<()>,
 }
@@ -216,6 +220,7 @@ impl EmbeddedBus {
     /// says when an ack wait is over.
     pub fn new(store: Arc<EmbeddedStore>, ack_wait: Duration, clock: Clock) -> Result<Self, BusError> {
         let queue = store.query_now(load).map_err(unavailable)?;
+        let started = clock.now();
         Ok(Self(Arc::new(Inner {
             store,
             ack_wait,
@@ -223,6 +228,7 @@ impl EmbeddedBus {
             queue: Mutex::new(queue),
             changed: Notify::new(),
             live: Topics::new(),
+            pieces: Pieces::since(started),
             out: Topics::new(),
         })))
     }
@@ -444,6 +450,9 @@ impl Bus for EmbeddedBus {
     }
 
     async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
+        if let Live::Job(job) = to {
+            self.0.pieces.send(job, &body);
+        }
         self.0.live.send(to, &body);
         if matches!(to, Live::Control(_)) {
             self.0.live.send(&Live::AllControl, &body);
@@ -453,6 +462,10 @@ impl Bus for EmbeddedBus {
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
         Ok(self.0.live.listen(from))
+    }
+
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+        Ok(self.0.pieces.follow(job, after))
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

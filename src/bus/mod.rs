@@ -123,6 +123,15 @@ pub enum Live {
     Reply(String),
 }
 
+/// A piece of a job's live text, or of its progress.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// Its place: later pieces of the job have larger ones.
+    pub sequence: u64,
+    /// As it was sent: JSON, see `worker::live`.
+    pub body: Bytes,
+}
+
 /// Why a bus call failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum BusError {
@@ -160,6 +169,10 @@ pub trait Bus: Send + Sync + 'static {
 
     /// Listens to `from`.
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError>;
+
+    /// What is sent about a job from now on, and before it what was sent after the place `after`, as
+    /// far as it is still kept: some minutes.
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError>;
 
     /// Producer ids of messages accepted and not acknowledged, for the audit.
     async fn in_transit(&self) -> Result<Vec<String>, BusError>;

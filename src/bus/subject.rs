@@ -49,6 +49,11 @@ pub fn live_subject(prefix: &str, live: &Live) -> String {
     }
 }
 
+/// Every subject of live text.
+pub fn all_live(prefix: &str) -> String {
+    format!("{prefix}.live.>")
+}
+
 /// Every inbound subject.
 pub fn all_inbound(prefix: &str) -> String {
     format!("{prefix}.in.>")

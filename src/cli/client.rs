@@ -140,9 +140,12 @@ impl Client {
         self.json(request.json(body)).await
     }
 
-    /// `GET path` as a stream of server-sent events.
-    pub async fn stream(&self, path: &str) -> Result<Response, Failure> {
-        let request = self.request(Method::GET, path).header("accept", "text/event-stream");
+    /// `GET path` as a stream of server-sent events, behind the one with the id `after`.
+    pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<Response, Failure> {
+        let mut request = self.request(Method::GET, path).header("accept", "text/event-stream");
+        if let Some(after) = after {
+            request = request.header("last-event-id", after);
+        }
         let response = request.send().await.map_err(|e| self.unreachable(&e))?;
         if response.status().is_success() { Ok(response) } else { Err(self.refusal(response).await) }
     }

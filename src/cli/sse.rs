@@ -7,6 +7,8 @@ pub struct SseEvent {
     pub name: String,
     /// Its data, lines joined.
     pub data: String,
+    /// Its place, when it has one: a stream that is opened again goes on behind it.
+    pub id: Option<String>,
 }
 
 /// What has arrived of an unfinished event.
@@ -15,6 +17,7 @@ pub struct SseParser {
     bytes: Vec<u8>,
     name: String,
     data: Vec<String>,
+    id: Option<String>,
 }
 
 impl SseParser {
@@ -33,15 +36,17 @@ impl SseParser {
     fn line(&mut self, line: &str) -> Option<SseEvent> {
         if line.is_empty() {
             let (name, data) = (std::mem::take(&mut self.name), std::mem::take(&mut self.data));
+            let id = self.id.take();
             let name = if name.is_empty() { "message".to_owned() } else { name };
-            return (!data.is_empty()).then(|| SseEvent { name, data: data.join("\n") });
+            return (!data.is_empty()).then(|| SseEvent { name, data: data.join("\n"), id });
         }
         let (field, value) = line.split_once(':').unwrap_or((line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => value.clone_into(&mut self.name),
             "data" => self.data.push(value.to_owned()),
-            // Comments (`: keep-alive`), `id` and `retry` don't matter here.
+            "id" => self.id = Some(value.to_owned()),
+            // Comments (`: keep-alive`) and `retry` don't matter here.
             _ => {}
         }
         None
@@ -54,12 +59,18 @@ mod tests {
 
     #[test]
     fn events_may_arrive_in_any_pieces() {
-        let stream = "event: job-update\ndata: {\"a\":1}\n\n: keep-alive\n\ndata: one\r\ndata: two\r\n\r\nevent: x\n\n";
+        let stream =
+            "event: job-update\ndata: {\"a\":1}\n\n: keep-alive\n\nid: 7\ndata: one\r\ndata: two\r\n\r\nevent: x\n\n";
         for size in [1, 7, 1000] {
             let mut parser = SseParser::default();
             let events: Vec<_> = stream.as_bytes().chunks(size).flat_map(|chunk| parser.feed(chunk)).collect();
-            let event = |name: &str, data: &str| SseEvent { name: name.into(), data: data.into() };
-            assert_eq!(events, [event("job-update", "{\"a\":1}"), event("message", "one\ntwo")], "{size}");
+            let event = |name: &str, data: &str, id: Option<&str>| SseEvent {
+                name: name.into(),
+                data: data.into(),
+                id: id.map(str::to_owned),
+            };
+            let expected = [event("job-update", "{\"a\":1}", None), event("message", "one\ntwo", Some("7"))];
+            assert_eq!(events, expected, "{size}");
         }
     }
 }

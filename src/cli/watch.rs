@@ -11,7 +11,7 @@ use serde_json::Value;
 
 /// Follows a job to its end.
 pub async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Failure> {
-    let mut shown = Shown { out, status: String::new(), in_line: false };
+    let mut shown = Shown { out, status: String::new(), in_line: false, last: None };
     let mut away = AWAY.waits();
     loop {
         match stream(client, job, &mut shown).await {
@@ -42,7 +42,7 @@ pub async fn follow(client: &Client, out: Out, job: &JobId) -> Result<Exit, Fail
 
 /// One connection; the record when the job has ended.
 async fn stream(client: &Client, job: &JobId, shown: &mut Shown) -> Result<Option<Value>, Failure> {
-    let response = client.stream(&format!("jobs/{job}/sse")).await?;
+    let response = client.stream(&format!("jobs/{job}/sse"), shown.last.as_deref()).await?;
     let mut bytes = response.bytes_stream();
     let mut parser = SseParser::default();
     while let Some(piece) = bytes.next().await {
@@ -61,6 +61,8 @@ struct Shown {
     status: String,
     /// The cursor stands behind streamed text.
     in_line: bool,
+    /// Place of the last piece: a connection that breaks goes on behind it.
+    last: Option<String>,
 }
 
 impl Shown {
@@ -82,7 +84,18 @@ impl Shown {
             }
             return Ok(None);
         }
+        if event.id.is_some() {
+            self.last.clone_from(&event.id);
+        }
         self.json(&data)?;
+        if event.name == "progress" {
+            self.end_line()?;
+            let calls = data["calls"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            if self.out.format == Format::Text {
+                remark(&format!("turn {} calls {}", data["turn"], calls.collect::<Vec<_>>().join(", ")));
+            }
+            return Ok(None);
+        }
         let text = data["text"].as_str().or(data.as_str()).unwrap_or_default();
         if self.out.format == Format::Text && !text.is_empty() {
             write(text)?;

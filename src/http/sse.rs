@@ -1,18 +1,21 @@
 //! `GET jobs/{id}/sse`: a job's record at each change and its live text, until it has ended.
+//!
+//! Live text has the place of its piece as the event's `id`: a client that comes back with it in
+//! `Last-Event-ID` goes on behind it.
 
 use super::Api;
 use super::extract::Who;
 use super::jobs::{job_id, unknown};
 use super::problem::Problem;
-use crate::bus::Live;
+use crate::bus::Piece;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::time::Millis;
 use crate::jobs;
 use axum::extract::{Path, State};
+use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive};
 use axum::response::{IntoResponse, Response, Sse};
-use bytes::Bytes;
 use futures::stream::{self, BoxStream};
 use futures::{Stream, StreamExt};
 use serde_json::{Value, json};
@@ -24,10 +27,16 @@ use tokio::time::Instant;
 const POLL: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(1));
 
 /// The handler.
-pub(super) async fn stream(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
+pub(super) async fn stream(
+    State(api): State<Api>,
+    who: Who,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
     let id = job_id(&id)?;
+    let after = after(&headers)?;
     // Listening begins before the first look, so that no text falls between the two.
-    let live = match api.venue.bus.listen(&Live::Job(id.clone())).await {
+    let live = match api.venue.bus.follow(&id, after).await {
         Ok(live) => live,
         Err(error) => {
             tracing::debug!(%error, job = %id, "no live text on this stream");
@@ -52,14 +61,21 @@ pub(super) async fn stream(State(api): State<Api>, who: Who, Path(id): Path<Stri
     Ok(Sse::new(watch.events()).keep_alive(alive).into_response())
 }
 
+/// The place behind which a client goes on.
+fn after(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
+    let Some(given) = headers.get("last-event-id") else { return Ok(None) };
+    let number = given.to_str().ok().and_then(|text| text.trim().parse().ok());
+    number.map(Some).ok_or_else(|| Problem::bad_request("header `Last-Event-ID`: expected the `id` of an event"))
+}
+
 /// A stream that is being read.
 struct Watch {
     api: Api,
     owner: Owner,
     job: JobId,
-    live: BoxStream<'static, Bytes>,
+    live: BoxStream<'static, Piece>,
     /// Text that waits for the record that goes before it.
-    held: Option<Bytes>,
+    held: Option<Piece>,
     /// Status and time of the last record that was sent.
     seen: Option<(JobStatus, Millis)>,
     pause: Duration,
@@ -74,7 +90,7 @@ impl Watch {
 
     async fn next(&mut self) -> Option<Event> {
         if let Some(text) = self.held.take() {
-            return Some(event("token", &token(&text)));
+            return Some(live(&text));
         }
         while !self.ended {
             let closing = self.api.closing.clone();
@@ -91,7 +107,7 @@ impl Watch {
                         return Some(event("job-update", &record));
                     }
                     self.pause = Duration::ZERO;
-                    return Some(event("token", &token(&text)));
+                    return Some(live(&text));
                 }
                 () = tokio::time::sleep_until(self.look) => {
                     if let Some(record) = self.look().await {
@@ -129,23 +145,16 @@ impl Watch {
     }
 }
 
-/// Live text, in JSON so that a line break in it is no line break of the stream.
-fn token(text: &[u8]) -> Value {
-    json!({"text": String::from_utf8_lossy(text)})
+/// A piece with its place: text, or what is done.
+fn live(piece: &Piece) -> Event {
+    let said = serde_json::from_slice::<Value>(&piece.body).unwrap_or_default();
+    let (name, data) = match said.get("progress") {
+        Some(progress) => ("progress", progress.clone()),
+        None => ("token", json!({"text": said["text"].as_str().unwrap_or_default()})),
+    };
+    event(name, &data).id(piece.sequence.to_string())
 }
 
 fn event(name: &str, data: &Value) -> Event {
     Event::default().event(name).data(data.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn live_text_stays_text_whatever_it_looks_like() {
-        assert_eq!(token(b"42"), json!({"text": "42"}));
-        assert_eq!(token(b"two\r\nlines"), json!({"text": "two\r\nlines"}));
-        assert_eq!(token(b"\xff"), json!({"text": "\u{fffd}"}));
-    }
 }

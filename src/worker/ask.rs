@@ -1,16 +1,14 @@
 //! Stage 5: the model call, with its live text, its cancellation and its failures.
 
-use super::Worker;
 use super::session::{Leased, Stop};
 use super::waits::next_wait;
-use crate::bus::Live;
+use super::{Worker, live};
 use crate::domain::agent::Retry;
 use crate::domain::chat::ModelRequest;
 use crate::domain::ids::JobId;
 use crate::domain::turn::{ModelFailure, Observed};
 use crate::model::ModelError;
 use crate::secrets::SecretError;
-use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Calls the model once.
@@ -33,10 +31,10 @@ pub(super) async fn model(
             }
         },
     };
-    let (live, texts) = unbounded_channel();
+    let (pieces, texts) = unbounded_channel();
     let call = async {
-        let answer = worker.model.complete_with(request, key.as_ref(), &live).await;
-        drop(live);
+        let answer = worker.model.complete_with(request, key.as_ref(), &pieces).await;
+        drop(pieces);
         answer
     };
     let (lost, cancelled) = (leased.stops.lost.clone(), leased.cancelled.clone());
@@ -81,10 +79,7 @@ async fn forward(worker: &Worker, job: Option<&JobId>, mut texts: UnboundedRecei
             text.push_str(&more);
         }
         if let Some(job) = job {
-            let sent = worker.venue.bus.signal(&Live::Job(job.clone()), Bytes::from(text)).await;
-            if let Err(error) = sent {
-                tracing::debug!(%error, "live text not sent");
-            }
+            live::text(worker, job, &text).await;
         }
     }
 }

@@ -18,6 +18,7 @@ mod harness;
 mod intake;
 mod keeper;
 mod known;
+mod live;
 pub mod preview;
 mod recheck;
 mod relay;

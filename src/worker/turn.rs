@@ -4,7 +4,7 @@ use super::commit::{self, Outcome};
 use super::session::{Leased, Stop};
 use super::spend::Asked;
 use super::stage::Stage;
-use super::{Worker, answers, books, calls, gather, keeper, spend, values, waits};
+use super::{Worker, answers, books, calls, gather, keeper, live, spend, values, waits};
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -140,7 +140,11 @@ pub(super) async fn run(
                 turn.hide(hide);
                 record(worker, leased, recorded.kept(hide)).await?
             }
-            Action::Call(planned) => calls::make(worker, leased, &bench, agent, &turn, &planned, approved).await?,
+            Action::Call(planned) => {
+                let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
+                live::calls(worker, job.as_ref(), turn.setting().turn, &tools).await;
+                calls::make(worker, leased, &bench, agent, &turn, &planned, approved).await?
+            }
             Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
             Action::Wait { reason } => return waits::unavailable(worker, leased, &reason).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, agent, &turn, *decision).await,

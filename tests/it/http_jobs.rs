@@ -150,7 +150,7 @@ async fn a_stream_shows_each_change_and_the_text_and_ends_with_the_job() {
         .events(&path(&job, "/sse"), Duration::from_mins(1), async |text: &str| {
             if step == 0 && text.contains("job-update") {
                 step = 1;
-                server.venue.bus.signal(&live, Bytes::from("two\nlines")).await.unwrap();
+                server.venue.bus.signal(&live, Bytes::from(json!({"text": "two\nlines"}).to_string())).await.unwrap();
             } else if step == 1 && text.contains("event: token") && text.contains("\n:") {
                 step = 2;
                 server.put(&path(&job, "/cancel"), Value::Null).await.body(200);
@@ -165,6 +165,16 @@ async fn a_stream_shows_each_change_and_the_text_and_ends_with_the_job() {
     assert_eq!(data[1], json!({"text": "two\nlines"}));
     assert_eq!((&data[2]["status"], &data[2]["id"]), (&json!("CANCELLED"), &job));
     assert!(text.lines().any(|line| line.starts_with(':')), "no heartbeat in {text}");
+    // Who comes back behind a place has what came after it.
+    let place: u64 = text.lines().find_map(|line| line.strip_prefix("id: ")).unwrap().parse().unwrap();
+    for (after, texts) in [(place - 1, 1), (place, 0)] {
+        let request = server.client.get(format!("{}{}", server.url, path(&job, "/sse")));
+        let again = request.header("last-event-id", after).send().await.unwrap().text().await.unwrap();
+        assert_eq!(again.matches("event: token").count(), texts, "{again}");
+        assert!(again.contains("CANCELLED"), "{again}");
+    }
+    let bad = server.client.get(format!("{}{}", server.url, path(&job, "/sse"))).header("last-event-id", "x");
+    assert_eq!(bad.send().await.unwrap().status(), 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,11 +7,13 @@ mod receive;
 mod streams;
 
 use super::credentials::credentials;
-use super::{Address, Bus, BusError, Delivery, Live, Message, chain, headers, subject};
+use super::{Address, Bus, BusError, Delivery, Live, Message, Piece, chain, headers, subject};
 use crate::config::{Config, mask_url};
+use crate::domain::ids::JobId;
 use crate::retry::{Failure, Policy, retry};
 use crate::store::Setting;
 use crate::telemetry::Metrics;
+use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{
     Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, ServerAddr,
     connection::State,
@@ -313,6 +315,28 @@ impl Bus for NatsBus {
         // subscription, so that nothing sent after this call is missed.
         self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         Ok(messages.map(|message| message.payload).boxed())
+    }
+
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+        let unavailable =
+            |error: &dyn std::error::Error| BusError::Unavailable { bus: self.name.clone(), reason: chain(error) };
+        let stream = self.context.get_stream(streams::live_name(self.prefix())).await.map_err(|e| unavailable(&e))?;
+        // The stream is in memory: after a restart of the server its places begin anew.
+        let last = stream.cached_info().state.last_sequence;
+        let deliver_policy = match after {
+            Some(after) if after <= last => DeliverPolicy::ByStartSequence { start_sequence: after + 1 },
+            Some(_) | None => DeliverPolicy::New,
+        };
+        let filter_subject = subject::live_subject(self.prefix(), &Live::Job(job.clone()));
+        let config = pull::OrderedConfig { filter_subject, deliver_policy, ..pull::OrderedConfig::default() };
+        let consumer = stream.create_consumer(config).await.map_err(|e| unavailable(&e))?;
+        let messages = consumer.messages().await.map_err(|e| unavailable(&e))?;
+        let piece = |message: Result<async_nats::jetstream::Message, _>| async move {
+            let message = message.ok()?;
+            let sequence = message.info().ok()?.stream_sequence;
+            Some(Piece { sequence, body: message.payload.clone() })
+        };
+        Ok(messages.filter_map(piece).boxed())
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {

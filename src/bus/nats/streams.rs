@@ -37,7 +37,18 @@ pub(super) fn outbound_name(prefix: &str) -> String {
     format!("{}_OUT", prefix.to_uppercase())
 }
 
-/// Makes both streams and the consumer, or brings them up to date.
+/// How long live text can be read again: a watcher whose connection broke is back in seconds.
+const LIVE_AGE: Duration = Duration::from_mins(10);
+
+/// Bytes of live text that are kept, in memory.
+const LIVE_BYTES: i64 = 64 * 1024 * 1024;
+
+/// Name of the stream of live text.
+pub(super) fn live_name(prefix: &str) -> String {
+    format!("{}_LIVE", prefix.to_uppercase())
+}
+
+/// Makes the streams and the consumer, or brings them up to date.
 pub(super) async fn ensure(
     context: &Context,
     bus: &str,
@@ -45,6 +56,7 @@ pub(super) async fn ensure(
 ) -> Result<(Stream, PullConsumer), OpenError> {
     let inbound = ensure_stream(context, bus, inbound(options)).await?;
     ensure_stream(context, bus, outbound(options)).await?;
+    ensure_stream(context, bus, live(options)).await?;
     let consumer = inbound.create_consumer(consumer(options)).await.map_err(|error| OpenError::Setup {
         bus: bus.to_owned(),
         stream: inbound_name(&options.prefix),
@@ -74,6 +86,21 @@ fn outbound(options: &NatsOptions) -> Config {
         max_age: options.out_max_age,
         // The server refuses a window that is longer than the age.
         duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
+        ..common(options)
+    }
+}
+
+/// Live text may be lost: it is in the memory of one server, and nobody waits for it to be stored.
+fn live(options: &NatsOptions) -> Config {
+    Config {
+        name: live_name(&options.prefix),
+        subjects: vec![subject::all_live(&options.prefix)],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::Old,
+        storage: StorageType::Memory,
+        num_replicas: 1,
+        max_age: LIVE_AGE,
+        max_bytes: LIVE_BYTES,
         ..common(options)
     }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trellis::bus::{Address, Bus, Delivery, InKind, Live, Message};
+use trellis::bus::{Address, Bus, Delivery, InKind, Live, Message, Piece};
 use trellis::clock::Clock;
 use trellis::domain::ids::{JobId, Owner};
 
@@ -333,6 +333,31 @@ pub async fn signals_reach_who_listens(f: impl Fixture) {
         }
     }
     assert!(tokio::time::timeout(Duration::from_millis(50), other.next()).await.is_err());
+}
+
+pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
+    let bus = f.bus();
+    let (job, other) = (JobId::new(&"0f".repeat(16)).unwrap(), JobId::new(&"1f".repeat(16)).unwrap());
+    let mut first = bus.follow(&job, None).await.unwrap();
+    for (of, body) in [(&job, "a"), (&other, "x"), (&job, "b"), (&job, "c")] {
+        bus.signal(&Live::Job(of.clone()), Bytes::from(body)).await.unwrap();
+    }
+    let mut pieces = Vec::new();
+    while pieces.len() < 3 {
+        pieces.push(tokio::time::timeout(LIMIT, first.next()).await.expect("a piece").unwrap());
+    }
+    let said = |pieces: &[Piece]| pieces.iter().map(|piece| piece.body.clone()).collect::<Vec<_>>();
+    assert_eq!(said(&pieces), ["a", "b", "c"]);
+    assert!(pieces.is_sorted_by_key(|piece| piece.sequence), "{pieces:?}");
+    // One that comes back has what it missed, and then what is new; one that comes late only that.
+    let mut again = bus.follow(&job, Some(pieces[0].sequence)).await.unwrap();
+    let mut late = bus.follow(&job, None).await.unwrap();
+    bus.signal(&Live::Job(job.clone()), Bytes::from("d")).await.unwrap();
+    for expected in ["b", "c", "d"] {
+        let piece = tokio::time::timeout(LIMIT, again.next()).await.expect("a piece").unwrap();
+        assert_eq!(piece.body, expected);
+    }
+    assert_eq!(tokio::time::timeout(LIMIT, late.next()).await.expect("a piece").unwrap().body, "d");
 }
 
 pub async fn all_control_hears_every_owner(f: impl Fixture) {

@@ -8,8 +8,9 @@ use serde_json::Value;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Bus, BusError, Delivery, Live, Message, Settle};
+use trellis::bus::{Bus, BusError, Delivery, Live, Message, Piece, Settle};
 use trellis::domain::chat::{ModelRequest, Reply};
+use trellis::domain::ids::JobId;
 use trellis::model::{LiveText, Model, ModelError};
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{Checkpoint, Held, Lease, Setting};
@@ -115,6 +116,10 @@ impl Bus for Line {
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
         self.inner.listen(from).await
+    }
+
+    async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
+        self.inner.follow(job, after).await
     }
 
     async fn in_transit(&self) -> Result<Vec<String>, BusError> {
