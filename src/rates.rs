@@ -54,8 +54,9 @@ pub async fn book<'r>(
 /// The call has ended, with so many tokens used.
 pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), StoreError> {
     let Booked { limits, call } = booked;
+    let now = venue.now();
     let settled = change(venue, &limits, |meters| {
-        rate::settle(&limits, meters, &call, used);
+        rate::settle(&limits, meters, &call, used, now);
         Ok(())
     });
     if settled.await?.is_none() {
@@ -78,7 +79,11 @@ async fn change(
     }
     let owner = venue_owner();
     let names: Vec<_> = limits.iter().map(|limit| keys::rate(&limit.of)).collect();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
+        if attempt > 0 {
+            // Others are at it: not all of them again at the same moment.
+            tokio::time::sleep(Duration::from_millis(u64::from(attempt % 7))).await;
+        }
         let docs = venue.store.read(&owner, &names).await?;
         let mut meters = Vec::with_capacity(names.len());
         for (key, doc) in names.iter().zip(&docs) {

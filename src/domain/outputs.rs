@@ -76,7 +76,21 @@ pub fn input(schema: &Value) -> Value {
     if is_map(schema) {
         return schema.clone();
     }
-    json!({"type": "object", "properties": {"result": schema}, "required": ["result"]})
+    wrapped(schema)
+}
+
+/// A map with the value as its `result`. What the schema refers to stands at the top, where its
+/// references lead.
+pub fn wrapped(schema: &Value) -> Value {
+    let mut inner = schema.clone();
+    let mut outer = json!({"type": "object", "properties": {}, "required": ["result"]});
+    for key in ["$defs", "definitions"] {
+        if let Some(shared) = inner.as_object_mut().and_then(|map| map.shift_remove(key)) {
+            outer[key] = shared;
+        }
+    }
+    outer["properties"]["result"] = inner;
+    outer
 }
 
 /// The value that a call of such a tool gives.
@@ -120,6 +134,13 @@ mod tests {
         assert_eq!(input(&map), map);
         assert_eq!(value(Some(&map), &json!({"result": [1]})), json!({"result": [1]}));
         assert_eq!(value(None, &json!({"a": 1})), json!({"a": 1}));
+    }
+
+    #[test]
+    fn references_lead_to_the_same_place_inside_the_map() {
+        let list = json!({"type": "array", "items": {"$ref": "#/$defs/item"}, "$defs": {"item": {"type": "integer"}}});
+        assert_eq!(wrong(&input(&list), &json!({"result": [1]})), None);
+        assert!(wrong(&input(&list), &json!({"result": ["x"]})).unwrap().contains("at `/result/0`"));
     }
 
     #[test]

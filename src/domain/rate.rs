@@ -16,6 +16,12 @@ use std::time::Duration;
 /// Microseconds of the window in which calls and tokens are counted.
 const MINUTE: u64 = 60_000_000;
 
+/// What is booked farther ahead than this, a worker with a wrong clock has booked.
+const BOGUS: u64 = 15 * MINUTE;
+
+/// A call that is to be lost later than this is one of those.
+const LONGEST: Duration = Duration::from_hours(2);
+
 /// Pause of a call that waits for another to end: nobody knows when that is.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -42,9 +48,18 @@ pub struct Meter {
     /// The same of their tokens.
     #[serde(skip_serializing_if = "is_zero")]
     tokens: u64,
-    /// Calls that run, each with when it counts as lost.
+    /// Calls that run.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    running: BTreeMap<String, Millis>,
+    running: BTreeMap<String, Running>,
+}
+
+/// A call that runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Running {
+    /// When it counts as lost.
+    until: Millis,
+    /// Until when its own tokens reach, in microseconds.
+    tokens: u64,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -118,7 +133,7 @@ impl Limit {
 
     /// Whether one more call fits; else why not, and until when.
     fn check(&self, meter: &Meter, call: &Call, now: Millis) -> Result<(), Wait> {
-        let busy = meter.running.iter().filter(|(id, until)| **id != call.id && **until > now).count();
+        let busy = meter.running.iter().filter(|(id, running)| **id != call.id && running.counts(now)).count();
         if let Some(limit) = self.concurrency
             && busy >= usize::try_from(limit).unwrap_or(usize::MAX)
         {
@@ -131,7 +146,7 @@ impl Limit {
         ];
         for (limit, reached, amount, what) in shares {
             let Some(limit) = limit else { continue };
-            let ahead = reached.saturating_sub(micros(now));
+            let ahead = ahead(reached, now);
             // What is larger than a minute's worth passes when nothing else runs, else it never would.
             let over = (ahead + share(amount, limit)).saturating_sub(MINUTE);
             if over > 0 && ahead > 0 {
@@ -144,22 +159,40 @@ impl Limit {
     }
 
     fn book(&self, meter: &mut Meter, call: &Call, now: Millis) {
-        meter.running.retain(|_, until| *until > now);
-        meter.running.insert(call.id.clone(), call.until);
+        meter.running.retain(|_, running| running.counts(now));
         if let Some(limit) = self.requests {
-            meter.requests = meter.requests.max(micros(now)) + share(1, u64::from(limit));
+            meter.requests = micros(now) + ahead(meter.requests, now) + share(1, u64::from(limit));
         }
         if let Some(limit) = self.tokens {
-            meter.tokens = meter.tokens.max(micros(now)) + share(call.tokens, limit);
+            meter.tokens = micros(now) + ahead(meter.tokens, now) + share(call.tokens, limit);
         }
+        meter.running.insert(call.id.clone(), Running { until: call.until, tokens: meter.tokens });
     }
 
-    fn settle(&self, meter: &mut Meter, call: &Call, used: u64) {
-        meter.running.remove(&call.id);
-        if let Some(limit) = self.tokens {
-            meter.tokens = meter.tokens.saturating_sub(share(call.tokens, limit)) + share(used, limit);
+    fn settle(&self, meter: &mut Meter, call: &Call, used: u64, now: Millis) {
+        let own = meter.running.remove(&call.id);
+        let Some(limit) = self.tokens else { return };
+        let (booked, used) = (share(call.tokens, limit), share(used, limit));
+        if used > booked {
+            meter.tokens = micros(now) + ahead(meter.tokens, now) + (used - booked);
+        } else {
+            // What has passed meanwhile was held from others, and can't be given back.
+            let left = own.map_or(0, |own| ahead(own.tokens, now));
+            meter.tokens = meter.tokens.saturating_sub((booked - used).min(left));
         }
     }
+}
+
+impl Running {
+    fn counts(self, now: Millis) -> bool {
+        self.until > now && self.until.since(now) <= LONGEST
+    }
+}
+
+/// How far a time is ahead of now.
+const fn ahead(reached: u64, now: Millis) -> u64 {
+    let ahead = reached.saturating_sub(micros(now));
+    if ahead > BOGUS { 0 } else { ahead }
 }
 
 const fn micros(at: Millis) -> u64 {
@@ -185,9 +218,9 @@ pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &Call, now: Millis) -
 }
 
 /// A call has ended, with so many tokens used.
-pub fn settle(limits: &[&Limit], meters: &mut [Meter], call: &Call, used: u64) {
+pub fn settle(limits: &[&Limit], meters: &mut [Meter], call: &Call, used: u64, now: Millis) {
     for (limit, meter) in limits.iter().zip(meters) {
-        limit.settle(meter, call, used);
+        limit.settle(meter, call, used, now);
     }
 }
 
@@ -236,7 +269,7 @@ mod tests {
         let wait = booked(&limit, &mut meter, &call("c", 1), NOW).unwrap_err();
         assert_eq!(wait, (1_000, "rate limit of `openai`: 2 calls at once".to_owned()));
         assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()), "the same call again");
-        settle(&[&limit], std::slice::from_mut(&mut meter), &call("b", 1), 1);
+        settle(&[&limit], std::slice::from_mut(&mut meter), &call("b", 1), 1, NOW);
         assert_eq!(booked(&limit, &mut meter, &call("c", 1), NOW), Ok(()));
         let later = NOW.plus(Duration::from_mins(3));
         assert_eq!(booked(&limit, &mut meter, &call("d", 1), later), Ok(()), "a and c are lost");
@@ -276,13 +309,32 @@ mod tests {
         assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
         let (pause, reason) = booked(&limit, &mut meter, &call("b", 600), NOW).unwrap_err();
         assert_eq!((pause, reason.as_str()), (30_000, "rate limit of `openai`: 1000 tokens per minute"));
-        settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 400);
+        settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 400, NOW);
         assert_eq!(booked(&limit, &mut meter, &call("b", 600), NOW), Ok(()));
         // One that is larger than the limit waits until nothing else runs, and then passes.
         let (pause, _) = booked(&limit, &mut meter, &call("c", 5_000), NOW).unwrap_err();
         assert_eq!(pause, 60_000);
         let later = NOW.plus(Duration::from_mins(1));
         assert_eq!(booked(&limit, &mut meter, &call("c", 5_000), later), Ok(()));
+    }
+
+    #[test]
+    fn what_has_passed_while_a_call_ran_is_not_given_back() {
+        let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+        assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+        let (late, end) = (NOW.plus(Duration::from_secs(55)), NOW.plus(Duration::from_mins(1)));
+        assert_eq!(booked(&limit, &mut meter, &call("b", 900), late), Ok(()));
+        settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 10, end);
+        assert!(booked(&limit, &mut meter, &call("c", 900), end).is_err(), "b has just had its 900");
+    }
+
+    #[test]
+    fn a_wrong_clock_does_not_block_the_fleet() {
+        let (limit, mut meter) = (limit("openai:requests=60:tokens=1000:concurrency=1"), Meter::default());
+        let tomorrow = NOW.plus(Duration::from_hours(24));
+        let lost = Call { until: tomorrow.plus(Duration::from_mins(2)), ..call("a", 900) };
+        assert_eq!(booked(&limit, &mut meter, &lost, tomorrow), Ok(()));
+        assert_eq!(booked(&limit, &mut meter, &call("b", 900), NOW), Ok(()));
     }
 
     #[test]

@@ -93,6 +93,9 @@ pub struct PendingJob {
     /// The request in whose service it was started, when no task is: its result runs under that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Mandate>,
+    /// The goal that waits for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub frame: u32,
 }
 
 /// How far the task being served is.

@@ -22,7 +22,7 @@ pub fn map(error: &Error, model: &str) -> ModelError {
     let cause = root(error);
     if let (Some(status), body) = (cause.status(), body_of(cause)) {
         let reason = format!("{}: {}", status.as_u16(), said(body));
-        return if is_unusable(status) {
+        return if is_unusable(status) || says_unusable(body) {
             unusable(model, reason)
         } else if is_transient(status) {
             transient(model, reason, cause.headers().and_then(retry_after))
@@ -80,12 +80,17 @@ fn unusable(model: &str, reason: String) -> ModelError {
     ModelError::Unusable { model: model.to_owned(), reason }
 }
 
-/// The key, the account or the name of the model is wrong: every request would be refused.
+/// The key or the name of the model is wrong: every request would be refused. Gateways answer 402 and
+/// 403 to single requests as well, for what stands in them.
 fn is_unusable(status: StatusCode) -> bool {
-    matches!(
-        status,
-        StatusCode::UNAUTHORIZED | StatusCode::PAYMENT_REQUIRED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND
-    )
+    matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND)
+}
+
+/// The body of the answer says so.
+fn says_unusable(body: &str) -> bool {
+    let json: Value = serde_json::from_str(body).unwrap_or_default();
+    let inner = json.get("error").unwrap_or(&json);
+    ["type", "code"].iter().filter_map(|key| inner.get(*key)?.as_str()).any(|kind| UNUSABLE_TYPES.contains(&kind))
 }
 
 /// A streamed call wraps the library's own error once more.
@@ -213,10 +218,12 @@ mod tests {
                 ModelError::Unusable { reason, .. } => ("none", reason),
             }
         };
+        assert!(says_unusable(r#"{"error": {"type": "permission_error", "message": "no"}}"#));
+        assert!(says_unusable(r#"{"error": {"code": "insufficient_quota"}}"#) && !says_unusable("<html>"));
         for (class, statuses) in [
             ("again", &[408, 425, 429, 500, 502, 503, 504, 529, 307][..]),
-            ("not this", &[400, 413, 422][..]),
-            ("none", &[401, 402, 403, 404][..]),
+            ("not this", &[400, 402, 403, 413, 422][..]),
+            ("none", &[401, 404][..]),
         ] {
             for status in statuses {
                 assert_eq!(check(*status), (class, format!("{status}: why")));

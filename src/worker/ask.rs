@@ -1,7 +1,7 @@
 //! Stage 5: the model call, with its live text, its cancellation and its failures.
 
 use super::session::{Leased, Stop};
-use super::waits::next_wait;
+use super::waits::{most, next_wait};
 use super::{Worker, live};
 use crate::domain::agent::Retry;
 use crate::domain::chat::ModelRequest;
@@ -62,6 +62,8 @@ pub(super) async fn model(
         ModelError::Transient { retry_after, .. } => {
             worker.venue.metrics.model_call("unavailable");
             let wait = next_wait(worker, leased, retry);
+            // A provider that wants to be left alone for longer than all tries may take has said no.
+            let wait = wait.filter(|_| retry_after.is_none_or(|asked| asked <= most(worker, retry)));
             leased.pause = match (wait, retry_after) {
                 (Some(wait), Some(asked)) => Some(wait.max(asked)),
                 (wait, _) => wait,

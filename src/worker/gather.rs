@@ -55,7 +55,7 @@ pub(super) async fn inputs(
     items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
     let transcript = transcript(worker, leased).await?.clone();
     let served = Served {
-        goals: View::of(&setting.state.goals, &transcript, setting.plan.input()),
+        goals: View::of(&setting.state.goals, &transcript, setting.plan.input(), &setting.authority),
         last: setting.last.is_some(),
         ..setting.plan.served(&setting.state, &setting.mandate)
     };
@@ -141,7 +141,8 @@ pub(super) async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> R
         leased.transcript.get_or_insert_default();
     }
     if leased.transcript.is_none() {
-        let found = said(&*worker.venue.store, &leased.lease.owner, &leased.lease.session).await?;
+        let version = leased.run.version;
+        let found = said(&*worker.venue.store, &leased.lease.owner, &leased.lease.session, version).await?;
         leased.transcript = Some(found);
     }
     Ok(leased.transcript.get_or_insert_default())
@@ -149,16 +150,24 @@ pub(super) async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> R
 
 /// The record of a turn of the session.
 pub(super) async fn record(worker: &Worker, leased: &mut Leased, turn: u64) -> Result<Option<TurnRecord>, StoreError> {
-    Ok(transcript(worker, leased).await?.iter().rev().find(|record| record.turn == turn).cloned())
+    if let Some(known) = transcript(worker, leased).await?.iter().rev().find(|record| record.turn == turn) {
+        return Ok(Some(known.clone()));
+    }
+    let key = keys::turn(&leased.lease.session, turn);
+    let doc = worker.venue.store.read(&leased.lease.owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    doc.value.map(|bytes| decode(&key, &bytes)).transpose()
 }
 
-/// The newest turn records of a session as the store has them, oldest first.
+/// The newest turn records of a session at this version as the store has them, oldest first.
 pub(super) async fn said(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
+    version: u64,
 ) -> Result<Vec<TurnRecord>, StoreError> {
-    let mut found = store.scan(owner, &keys::turns(session), None, true, TRANSCRIPT).await?;
+    // What a fork that broke off has left behind the session's own turns is none of its own.
+    let end = keys::turn(session, version + 1);
+    let mut found = store.scan(owner, &keys::turns(session), Some(&end), true, TRANSCRIPT).await?;
     found.reverse();
     found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?))).collect()
 }

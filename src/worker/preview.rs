@@ -100,7 +100,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     items.extend(scratchpad::items(&*venue.store, owner, &context_ids).await?);
     items.extend(plan.handed().into_iter().flat_map(|handed| scope::received(handed, &caller.authority)));
     let served = Served {
-        goals: View::of(&run.state.goals, &transcript, plan.input()),
+        goals: View::of(&run.state.goals, &transcript, plan.input(), &caller.authority),
         ..plan.served(&run.state, &run.mandate(&plan))
     };
     let output = config.outputs.complete.as_ref().map(|output| &output.schema);
@@ -152,7 +152,7 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
     let (mut run, transcript) = match &facts {
         None => (Run::default(), Vec::new()),
         Some(facts) => {
-            let transcript = gather::said(&*venue.store, owner, &key).await?;
+            let transcript = gather::said(&*venue.store, owner, &key, facts.version).await?;
             (Run::new(facts.version, state(facts)?, session::inbox(&facts.mailbox)?, false), transcript)
         }
     };

@@ -66,9 +66,13 @@ pub(super) async fn ask(
         worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
     let used = used(worker, &request, &observed, prompt);
-    rates::settle(&worker.venue, booked, used.map_or(0, |usage| usage.input.saturating_add(usage.output))).await?;
     if !purse.is_empty() {
         change(worker, leased, purse, settle(used)).await?;
+    }
+    let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
+    if let Err(error) = rates::settle(&worker.venue, booked, tokens).await {
+        // A reply that is paid is not given up for the books of a limit.
+        tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
     }
     if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
         && reply.usage.output >= given

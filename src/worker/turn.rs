@@ -13,6 +13,7 @@ use crate::domain::budget::{Deadline, Origin, Purse};
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
+use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, Run};
 use crate::domain::turn::{Action, Last, Observed, Recorded, Setting, Turn};
 use crate::jobs;
@@ -131,7 +132,10 @@ pub(super) async fn run(
             Action::Gather => gathered(worker, leased, &bench, agent, &turn).await?,
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
                 Asked::Made(observed) => observed,
-                Asked::Wait(wait) => return waits::until(worker, leased, &wait.reason, wait.until).await,
+                Asked::Wait(wait) => {
+                    let deadline = deadline(&turn);
+                    return waits::until(worker, leased, &wait.reason, (wait.until, deadline)).await;
+                }
             },
             Action::Record(recorded) => {
                 let hide = |path: &str, arguments: &mut Value| {
@@ -146,11 +150,16 @@ pub(super) async fn run(
                 calls::make(worker, leased, &bench, agent, &turn, &planned, approved).await?
             }
             Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
-            Action::Wait { reason } => return waits::unavailable(worker, leased, &reason).await,
+            Action::Wait { reason } => return waits::unavailable(worker, leased, &reason, deadline(&turn)).await,
             Action::Commit(decision) => return commit::commit(worker, leased, &bench, agent, &turn, *decision).await,
         };
         action = turn.step(observed, worker.venue.now());
     }
+}
+
+/// When the time of what a turn serves is over.
+fn deadline(turn: &Turn) -> Option<Millis> {
+    turn.setting().purse.deadline.filter(|_| turn.setting().last.is_none()).map(|deadline| deadline.at)
 }
 
 /// What stays the same while the turn runs, and the version of the policy that it began under. Its
@@ -165,7 +174,11 @@ async fn setting(
     let owner = leased.lease.owner.clone();
     let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
     let mandate = leased.run.mandate(&plan);
-    let opener = match leased.run.state.goals.top().map(|frame| frame.turn) {
+    let mut state = leased.run.state.clone();
+    if plan.job().is_some() || state.task.is_none() {
+        state.goals.serve(plan.job(), &mandate);
+    }
+    let opener = match state.goals.top().map(|frame| frame.turn) {
         None => None,
         Some(turn) => gather::record(worker, leased, turn).await?.map(Box::new),
     };
@@ -191,7 +204,7 @@ async fn setting(
         start: worker.venue.now(),
         config: Arc::new(agent.config.clone()),
         config_version: agent.config_version,
-        state: leased.run.state.clone(),
+        state,
         plan,
         mandate,
         authority,

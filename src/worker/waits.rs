@@ -48,7 +48,12 @@ pub(super) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Opti
 }
 
 /// Gives the lease back until the provider may answer again: a waiting session holds no slot.
-pub(super) async fn unavailable(worker: &Worker, leased: &mut Leased, reason: &str) -> Result<Outcome, Stop> {
+pub(super) async fn unavailable(
+    worker: &Worker,
+    leased: &mut Leased,
+    reason: &str,
+    deadline: Option<Millis>,
+) -> Result<Outcome, Stop> {
     let now = worker.venue.now();
     let before = failures(leased);
     let next = Failures { count: before.as_ref().map_or(1, |f| f.count + 1), since: before.map_or(now, |f| f.since) };
@@ -59,11 +64,18 @@ pub(super) async fn unavailable(worker: &Worker, leased: &mut Leased, reason: &s
     if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
         return Err(Stop::Lost);
     }
-    until(worker, leased, &format!("{reason} (try {})", next.count), now.plus(pause)).await
+    until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline)).await
 }
 
-/// Gives the lease back until then, and says why where the job is looked at.
-pub(super) async fn until(worker: &Worker, leased: &mut Leased, reason: &str, until: Millis) -> Result<Outcome, Stop> {
+/// Gives the lease back until then, or until the time of the task is over, and says why where the job
+/// is looked at.
+pub(super) async fn until(
+    worker: &Worker,
+    leased: &mut Leased,
+    reason: &str,
+    (until, deadline): (Millis, Option<Millis>),
+) -> Result<Outcome, Stop> {
+    let until = deadline.map_or(until, |deadline| until.min(deadline));
     let (venue, now) = (&worker.venue, worker.venue.now());
     if let Some(job) = leased.run.plan().job() {
         let note = Waiting { reason: reason.to_owned(), until };
@@ -74,6 +86,11 @@ pub(super) async fn until(worker: &Worker, leased: &mut Leased, reason: &str, un
     let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: true };
     session::release(worker, leased, now, then).await?;
     Ok(Outcome::Waiting)
+}
+
+/// How long all tries together may take.
+pub(super) fn most(worker: &Worker, retry: &Retry) -> Duration {
+    policy_of(retry, worker.options.retry).total.unwrap_or(Duration::MAX)
 }
 
 /// The venue's policy with what the agent says of its own.

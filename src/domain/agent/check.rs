@@ -21,6 +21,9 @@ impl AgentConfig {
         if self.retry.attempts == Some(0) {
             return bad("`retry.attempts`: expected at least 1, got 0".into());
         }
+        if self.retry.first == Some(0) {
+            return bad("`retry.first`: expected at least 1 second, got 0".into());
+        }
         if let (Some(first), Some(max)) = (self.retry.first, self.retry.max)
             && first > max
         {

@@ -172,7 +172,7 @@ fn sections_stand_in_their_order_from_stable_to_volatile() {
         task: Some(task(1, "pay")),
         results: vec![result(2, json!({"ok": true}))],
         messages: vec![message(3, "hurry")],
-        pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None })],
+        pending: vec![(job(4), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None, frame: 0 })],
         ..Served::default()
     };
     let items = vec![entry("policy", 5), load("w/a", 300)];

@@ -12,13 +12,16 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
+use crate::domain::authority::Authority;
 use crate::domain::context::load::{Change, Level, Load};
+use crate::domain::event::Mandate;
+use crate::domain::ids::JobId;
 use crate::domain::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
 use crate::domain::session::TurnRecord;
 use serde::{Deserialize, Serialize};
 
 /// The frames of a session, and what was compacted.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Goals {
     /// Open frames but for frame 0, those that run first last. A frame that waits for its turn beside
@@ -34,6 +37,12 @@ pub struct Goals {
     /// Live turns of frame 0.
     #[serde(skip_serializing_if = "Live::is_empty")]
     pub live: Live,
+    /// The task in whose service the frames were opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    /// The request of a loose run in whose service they were opened.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub under: Option<Mandate>,
 }
 
 /// A goal that is being worked on, or waits.
@@ -68,7 +77,7 @@ pub struct Live {
 }
 
 /// Turns of a frame that a summary stands for. They stay in the store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Segment {
     /// The frame.
@@ -81,6 +90,9 @@ pub struct Segment {
     pub items: u32,
     /// What is to be known of them.
     pub summary: String,
+    /// What the turn was allowed to do that wrote it: one that may not do as much doesn't see it.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub authority: Authority,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -108,6 +120,11 @@ pub fn described(description: &str) -> Result<String, String> {
 }
 
 impl Goals {
+    /// Whether a frame is open and isn't the one that is worked on.
+    pub fn waits(&self, frame: u32) -> bool {
+        frame != self.active() && (frame == 0 || self.frames.iter().any(|open| open.id == frame))
+    }
+
     /// Nothing was opened or compacted.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -145,8 +162,24 @@ impl Goals {
         Err(format!("goals are at most {FRAME_DEPTH} deep: reach this one without further subgoals"))
     }
 
-    /// Opens frames for the calls of `subgoal` of a turn: the first runs first.
-    pub fn open(&mut self, turn: u64, goals: Vec<(u32, String)>) {
+    /// The frames are of one request: when a turn serves another, what they are for is over.
+    pub fn serve(&mut self, job: Option<&JobId>, under: &Mandate) {
+        let same = match job {
+            Some(job) => self.job.as_ref() == Some(job),
+            None => self.job.is_none() && self.under.clone().unwrap_or_default().is_same(under),
+        };
+        if !same {
+            self.end();
+        }
+    }
+
+    /// Opens frames for the calls of `subgoal` of a turn, in the service of a task or of a loose
+    /// request: the first runs first.
+    pub fn open(&mut self, turn: u64, goals: Vec<(u32, String)>, job: Option<&JobId>, under: &Mandate) {
+        if self.frames.is_empty() {
+            self.job = job.cloned();
+            self.under = Some(under.clone()).filter(|under| job.is_none() && *under != Mandate::default());
+        }
         let parent = self.active();
         let first = self.opened + 1;
         let frames = (first..).zip(goals).map(|(id, (call, description))| Frame {
@@ -174,6 +207,7 @@ impl Goals {
     /// What the frames are for has ended.
     pub fn end(&mut self) {
         self.frames.clear();
+        (self.job, self.under) = (None, None);
         self.segments.retain(|segment| segment.frame == 0);
     }
 
@@ -194,13 +228,18 @@ impl Goals {
         self.frames.last_mut().map_or(&mut self.live, |frame| &mut frame.live)
     }
 
-    /// Live turns of the active frame up to the turn `to` become a segment.
-    pub fn compact(&mut self, to: u64, summary: &str) {
+    /// Live turns of the active frame up to the turn `to` become a segment, written under `authority`.
+    pub fn compact(&mut self, to: u64, summary: &str, authority: Authority) {
         let frame = self.active();
         let Live { turns, items } = std::mem::take(self.live_mut());
-        self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned() });
+        self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned(), authority });
         let own: Vec<_> = (0..self.segments.len()).filter(|at| self.segments[*at].frame == frame).collect();
         if let (true, [first, second, ..]) = (own.len() > SEGMENTS, own.as_slice()) {
+            if !self.segments[*second].authority.covers(&self.segments[*first].authority) {
+                // Nobody who may see the one may see both: the older one goes.
+                self.segments.remove(*first);
+                return;
+            }
             let oldest = self.segments.remove(*first);
             if let Some(next) = self.segments.get_mut(*second - 1) {
                 next.turns += oldest.turns;

@@ -2,6 +2,7 @@
 //! was compacted, and which turns are shown in full.
 
 use super::{Frame, Goals};
+use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::text;
 use crate::domain::render::{RenderOptions, render};
@@ -16,7 +17,7 @@ const GOAL_ALONE: usize = 200;
 
 /// The goal tree as one prompt shows it. Recorded with the prompt: the turns of the frames above get
 /// their results later.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct View {
     /// The frame whose turns are shown.
@@ -30,14 +31,26 @@ pub struct View {
     /// What was compacted, oldest first, as it is shown.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub segments: Vec<String>,
-    /// The last turn that a segment stands for.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compacted: Option<u64>,
+    /// What segments stand for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub compacted: Vec<Compacted>,
+}
+
+/// Turns that a segment stands for: up to one, as far as its writer could see them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Compacted {
+    /// The last of them.
+    pub to: u64,
+    /// What its writer was allowed to do.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub authority: Authority,
 }
 
 impl View {
-    /// Of a session with these turns. `task` is the input of the open task.
-    pub fn of(goals: &Goals, turns: &[TurnRecord], task: Option<&Value>) -> Self {
+    /// Of a session with these turns, as far as `authority` may see them. `task` is the input of the
+    /// open task.
+    pub fn of(goals: &Goals, turns: &[TurnRecord], task: Option<&Value>, authority: &Authority) -> Self {
+        let turns: Vec<_> = turns.iter().filter(|turn| authority.covers(&turn.authority)).collect();
         let path = goals.path();
         let above: Vec<_> = match path.split_last() {
             None => Vec::new(),
@@ -47,19 +60,23 @@ impl View {
         let shown = above.into_iter().enumerate().map(|(at, frame)| {
             let budget = ABOVE[(far - 1 - at).min(ABOVE.len() - 1)];
             let id = frame.map_or(0, |frame| frame.id);
-            let value = digest(frame, id, turns, task);
+            let value = digest(frame, id, &turns, task);
             let value = if budget < GOAL_ALONE { &value["goal"] } else { &value };
             format!("[Goal {id}] {}", render(value, RenderOptions { budget, pretty: false }))
         });
         let frame = goals.active();
-        let own = || goals.segments.iter().filter(move |segment| segment.frame == frame);
+        let own = || {
+            goals.segments.iter().filter(move |segment| segment.frame == frame && authority.covers(&segment.authority))
+        };
         let summary = |turns: u32, summary: &str| format!("[Compacted: {turns} turns] {}", text::escape(summary));
         Self {
             frame,
             goal: goals.top().map(|frame| frame.description.clone()),
             above: shown.collect(),
             segments: own().map(|segment| summary(segment.turns, &segment.summary)).collect(),
-            compacted: own().map(|segment| segment.to).max(),
+            compacted: own()
+                .map(|segment| Compacted { to: segment.to, authority: segment.authority.clone() })
+                .collect(),
         }
     }
 
@@ -70,7 +87,8 @@ impl View {
 
     /// Whether a turn is shown in full.
     pub fn shows(&self, turn: &TurnRecord) -> bool {
-        turn.frame == self.frame && self.compacted.is_none_or(|to| turn.turn > to)
+        let summarised = |by: &Compacted| turn.turn <= by.to && by.authority.covers(&turn.authority);
+        turn.frame == self.frame && !self.compacted.iter().any(summarised)
     }
 
     /// What stands before the turns: where the frame is in the tree.
@@ -83,7 +101,7 @@ impl View {
 }
 
 /// A frame above in short: its goal, how long it has worked, and what it said last.
-fn digest(frame: Option<&Frame>, id: u32, turns: &[TurnRecord], task: Option<&Value>) -> Value {
+fn digest(frame: Option<&Frame>, id: u32, turns: &[&TurnRecord], task: Option<&Value>) -> Value {
     let goal = match (frame, task) {
         (Some(frame), _) => json!(frame.description),
         (None, Some(task)) => task.clone(),

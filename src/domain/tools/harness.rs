@@ -122,12 +122,8 @@ fn compact() -> Offered {
 }
 
 fn complete_task(output: Option<&Value>) -> Offered {
-    let any = || json!({"description": "the task's output, any JSON value"});
-    let schema = json!({
-        "type": "object",
-        "properties": {"result": output.cloned().unwrap_or_else(any)},
-        "required": ["result"]
-    });
+    let any = json!({"description": "the task's output, any JSON value"});
+    let schema = outputs::wrapped(output.unwrap_or(&any));
     let description = "Completes the task you are working on with this result.";
     Offered::harness("complete_task", description, schema, Target::Complete)
 }

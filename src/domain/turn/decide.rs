@@ -87,7 +87,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
         unasked(&mut outcomes);
     }
     let returned = returned(setting, &state, recorded, &outcomes);
-    if returned.is_some() || matches!(verdict, Verdict::Ended(_)) {
+    if returned.is_some() || matches!(verdict, Verdict::Ended(_) | Verdict::WindDown | Verdict::Exhausted) {
         ends::unopened(recorded, &mut outcomes);
     }
     if let (Some(progress), Some(_)) = (&mut state.task, ends::misfit(recorded, &outcomes)) {
@@ -138,7 +138,9 @@ fn returned(
     setting.state.goals.top()?;
     match ends::ending(setting, recorded, outcomes) {
         Some(Ending::Goal(outcome)) => Some(outcome),
-        None if recorded.calls.is_empty() && !is_waiting(state) => Some(ends::said(setting, recorded)),
+        None if recorded.calls.is_empty() && !is_waiting(state, setting.state.goals.active()) => {
+            Some(ends::said(setting, recorded))
+        }
         Some(Ending::Task(_)) | None => None,
     }
 }
@@ -153,12 +155,12 @@ fn advance(
 ) {
     if let Some(summary) = ends::compaction(setting, recorded, outcomes) {
         // The results of this turn's calls are still to be seen.
-        state.goals.compact(setting.turn - 1, &summary);
+        state.goals.compact(setting.turn - 1, &summary, setting.authority.clone().nowhere());
     }
     count_turn(setting, state, record);
     let opened = ends::opened(recorded, outcomes);
     if !opened.is_empty() {
-        state.goals.open(setting.turn, opened);
+        state.goals.open(setting.turn, opened, setting.plan.job(), &setting.mandate);
     }
 }
 
@@ -173,7 +175,8 @@ fn count_turn(setting: &Setting, state: &mut SessionState, record: &TurnRecord) 
 pub(super) fn started(setting: &Setting, state: &mut SessionState, outcomes: &[CallOutcome], now: Millis) {
     for (job, agent) in outcomes.iter().filter_map(|outcome| outcome.started.as_ref()) {
         let under = setting.plan.task.is_none().then(|| setting.mandate.clone());
-        state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under });
+        let frame = setting.state.goals.active();
+        state.pending.insert(job.clone(), PendingJob { agent: agent.clone(), started: now, under, frame });
     }
 }
 
@@ -313,7 +316,11 @@ impl Decision {
 
     /// The record that shows the results of the calls that this turn makes.
     pub fn shown(&mut self) -> &mut TurnRecord {
-        self.amended.as_mut().unwrap_or(&mut self.record)
+        match &mut self.amended {
+            Some(amended) if self.record.settles.is_some() => amended,
+            // The one that opened a goal has other calls.
+            Some(_) | None => &mut self.record,
+        }
     }
 
     /// No model is asked until a person has decided; what a loose run has shown stays.
@@ -365,6 +372,7 @@ impl Decision {
                 // Results would begin further turns, which nothing would bound.
                 self.state.loose_turns = 0;
                 self.state.pending.clear();
+                self.abandon(setting);
                 self.state.goals.end();
             }
         }
@@ -376,6 +384,20 @@ impl Decision {
         if let Some(opener) = &setting.opener {
             let mut opener = TurnRecord::clone(opener);
             answer(&mut opener, closed.call, outcome);
+            if setting.authority.covers(&opener.authority) {
+                // Who sees it sees what this turn may have seen.
+                opener.authority = setting.authority.clone().nowhere();
+            }
+            self.amended = Some(opener);
+        }
+    }
+
+    /// What the goal that is worked on is for has ended without it: the call that opened it says so.
+    fn abandon(&mut self, setting: &Setting) {
+        if let (Some(frame), Some(opener), None) = (setting.state.goals.top(), &setting.opener, &self.amended) {
+            let mut opener = TurnRecord::clone(opener);
+            let text = "not finished: what it was for has ended";
+            answer(&mut opener, frame.call, &CallOutcome::plain(Outcome::Cancelled, text));
             self.amended = Some(opener);
         }
     }
@@ -394,6 +416,7 @@ impl Decision {
 
     fn end(&mut self, setting: &Setting, result: JobResult) {
         if let Some(task) = &setting.plan.task {
+            self.abandon(setting);
             self.state.end_task();
             self.consume.push(task.key.clone());
             if let Some(job) = task.event.job() {
@@ -413,6 +436,7 @@ impl Decision {
         self.agent.clear();
         self.record.ended.clear();
         self.cancelled = true;
+        self.abandon(setting);
         self.state.end_task();
         if let Some(task) = &setting.plan.task
             && !self.consume.contains(&task.key)

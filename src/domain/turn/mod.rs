@@ -74,6 +74,9 @@ pub struct Recorded {
     /// What its turn was allowed to do; a successor may do no more.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// The goal that it worked on; 0 = the session's conversation.
+    #[serde(default)]
+    pub frame: u32,
     /// The task ends with it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<Last>,
@@ -442,6 +445,7 @@ impl Turn {
             start: self.setting.start,
             config_version: self.setting.config_version,
             authority: self.setting.authority.clone(),
+            frame: self.setting.state.goals.active(),
             last: self.setting.last.clone(),
             ledger: Some(asking.write),
             reply,

@@ -30,7 +30,7 @@ pub(super) fn record(
         ended: Vec::new(),
         authority: setting.authority.clone().nowhere(),
         settles: None,
-        frame: setting.state.goals.active(),
+        frame: recorded.map_or_else(|| setting.state.goals.active(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,
     }

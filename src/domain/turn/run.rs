@@ -256,10 +256,14 @@ impl Run {
         for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } if pending.is_open_task() => {}
+                // The conversation hears them, not a goal inside it.
+                Payload::Message { .. } if !self.state.parked && self.state.goals.top().is_some() => {}
                 Payload::Message { .. } if joins(pending) => plan.messages.push(pending.clone()),
                 Payload::Message { .. } => {}
                 Payload::Result { job, .. } if self.state.pending.contains_key(job) => {
-                    if joins(pending) {
+                    // What another open goal waits for stays for that one.
+                    let waits = |awaited: &PendingJob| self.state.goals.waits(awaited.frame);
+                    if !self.state.pending.get(job).is_some_and(waits) && joins(pending) {
                         plan.results.push(pending.clone());
                     }
                 }

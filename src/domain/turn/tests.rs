@@ -53,7 +53,9 @@ fn result(n: u8) -> Pending {
 }
 
 fn awaiting(mut state: SessionState, child: u8) -> SessionState {
-    state.pending.insert(job(child), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
+    state
+        .pending
+        .insert(job(child), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None, frame: 0 });
     state
 }
 
@@ -358,6 +360,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
     let target = Target::Operation("v/ops/of/then".into());
     let what = Ok(Resolved { target, arguments: json!({"x": 1}) });
     Recorded {
+        frame: 0,
         job,
         reply: calls(&[("then", json!({"x": 1}))]),
         calls: vec![PlannedCall {

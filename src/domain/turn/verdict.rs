@@ -47,14 +47,16 @@ pub(super) fn verdict(
     let limit = setting.config.limits.turns;
     let completion = setting.completion();
     if let (Some(last), true) = (&setting.last, open) {
-        return Verdict::Ended(last.ending(&recorded.reply.text, recorded.calls.is_empty(), completion));
+        // What a goal inside the task returns is not the task's output.
+        let is_text = recorded.calls.is_empty() && setting.state.goals.top().is_none();
+        return Verdict::Ended(last.ending(&recorded.reply.text, is_text, completion));
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
     if let (Some(wrong), true) = (ends::misfit(recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
         return Verdict::Ended(invalid(wrong));
     }
     let inner = setting.state.goals.top().is_some();
-    if recorded.calls.is_empty() && (!inner || is_waiting(state)) {
+    if recorded.calls.is_empty() && (!inner || is_waiting(state, setting.state.goals.active())) {
         return text_alone(setting, state, recorded, (used >= limit, limit));
     }
     if used >= limit {
@@ -80,7 +82,7 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
     let text = &recorded.reply.text;
     let progress = state.task.as_ref();
     let reminded = progress.is_some_and(|progress| progress.reminded);
-    match (setting.plan.task.is_some(), is_waiting(state), setting.completion()) {
+    match (setting.plan.task.is_some(), is_waiting(state, setting.state.goals.active()), setting.completion()) {
         (false, _, _) => Verdict::Idle,
         (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
         (true, true, _) => Verdict::Park,
@@ -112,7 +114,7 @@ fn limit_reached(limit: u32, recorded: &Recorded) -> JobResult {
     JobResult::failed(ErrorCode::LimitReached, text)
 }
 
-/// What a message has started is not the task's to wait for.
-pub(super) fn is_waiting(state: &SessionState) -> bool {
-    state.pending.values().any(|pending| pending.under.is_none())
+/// Whether the frame waits for children. What a message has started is not the task's to wait for.
+pub(super) fn is_waiting(state: &SessionState, frame: u32) -> bool {
+    state.pending.values().any(|pending| pending.under.is_none() && pending.frame == frame)
 }

@@ -388,6 +388,10 @@ async fn reply_to(
 }
 
 fn final_text(record: &TurnRecord) -> Option<String> {
+    if record.frame != 0 {
+        // What a goal returns is not for the one who asks.
+        return None;
+    }
     record.said.iter().find_map(|message| match message {
         ChatMessage::Assistant { text, calls } if calls.is_empty() => Some(text.clone()),
         ChatMessage::Assistant { .. } | ChatMessage::User { .. } | ChatMessage::Tool { .. } => None,

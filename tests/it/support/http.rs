@@ -27,7 +27,7 @@ pub const BODY_LIMIT: usize = 100_000;
 pub struct Server {
     pub url: String,
     pub venue: Arc<Venue>,
-    client: Client,
+    pub client: Client,
     stop: Option<oneshot::Sender<()>>,
     serving: Option<JoinHandle<std::io::Result<()>>>,
     _dir: Option<TempDir>,

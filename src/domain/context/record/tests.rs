@@ -13,7 +13,7 @@ use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::context::ledger::{Ledger, Row, Status};
 use crate::domain::event::{Event, Payload};
-use crate::domain::goal::view::View;
+use crate::domain::goal::view::{Compacted, View};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
@@ -213,7 +213,9 @@ impl Random {
             results: events(self, 0),
             messages: events(self, 1),
             pending: (0..self.below(3))
-                .map(|n| (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1), under: None }))
+                .map(|n| {
+                    (job(n), PendingJob { agent: "b".parse().unwrap(), started: Millis(1), under: None, frame: 0 })
+                })
                 .collect(),
             remind: self.below(2) == 0,
             goals: View {
@@ -221,7 +223,7 @@ impl Random {
                 goal: self.maybe("reach it".to_owned()),
                 above: vec!["[Goal 0] {}".into()],
                 segments: self.maybe("[Compacted: 2 turns] x".to_owned()).into_iter().collect(),
-                compacted: self.maybe(3),
+                compacted: vec![Compacted { to: 3, authority: Authority::default() }],
             },
             last: self.below(2) == 0,
         };
@@ -302,7 +304,7 @@ fn the_bytes_of_a_record_are_pinned() {
     let served = Served {
         task: Some(event(1, Payload::Task { job: job(1), input: "go".into() })),
         messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}) }))],
-        pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5), under: None })],
+        pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5), under: None, frame: 0 })],
         remind: true,
         last: true,
         ..Served::default()

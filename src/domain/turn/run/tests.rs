@@ -29,7 +29,8 @@ fn result(n: u8) -> Pending {
 }
 
 fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
-    let child = |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None });
+    let child =
+        |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None, frame: 0 });
     SessionState {
         pending: children.iter().map(child).collect(),
         task: task.map(|n| TaskProgress { turns: 1, ..TaskProgress::new(job(n)) }),

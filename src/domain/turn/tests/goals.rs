@@ -136,6 +136,7 @@ fn text_with_a_child_open_parks_a_goal_and_does_not_end_it() {
     let mut session = Session::tree(&json!({}));
     session.subgoal("ask somebody");
     session.state = awaiting(session.state.clone(), 2);
+    session.state.pending.values_mut().for_each(|pending| pending.frame = 1);
     let decision = session.reply(text("waiting"));
     assert_eq!((decision.state.parked, decision.state.goals.active()), (true, 1));
 }
@@ -257,7 +258,7 @@ fn typed_outputs_bring_the_tools_that_end_a_goal_and_only_those() {
     let names = |config: Value, inner: bool, task_open: bool| {
         let mut session = Session::new(&config, if task_open { vec![task(1)] } else { vec![message(1)] });
         if inner {
-            session.state.goals.open(1, vec![(0, "g".into())]);
+            session.state.goals.open(1, vec![(0, "g".into())], None, &Mandate::default());
         }
         let setting = session.setting();
         let none: [Described; 0] = [];
@@ -307,4 +308,81 @@ fn in_a_chat_loop_complete_task_takes_the_typed_result() {
         let decision = session.call("complete_task", json!({"result": result}));
         assert_eq!(decision.ended.and_then(|(_, ended)| ended.output), expected, "{result}");
     }
+}
+
+#[test]
+fn what_conflicts_with_others_is_shown_again_in_the_turn_that_called_it() {
+    let mut session = Session::tree(&json!({}));
+    session.subgoal("write it down");
+    let mut decision = session.reply(calls(&[(READ, json!({})), ("complete", json!({"done": true}))]));
+    assert!(decision.amended.is_some());
+    let turn = decision.record.turn;
+    assert_eq!(decision.shown().turn, turn, "not in the one that opened the goal");
+}
+
+#[test]
+fn a_child_belongs_to_the_goal_that_started_it() {
+    let mut session = Session::tree(&json!({}));
+    session.state = awaiting(session.state.clone(), 2);
+    session.subgoal("something else");
+    // It isn't waited for inside the goal, and its result isn't heard there.
+    session.inbox.push(result(2));
+    let plan = Run::new(1, session.state.clone(), session.inbox.clone(), false).plan();
+    assert!(plan.results.is_empty() && plan.settled.is_empty(), "{plan:?}");
+    let decision = session.reply(text("done"));
+    assert_eq!(decision.state.goals.active(), 0, "the goal ends with its text");
+    let plan = Run::new(2, session.state.clone(), session.inbox.clone(), false).plan();
+    assert_eq!(plan.results.len(), 1);
+}
+
+#[test]
+fn messages_are_heard_by_the_conversation_and_not_by_a_goal_inside_it() {
+    let mut session = Session::tree(&json!({}));
+    session.subgoal("look");
+    session.inbox.push(message(3));
+    let heard =
+        |session: &Session| Run::new(1, session.state.clone(), session.inbox.clone(), false).plan().messages.len();
+    assert_eq!(heard(&session), 0);
+    session.reply(text("seen"));
+    assert_eq!(heard(&session), 1);
+}
+
+#[test]
+fn goals_of_another_request_are_over() {
+    let mut session = Session::new(&json!({}), vec![message(1)]);
+    session.subgoal("of a message");
+    let mut goals = session.state.goals.clone();
+    goals.serve(None, &Mandate::default());
+    assert_eq!(goals.active(), 1, "the same request goes on");
+    goals.serve(Some(&job(1)), &Mandate::default());
+    assert_eq!(goals.active(), 0);
+}
+
+#[test]
+fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output() {
+    let windy = json!({"limits": {"turns": 1, "windDown": true}});
+    let mut session = Session::tree(&windy);
+    let decision = session.subgoal("too late");
+    assert_eq!((decision.state.goals.active(), ended(&decision)), (0, None));
+    assert_eq!(session.result(1, 0), "not opened: this reply ends what it is for");
+
+    let mut session = Session::tree(&json!({}));
+    session.subgoal("inner");
+    let last = Some(Last { code: ErrorCode::BudgetExceeded, reason: "it is used up".into() });
+    let setting = Setting { last, ..session.setting() };
+    let decision = drive(setting, text("half of it"), vec![]);
+    assert_eq!(ended(&decision), Some((JobStatus::Failed, Some(ErrorCode::BudgetExceeded))));
+}
+
+#[test]
+fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
+    use crate::domain::goal::view::View;
+    let open = crate::domain::authority::Capability { with: "w/open".into(), can: "crud".into() };
+    let narrow = Authority::new(Some(vec![open]));
+    let mut session = Session::tree(&json!({}));
+    session.call(READ, json!({}));
+    session.call("compact", json!({"summary": "the salaries"}));
+    let goals = &session.state.goals;
+    let seen = |authority: &Authority| View::of(goals, &session.records, None, authority).segments.len();
+    assert_eq!((seen(&Authority::default()), seen(&narrow)), (1, 0));
 }
