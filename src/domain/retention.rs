@@ -218,7 +218,7 @@ mod tests {
         assert_eq!(session_fate(Rules { turns: None, ..rules }, NOW, &session(700, 900)), None);
         let ended = state(|state| state.task = Some(TaskProgress::new(id())));
         assert_eq!(fate(&SessionView { state: ended, ..session(7, 90) }), Some(SessionFate::Whole), "from outside");
-        let child = |under| PendingJob { agent: "b".parse().unwrap(), started: days(900), under };
+        let child = |under| PendingJob { agent: "b".parse().unwrap(), started: days(900), under, frame: 0 };
         let of_task = state(|state| drop(state.pending.insert(id(), child(None))));
         assert_eq!(fate(&SessionView { state: of_task, ..session(7, 90) }), Some(SessionFate::Whole));
         let of_message = state(|state| drop(state.pending.insert(id(), child(Some(Mandate::default())))));

@@ -126,7 +126,7 @@ async fn a_result_that_a_session_waits_for_is_sent_again() {
     let gone = JobId::new(&"0f".repeat(16)).unwrap();
     let pending = [&child, &gone].map(|job| {
         let under = Some(Mandate::default());
-        (job.clone(), PendingJob { agent: "helper".parse().unwrap(), started: START, under })
+        (job.clone(), PendingJob { agent: "helper".parse().unwrap(), started: START, under, frame: 0 })
     });
     let state = SessionState { pending: pending.into(), ..SessionState::default() };
     let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into() };
