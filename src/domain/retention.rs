@@ -241,9 +241,9 @@ mod tests {
         }
         assert_eq!(session_fate(Rules::default(), NOW, &session(99, 0)), None);
         let long = TaskProgress { turns: 120, ..TaskProgress::new(id()) };
-        let long = SessionView { state: state(|state| state.task = Some(long)), ..session(1_000, 900) };
+        let long = SessionView { stirs: true, state: state(|state| state.task = Some(long)), ..session(1_000, 900) };
         assert_eq!(below(&long), 851, "all turns of its task");
-        let asks = SessionView { state: awaiting(310), ..session(1_000, 900) };
+        let asks = SessionView { stirs: true, state: awaiting(310), ..session(1_000, 900) };
         assert_eq!(below(&asks), 301, "the turn whose calls wait");
         let frame = |turn| Frame {
             id: 1,
