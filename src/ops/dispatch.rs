@@ -104,7 +104,7 @@ pub fn hide(catalog: &super::Catalog, path: &str, arguments: &mut Value) {
     }
 }
 
-/// Whether the arguments of a call have anything in them that [`hide`] would replace.
+/// Whether the arguments of a call have anything in them that [`hide()`] would replace.
 pub fn hides(catalog: &super::Catalog, path: &str, arguments: &Value) -> bool {
     let mut kept = arguments.clone();
     hide(catalog, path, &mut kept);

@@ -119,7 +119,7 @@ async fn provider_short_of_something_is_asked_again_after_what_it_says() {
 #[tokio::test]
 async fn a_waiting_agent_holds_no_slot_and_says_why() {
     let (venue, _dir) = venue().await;
-    venue.agent("patient", json!({"concurrency": 1})).await;
+    venue.agent("patient", json!({"concurrency": 1, "retry": {"total": 600}})).await;
     let waiting = venue.submit("patient", "t1", json!("first")).await.job.unwrap();
     let seen = once(&venue, &waiting, |job| job.waiting.is_some()).await;
     assert_eq!(seen.status, JobStatus::Started);
@@ -140,6 +140,9 @@ async fn attempts_and_total_time_are_limited_by_retry() {
     let job = venue.run("down", "t1", json!("go")).await;
     assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError));
     assert!(job.waiting.unwrap().reason.contains("(try 1)"), "one wait between two tries");
+    venue.agent("patient", json!({})).await;
+    let job = venue.run("patient", "t0", json!("first")).await;
+    assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError), "it asks for more time than there is");
     venue.agent("down", json!({"retry": {"total": 0}})).await;
     let job = venue.run("down", "t2", json!("go")).await;
     assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::ModelError), "by its total time");

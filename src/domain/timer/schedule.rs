@@ -20,7 +20,7 @@ pub enum Schedule {
     },
     /// By the wall clock.
     Cron {
-        /// Five fields, see [`Cron`].
+        /// Five fields: minute, hour, day of month, month, day of week; or `@daily` and the like.
         expression: String,
         /// IANA name; absent = UTC.
         #[serde(default, skip_serializing_if = "Option::is_none")]
