@@ -8,12 +8,13 @@
 
 mod kept;
 mod pieces;
+mod topics;
 
 use self::pieces::Pieces;
+use self::topics::Topics;
 use super::{Address, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle};
 use crate::clock::Clock;
-use crate::domain::ids::JobId;
-use crate::domain::ids::{AgentId, Owner};
+use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
 use crate::store::embedded::EmbeddedStore;
 use crate::store::embedded::layout::{Space, end_of, number};
@@ -21,14 +22,13 @@ use crate::store::embedded::tx::{Durable, Fault, Tx, View};
 use crate::store::{Setting, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{BoxStream, StreamExt, unfold};
+use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::hash::Hash;
 use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, broadcast};
+use tokio::sync::Notify;
 
 /// Completions that can be read back.
 pub const OUT_KEPT: u64 = 10_000;
@@ -36,7 +36,7 @@ pub const OUT_KEPT: u64 = 10_000;
 /// How long [`Bus::receive`] waits for a first message.
 const POLL: Duration = Duration::from_secs(2);
 
-/// A listener that is further behind loses the oldest: what is sent live may be lost.
+/// A listener that is so far behind loses the oldest.
 const LISTENER_BEHIND: usize = 1024;
 
 /// A queued message without its body.
@@ -158,41 +158,6 @@ fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
     (wake.head.owner.clone(), wake.head.agent.clone(), wake.body.clone())
 }
 
-/// Listeners of this process by topic.
-struct Topics<K>(Mutex<HashMap<K, broadcast::Sender<Bytes>>>);
-
-impl<K: Clone + Eq + Hash> Topics<K> {
-    fn new() -> Self {
-        Self(Mutex::new(HashMap::new()))
-    }
-
-    fn send(&self, topic: &K, body: &Bytes) {
-        let mut topics = lock(&self.0);
-        if let Some(sender) = topics.get(topic)
-            && sender.send(body.clone()).is_err()
-        {
-            topics.remove(topic);
-        }
-    }
-
-    fn listen(&self, topic: &K) -> BoxStream<'static, Bytes> {
-        let mut topics = lock(&self.0);
-        // Topics that everybody left without another message go here.
-        topics.retain(|_, sender| sender.receiver_count() > 0);
-        let sender = topics.entry(topic.clone()).or_insert_with(|| broadcast::channel(LISTENER_BEHIND).0);
-        unfold(sender.subscribe(), |mut receiver| async {
-            loop {
-                match receiver.recv().await {
-                    Ok(body) => return Some((body, receiver)),
-                    Err(broadcast::error::RecvError::Lagged(_)) => {}
-                    Err(broadcast::error::RecvError::Closed) => return None,
-                }
-            }
-        })
-        .boxed()
-    }
-}
-
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -204,10 +169,10 @@ struct Inner {
     queue: Mutex<Queue>,
     /// Something became ready, or will at another time than expected.
     changed: Notify,
-    live: Topics<Live>,
+    live: Topics<Live, Bytes>,
     pieces: Pieces,
     /// By subject.
-    out: Topics<()>,
+    out: Topics<(), Bytes>,
 }
 
 /// The queue of one process.
@@ -227,9 +192,9 @@ impl EmbeddedBus {
             clock,
             queue: Mutex::new(queue),
             changed: Notify::new(),
-            live: Topics::new(),
+            live: Topics::new(LISTENER_BEHIND),
             pieces: Pieces::since(started),
-            out: Topics::new(),
+            out: Topics::new(LISTENER_BEHIND),
         })))
     }
 

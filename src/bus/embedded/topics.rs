@@ -1,0 +1,46 @@
+//! Listeners of this process by topic.
+
+use super::lock;
+use futures::stream::{BoxStream, StreamExt, unfold};
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Mutex;
+use tokio::sync::broadcast;
+
+/// What is sent live may be lost: a listener that is further `behind` loses the oldest.
+pub(super) struct Topics<K, V> {
+    behind: usize,
+    senders: Mutex<HashMap<K, broadcast::Sender<V>>>,
+}
+
+impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
+    pub(super) fn new(behind: usize) -> Self {
+        Self { behind, senders: Mutex::new(HashMap::new()) }
+    }
+
+    pub(super) fn send(&self, topic: &K, said: &V) {
+        let mut senders = lock(&self.senders);
+        if let Some(sender) = senders.get(topic)
+            && sender.send(said.clone()).is_err()
+        {
+            senders.remove(topic);
+        }
+    }
+
+    pub(super) fn listen(&self, topic: &K) -> BoxStream<'static, V> {
+        let mut senders = lock(&self.senders);
+        // Topics that everybody left without another message go here.
+        senders.retain(|_, sender| sender.receiver_count() > 0);
+        let sender = senders.entry(topic.clone()).or_insert_with(|| broadcast::channel(self.behind).0);
+        unfold(sender.subscribe(), |mut receiver| async {
+            loop {
+                match receiver.recv().await {
+                    Ok(said) => return Some((said, receiver)),
+                    Err(broadcast::error::RecvError::Lagged(_)) => {}
+                    Err(broadcast::error::RecvError::Closed) => return None,
+                }
+            }
+        })
+        .boxed()
+    }
+}
