@@ -82,12 +82,15 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     started(setting, &mut state, &outcomes, now);
     count_children(&mut state, recorded.calls.iter().zip(&outcomes));
     let agent = changed(&mut state, recorded, &outcomes);
-    let verdict = verdict(setting, &state, recorded, &outcomes);
+    let waits = is_waiting(&state, setting.state.goals.active());
+    let ending = ends::ending(setting, recorded, &outcomes, waits);
+    let verdict = verdict(setting, &state, recorded, &outcomes, ending.as_ref());
     if !matches!(verdict, Verdict::Await) {
         unasked(&mut outcomes);
     }
-    let returned = returned(setting, &state, recorded, &outcomes);
-    if returned.is_some() || matches!(verdict, Verdict::Ended(_) | Verdict::WindDown | Verdict::Exhausted) {
+    if matches!(ending, Some(Ending::Goal(_)))
+        || matches!(verdict, Verdict::Ended(_) | Verdict::WindDown | Verdict::Exhausted)
+    {
         ends::unopened(recorded, &mut outcomes);
     }
     if let (Some(progress), Some(_)) = (&mut state.task, ends::misfit(recorded, &outcomes)) {
@@ -101,7 +104,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
         ledger: recorded.ledger.clone(),
         ..Decision::new(record, state)
     };
-    if let Some(outcome) = returned {
+    if let Some(Ending::Goal(outcome)) = ending {
         decision.give_back(setting, &outcome);
     }
     decision.follow(setting, verdict, outcomes);
@@ -125,24 +128,6 @@ fn changed(state: &mut SessionState, recorded: &Recorded, outcomes: &[CallOutcom
     }
     agent.extend(changes.into_iter().filter(Change::is_of_agent));
     agent
-}
-
-/// What the goal that is worked on returns, when it ends with this reply: text ends it too, unless it
-/// still waits for children.
-fn returned(
-    setting: &Setting,
-    state: &SessionState,
-    recorded: &Recorded,
-    outcomes: &[CallOutcome],
-) -> Option<CallOutcome> {
-    setting.state.goals.top()?;
-    match ends::ending(setting, recorded, outcomes) {
-        Some(Ending::Goal(outcome)) => Some(outcome),
-        None if recorded.calls.is_empty() && !is_waiting(state, setting.state.goals.active()) => {
-            Some(ends::said(setting, recorded))
-        }
-        Some(Ending::Task(_)) | None => None,
-    }
 }
 
 /// What the reply does to the goals: what is compacted, and what is opened.

@@ -109,10 +109,15 @@ fn made<'r>(recorded: &'r Recorded, outcomes: &'r [CallOutcome]) -> impl Iterato
     })
 }
 
-/// What the reply ends: its first call that does decides.
-pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome]) -> Option<Ending> {
+/// What the reply ends: its first call that does decides. Text ends a goal too, unless that still
+/// `waits` for children.
+pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], waits: bool) -> Option<Ending> {
     let inner = setting.state.goals.top().is_some();
     let open = setting.plan.task.is_some();
+    if recorded.calls.is_empty() {
+        let text = || Value::String(recorded.reply.text.clone());
+        return (inner && !waits).then(|| Ending::Goal(returned(setting, &text())));
+    }
     made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
         Target::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
         Target::CompleteGoal if inner => Some(Ending::Goal(returned(setting, arguments))),
@@ -142,11 +147,6 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
         | Target::Delegate(_)
         | Target::Latent(_) => None,
     })
-}
-
-/// What a goal without a call to end it returns: its last text.
-pub(super) fn said(setting: &Setting, recorded: &Recorded) -> CallOutcome {
-    returned(setting, &Value::String(recorded.reply.text.clone()))
 }
 
 fn returned(setting: &Setting, result: &Value) -> CallOutcome {
@@ -190,22 +190,12 @@ pub(super) fn compaction(setting: &Setting, recorded: &Recorded, outcomes: &[Cal
     if goals.live().is_empty() {
         return None;
     }
-    made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
-        Target::Compact => summary(arguments).ok().map(str::to_owned),
+    made(recorded, outcomes).find_map(|(_, target, arguments)| {
+        if *target == Target::Compact {
+            return summary(arguments).ok().map(str::to_owned);
+        }
         // At the root of a chat there is nothing to complete: what was found is kept, and room is made.
-        Target::CompleteGoal if loose => Some(text::value(arguments, SUMMARY_BYTES)),
-        Target::CompleteGoal
-        | Target::Complete
-        | Target::Fail
-        | Target::FailGoal
-        | Target::Subgoal
-        | Target::Operation(_)
-        | Target::Resource { .. }
-        | Target::Load
-        | Target::Unload
-        | Target::MoreTools
-        | Target::Delegate(_)
-        | Target::Latent(_) => None,
+        (loose && *target == Target::CompleteGoal).then(|| text::value(arguments, SUMMARY_BYTES))
     })
 }
 

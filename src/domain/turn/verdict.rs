@@ -31,18 +31,18 @@ pub(super) enum Verdict {
     Exhausted,
 }
 
-/// Decides. `state` is the one that the turn hands on.
+/// Decides. `state` is the one that the turn hands on, `ending` what the reply ends.
 pub(super) fn verdict(
     setting: &Setting,
     state: &SessionState,
     recorded: &Recorded,
     outcomes: &[CallOutcome],
+    ending: Option<&Ending>,
 ) -> Verdict {
     let open = setting.plan.task.is_some();
     let used = state.task.as_ref().map_or(state.loose_turns, |progress| progress.turns);
-    let ending = ends::ending(setting, recorded, outcomes);
     if let Some(Ending::Task(result)) = ending {
-        return Verdict::Ended(result);
+        return Verdict::Ended(result.clone());
     }
     let limit = setting.config.limits.turns;
     let completion = setting.completion();
@@ -55,8 +55,7 @@ pub(super) fn verdict(
     if let (Some(wrong), true) = (ends::misfit(recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
         return Verdict::Ended(invalid(wrong));
     }
-    let inner = setting.state.goals.top().is_some();
-    if recorded.calls.is_empty() && (!inner || is_waiting(state, setting.state.goals.active())) {
+    if recorded.calls.is_empty() && ending.is_none() {
         return text_alone(setting, state, recorded, (used >= limit, limit));
     }
     if used >= limit {
@@ -77,7 +76,7 @@ pub(super) fn verdict(
     }
 }
 
-/// A reply without a call, at the root of the goals.
+/// A reply without a call that ends no goal.
 fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_limit, limit): (bool, u32)) -> Verdict {
     let text = &recorded.reply.text;
     let progress = state.task.as_ref();
