@@ -74,7 +74,7 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
 pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<(Vec<Job>, usize), StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
-    let ids: Vec<JobId> = page.docs.iter().filter_map(|(key, _)| JobId::new(key.rsplit('-').next()?).ok()).collect();
+    let ids: Vec<JobId> = page.docs.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
     Ok((get_many(venue, owner, &ids).await?, page.total))
 }
 

@@ -3,10 +3,10 @@
 use super::{TRIES, contended, fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
-use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::jobs::{self, Cancelled};
 use crate::resources;
-use crate::store::{Change, DocWrite, EventKind, Expect, Seated, StoreError, Written, keys};
+use crate::store::{Change, DocWrite, Expect, MailboxEntry, Seated, StoreError, Written, keys};
 use crate::venue::Venue;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -183,12 +183,13 @@ pub async fn suspend(
     change(venue, owner, id, |record| match record.status {
         AgentStatus::Terminated => Err(LifeError::Terminated(id.clone())),
         AgentStatus::Suspended => Ok(None),
-        AgentStatus::Active => {
-            let error = Some(reason.to_owned());
-            Ok(Some(AgentRecord { status: AgentStatus::Suspended, error, ..record.clone() }))
-        }
+        AgentStatus::Active => Ok(Some(suspended(record, reason))),
     })
     .await
+}
+
+fn suspended(record: &AgentRecord, reason: &str) -> AgentRecord {
+    AgentRecord { status: AgentStatus::Suspended, error: Some(reason.to_owned()), ..record.clone() }
 }
 
 /// Suspends an agent that can't be run as it is configured, unless its configuration is another by
@@ -199,12 +200,11 @@ pub async fn suspend_unusable(
     agent: &AgentRecord,
     reason: &str,
 ) -> Result<(), StoreError> {
-    let suspended = change(venue, owner, &agent.id, |record| {
+    let changed = change(venue, owner, &agent.id, |record| {
         let is_it = record.status == AgentStatus::Active && record.config_version == agent.config_version;
-        let error = Some(reason.to_owned());
-        Ok(is_it.then(|| AgentRecord { status: AgentStatus::Suspended, error, ..record.clone() }))
+        Ok(is_it.then(|| suspended(record, reason)))
     });
-    match suspended.await {
+    match changed.await {
         Err(LifeError::Store(error)) => Err(error),
         // Removed meanwhile: there is nothing to suspend.
         Ok(_) | Err(_) => Ok(()),
@@ -242,19 +242,12 @@ pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(Ag
         let page = venue.store.sessions(owner, Some(id), after.as_ref(), SESSIONS).await?;
         let Some(last) = page.last() else { return Ok((record, cancelled)) };
         after = Some(last.key.clone());
-        for job in page.iter().flat_map(open_jobs) {
+        for job in page.iter().flat_map(|session| &session.mailbox).filter_map(MailboxEntry::open_task) {
             if let Cancelled::Done(_) = jobs::cancel(venue, owner, job, Some(&reason)).await? {
                 cancelled += 1;
             }
         }
     }
-}
-
-fn open_jobs(session: &crate::store::SessionFacts) -> impl Iterator<Item = &JobId> {
-    let open = session.mailbox.iter().filter(|entry| {
-        entry.kind == EventKind::Task && !entry.job_status.is_some_and(crate::domain::job::JobStatus::is_terminal)
-    });
-    open.filter_map(|entry| entry.job.as_ref())
 }
 
 /// Ends an agent and frees its name: its sessions and documents are gone after it. Jobs stay, until

@@ -4,7 +4,7 @@ mod repair;
 
 use crate::bus::Message;
 use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
-use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::session::SessionState;
 use crate::store::{EventKind, StoreError, keys};
@@ -86,7 +86,7 @@ async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError>
         let page = venue.store.scan(owner, keys::JOB_LIST, after.as_deref(), false, PAGE).await?;
         let Some((last, _)) = page.last() else { return Ok(jobs) };
         after = Some(last.clone());
-        let ids: Vec<_> = page.iter().filter_map(|(key, _)| JobId::new(key.rsplit('-').next()?).ok()).collect();
+        let ids: Vec<_> = page.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
         let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
         let docs = venue.store.read(owner, &wanted).await?;
         for pair in docs.chunks(2) {

@@ -5,7 +5,7 @@ use crate::domain::event::fresh_session;
 use crate::domain::job::JobStatus;
 use crate::jobs;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
-use crate::store::{Admit, EventKind, StoreError, keys};
+use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 
 /// Before a task is let in: cancels the oldest unfinished task of its session, when the agent's
@@ -35,11 +35,7 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
     if is_full || session.mailbox.iter().any(|entry| entry.job.as_ref() == Some(job)) {
         return Ok(());
     }
-    let oldest = session
-        .mailbox
-        .iter()
-        .find(|entry| entry.kind == EventKind::Task && !entry.job_status.is_some_and(JobStatus::is_terminal));
-    if let Some(replaced) = oldest.and_then(|entry| entry.job.as_ref()) {
+    if let Some(replaced) = session.mailbox.iter().find_map(MailboxEntry::open_task) {
         jobs::cancel(venue, &admit.owner, replaced, Some(&format!("replaced by job {job}"))).await?;
     }
     Ok(())

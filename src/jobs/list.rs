@@ -112,7 +112,7 @@ pub async fn find(
             .copied()
             .take_while(|place| filter.since.is_none_or(|since| created(place) >= since))
             .collect();
-        let ids: Vec<_> = new_enough.iter().filter_map(|place| JobId::new(place.rsplit('-').next()?).ok()).collect();
+        let ids: Vec<_> = new_enough.iter().filter_map(|place| keys::listed_job(place)).collect();
         let mut jobs = get_many(venue, owner, &ids).await?.into_iter().peekable();
         for (place, id) in new_enough.iter().zip(&ids) {
             // One whose record is gone already has no job.

@@ -268,6 +268,11 @@ pub fn job_documents(job: &JobId) -> [String; 6] {
     [job_head(job), job_status(job), job_result(job), job_wait(job), agent, request]
 }
 
+/// The job of a job list entry.
+pub fn listed_job(entry: &str) -> Option<JobId> {
+    JobId::new(entry.rsplit('-').next()?).ok()
+}
+
 /// Document of a tenant's project values.
 pub const PROJECT_VALUES: &str = "v/project";
 

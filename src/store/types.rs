@@ -280,6 +280,14 @@ pub struct MailboxEntry {
     pub body: Bytes,
 }
 
+impl MailboxEntry {
+    /// The job of a task that has not ended.
+    pub fn open_task(&self) -> Option<&JobId> {
+        let is_open = self.kind == EventKind::Task && !self.job_status.is_some_and(JobStatus::is_terminal);
+        self.job.as_ref().filter(|_| is_open)
+    }
+}
+
 /// A write inside a turn, before its commit.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Checkpoint {
