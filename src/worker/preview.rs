@@ -16,7 +16,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::resource::Held;
 use crate::domain::scope::{self};
 use crate::domain::session::{SessionState, TurnRecord};
-use crate::domain::tools::{Ends, resolve_with};
+use crate::domain::tools::resolve_with;
 use crate::domain::turn::run::{Pending, Run};
 use crate::domain::values::{Resolver, Values};
 use crate::ops::{Caller, shared};
@@ -103,11 +103,8 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
         goals: View::of(&run.state.goals, &transcript, plan.input(), &caller.authority),
         ..plan.served(&run.state, &run.mandate(&plan))
     };
-    let output = config.outputs.complete.as_ref().map(|output| &output.schema);
-    let output = plan.task.as_ref().and_then(|task| task.event.response_schema.as_ref()).or(output);
-    let ends = Ends { task: plan.task.is_some(), inner: run.state.goals.top().is_some(), output };
     let own = resources::offered(config, &caller.envelope, &held);
-    let tools = resolve_with(config, &run.state.tools, ends, &resolver, &venue.catalog, &own);
+    let tools = resolve_with(config, &run.state.tools, plan.ends(&run.state, config), &resolver, &venue.catalog, &own);
     let tools = tools.with_instances(&scope::instances(&items, &served));
     let window = config.model.context_window;
     Ok(Inputs {
@@ -116,7 +113,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
             venue: venue.name.clone(),
             model: config.model.clone(),
             authority: caller.authority.clone().nowhere(),
-            completion: config.completion,
+            completion: plan.completion(config),
             strict: config.strict_placeholders,
             aliases: config.uses_aliases(),
             bare: false,

@@ -11,6 +11,7 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::ledger;
+use trellis::worker::preview::{self, Preview};
 
 const RULES: &str = r#"
 # Within a goal, the innermost first.
@@ -116,6 +117,19 @@ async fn each_goal_sees_its_own_conversation_and_returns_its_result() {
     assert_eq!(shown("[Context: Prices]"), [f, f, t, t, t, t, f]);
     assert_eq!(shown("the price of bolts is 3"), [f, f, f, f, f, t, f]);
     assert_eq!(shown(r#"{"bolts":3}"#), [f, f, f, f, f, f, t]);
+}
+
+#[tokio::test]
+async fn a_preview_shows_what_the_task_must_end_with() {
+    let (venue, _dir) = venue().await;
+    venue.agent("planner", planner()).await;
+    let asked = Preview { task: Some(json!("buy bolts")), ..Preview::default() };
+    let shown = preview::inputs(&venue.venue, &venue.owner, &"planner".parse().unwrap(), asked).await.unwrap();
+    run(&venue, "planner", "t1", None).await;
+    let session = SessionKey { agent: "planner".parse().unwrap(), session: "s".parse().unwrap() };
+    let past = ledger::load(&*venue.venue.store, &venue.owner, &session, 1).await.unwrap().unwrap();
+    let real = past.seen.unwrap().inputs.unwrap();
+    assert_eq!((&shown.frame, &shown.tools.specs), (&real.frame, &real.tools.specs));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 mod tests;
 
 use super::Recorded;
+use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
@@ -13,6 +14,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::scope::Handed;
 use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::time::Millis;
+use crate::domain::tools::Ends;
 use crate::domain::values::Values;
 use serde_json::Value;
 
@@ -296,6 +298,22 @@ impl Plan {
             Payload::Task { input, .. } => Some(input),
             Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => None,
         }
+    }
+
+    /// What its task's output must be.
+    pub fn output<'s>(&'s self, config: &'s AgentConfig) -> Option<&'s Value> {
+        let own = config.outputs.complete.as_ref().map(|output| &output.schema);
+        self.task.as_ref()?.event.response_schema.as_ref().or(own)
+    }
+
+    /// What completes its task: text can't be what a typed output must be.
+    pub fn completion(&self, config: &AgentConfig) -> Completion {
+        if self.output(config).is_some() { Completion::Explicit } else { config.completion }
+    }
+
+    /// What a turn of a session can end.
+    pub fn ends<'s>(&'s self, state: &SessionState, config: &'s AgentConfig) -> Ends<'s> {
+        Ends { task: self.task.is_some(), inner: state.goals.top().is_some(), output: self.output(config) }
     }
 
     /// What its task brings along from another agent's context.

@@ -73,19 +73,17 @@ impl Setting {
 
     /// What the open task's output must be.
     pub fn output(&self) -> Option<&Value> {
-        let task = self.plan.task.as_ref()?;
-        let own = self.config.outputs.complete.as_ref().map(|output| &output.schema);
-        task.event.response_schema.as_ref().or(own)
+        self.plan.output(&self.config)
     }
 
-    /// What completes the open task: text can't be what a typed output must be.
+    /// What completes the open task.
     pub fn completion(&self) -> Completion {
-        if self.output().is_some() { Completion::Explicit } else { self.config.completion }
+        self.plan.completion(&self.config)
     }
 
     /// What the turn can end.
     pub fn ends(&self) -> Ends<'_> {
-        Ends { task: self.plan.task.is_some(), inner: self.state.goals.top().is_some(), output: self.output() }
+        self.plan.ends(&self.state, &self.config)
     }
 
     /// A limit is reached: whether there is another turn to end the task in.
