@@ -7,7 +7,6 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::audit::{self, Repair};
-use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
 use trellis::domain::event::{Mandate, Submission};
 use trellis::domain::ids::{JobId, SessionKey};
@@ -15,8 +14,6 @@ use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::time::Millis;
 use trellis::jobs;
-use trellis::store::embedded::EmbeddedStore;
-use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
 
 const START: Millis = Millis(1_767_225_600_000);
@@ -47,14 +44,7 @@ async fn write(venue: &TestVenue, key: String, change: Change) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
     let Some(server) = RedisServer::shared() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let options = server.options(ServerOrInjected::Injected);
-    let prefix = options.prefix.clone();
-    let clock = Clock::manual(START);
-    let queue = EmbeddedStore::open(&dir.path().join("queue")).unwrap();
-    let bus = EmbeddedBus::new(queue, Duration::from_secs(2), clock.clone()).unwrap();
-    let store = RedisStore::open(options).await.unwrap();
-    let mut venue = TestVenue::at(store, Arc::new(bus), dir.path(), ECHO, clock).await;
+    let (mut venue, _dir, prefix) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
     venue.lease = Duration::from_hours(1);
     venue.agent("helper", json!({})).await;
     let lost = venue.submit("helper", "t1", json!("first")).await;

@@ -4,11 +4,9 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 use trellis::agents::lifecycle::{self, By};
 use trellis::audit;
-use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
@@ -18,8 +16,6 @@ use trellis::domain::retention::Rules;
 use trellis::domain::time::Millis;
 use trellis::jobs;
 use trellis::retention::{Janitor, Tidied};
-use trellis::store::embedded::EmbeddedStore;
-use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Forget, keys};
 
 /// 2026-01-01T00:00:00Z.
@@ -169,14 +165,8 @@ async fn fifty_tasks_leave_nothing_in_the_embedded_store() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fifty_tasks_leave_nothing_in_redis() {
     let Some(server) = RedisServer::shared() else { return };
-    let dir = tempfile::tempdir().unwrap();
-    let options = server.options(ServerOrInjected::Injected);
-    let prefix = options.prefix.clone();
-    let clock = Clock::manual(START);
-    let queue = EmbeddedStore::open(&dir.path().join("queue")).unwrap();
-    let bus = EmbeddedBus::new(queue, Duration::from_secs(2), clock.clone()).unwrap();
-    let store = RedisStore::open(options).await.unwrap();
-    let venue = patient(TestVenue::at(store, Arc::new(bus), dir.path(), ECHO, clock).await);
+    let (venue, _dir, prefix) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
+    let venue = patient(venue);
     course(&venue).await;
     let base = format!("{prefix}:{{{}}}:", venue.owner.token());
     let number = async |words: &[&str]| match server.command(words).await.unwrap() {

@@ -1,5 +1,6 @@
 //! A venue and its workers inside the test process, over any backend.
 
+use crate::support::redis::RedisServer;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use trellis::retry::Policy;
 use trellis::secrets::Vault;
 use trellis::shutdown::Shutdown;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
 use trellis::telemetry::Metrics;
 use trellis::venue::{Venue, load_or_make_key};
@@ -109,6 +111,18 @@ impl TestVenue {
         let store = EmbeddedStore::open(dir).unwrap();
         let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), clock.clone()).unwrap();
         Self::at(store, Arc::new(bus), dir, rules, clock).await
+    }
+
+    /// Over Redis, with an embedded queue in a folder of its own, by this clock; and the prefix of its
+    /// keys.
+    pub async fn redis_at(server: &RedisServer, rules: &str, clock: Clock) -> (Self, tempfile::TempDir, String) {
+        let dir = tempfile::tempdir().unwrap();
+        let options = server.options(ServerOrInjected::Injected);
+        let prefix = options.prefix.clone();
+        let queue = EmbeddedStore::open(&dir.path().join("queue")).unwrap();
+        let bus = EmbeddedBus::new(queue, Duration::from_secs(2), clock.clone()).unwrap();
+        let store = RedisStore::open(options).await.unwrap();
+        (Self::at(store, Arc::new(bus), dir.path(), rules, clock).await, dir, prefix)
     }
 
     fn tree(&self) -> Workspace {
