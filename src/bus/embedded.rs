@@ -12,7 +12,7 @@ mod topics;
 
 use self::pieces::Pieces;
 use self::topics::Topics;
-use super::{Address, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle};
+use super::{Address, Alarms, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle};
 use crate::clock::Clock;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
@@ -451,5 +451,10 @@ impl Bus for EmbeddedBus {
             setting("bus", format!("queue of {}", self.0.store.name())),
             setting("embedded ack wait", format!("{}ms", self.0.ack_wait.as_millis())),
         ])
+    }
+
+    /// The one worker sees in the store when the next timer is due.
+    fn alarms(&self) -> Option<&dyn Alarms> {
+        None
     }
 }

@@ -8,6 +8,7 @@ pub mod subject;
 
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
+use crate::domain::timer::TimerId;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -179,6 +180,45 @@ pub trait Bus: Send + Sync + 'static {
 
     /// The settings on which the guarantees rest.
     async fn settings(&self) -> Result<Vec<crate::store::Setting>, BusError>;
+
+    /// Alarms for timers, of a queue that keeps the time for a fleet. `None`: workers watch it themselves.
+    fn alarms(&self) -> Option<&dyn Alarms>;
+}
+
+/// When a timer is due, as it was when the alarm was set.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Alarm {
+    /// Whose.
+    pub owner: Owner,
+    /// Which.
+    pub timer: TimerId,
+    /// Of the timer: one that was set anew isn't meant.
+    pub generation: u64,
+    /// When it is due.
+    pub at: Millis,
+}
+
+/// An alarm whose time has come. Unsettled ones ring again after the ack wait.
+pub struct Ringing {
+    /// As it was set: only the store knows whether it still counts.
+    pub alarm: Alarm,
+    /// Its acknowledgement.
+    pub settle: Arc<dyn Settle>,
+}
+
+/// What wakes one worker of a fleet at the time of a timer. A lost alarm only costs time: the sweep
+/// finds what is due.
+#[async_trait]
+pub trait Alarms: Send + Sync {
+    /// Has a timer ring at its time, in place of what was set for it before; at once when that has
+    /// passed. It survives a kill of any process.
+    async fn set(&self, alarm: &Alarm) -> Result<(), BusError>;
+
+    /// Takes back what is set for a timer. One that rings already is still delivered.
+    async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError>;
+
+    /// What rings, each for one listener of the fleet; ends when the connection does.
+    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError>;
 }
 
 /// Headers of a published message.

@@ -5,6 +5,8 @@
 //! | [`Address::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
 //! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
 //! | [`Address::Reply`] | as given |
+//! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
+//! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
 //! | [`Live::Job`] | `<prefix>.live.<job>` |
 //! | [`Live::Control`] | `<prefix>.ctl.<tenant>.<user>` |
 //! | [`Live::AllControl`] | `<prefix>.ctl.>` |
@@ -13,6 +15,7 @@
 
 use super::{Address, InKind, Live};
 use crate::domain::ids::{AgentId, Owner, OwnerPart, decode_token, encode_token};
+use crate::domain::timer::TimerId;
 
 /// Why a subject is no inbound address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -62,6 +65,34 @@ pub fn all_inbound(prefix: &str) -> String {
 /// Every outbound subject.
 pub fn all_outbound(prefix: &str) -> String {
     format!("{prefix}.out.>")
+}
+
+/// Where an alarm waits: a timer has one.
+pub fn scheduled(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
+    format!("{prefix}.sched.{}.{timer}", owner_tokens(owner))
+}
+
+/// Where an alarm goes at its time.
+pub fn due(prefix: &str, owner: &Owner, timer: &TimerId) -> String {
+    format!("{prefix}.due.{}.{timer}", owner_tokens(owner))
+}
+
+/// Every alarm that waits.
+pub fn all_scheduled(prefix: &str) -> String {
+    format!("{prefix}.sched.>")
+}
+
+/// Every alarm that rings.
+pub fn all_due(prefix: &str) -> String {
+    format!("{prefix}.due.>")
+}
+
+/// Owner and timer of a subject made by [`due`].
+pub fn parse_due(prefix: &str, subject: &str) -> Option<(Owner, TimerId)> {
+    let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".due.")?.split('.').collect();
+    let [tenant, user, timer] = tokens[..] else { return None };
+    let part = |token: &str| OwnerPart::new(decode(token)?).ok();
+    Some((Owner::new(part(tenant)?, part(user)?), TimerId::new(timer).ok()?))
 }
 
 /// Owner, agent and kind of an inbound subject.
@@ -151,6 +182,20 @@ mod tests {
                 let text = subject("p", &Address::In { owner: owner.clone(), agent: agent.clone(), kind });
                 assert_eq!(parse_inbound("p", &text).unwrap(), (owner, agent, kind), "{text}");
             }
+        }
+    }
+
+    #[test]
+    fn subjects_of_alarms_round_trip() {
+        for o in ["acme/jo", "a.b/c>d", "100%/x"] {
+            let (owner, timer) = (owner(o), TimerId::of(o));
+            assert_eq!(parse_due("p", &due("p", &owner, &timer)), Some((owner.clone(), timer.clone())), "{o}");
+            assert_eq!(parse_due("p", &scheduled("p", &owner, &timer)), None, "{o}");
+        }
+        let (owner, timer) = (owner("acme/jo@x.org"), TimerId::of("t"));
+        assert_eq!(scheduled("p", &owner, &timer), format!("p.sched.acme.jo@x%2Eorg.{timer}"));
+        for text in ["p.due.a.b", "p.due.a.b.c", "p.due.a.b.c.d", "q.due.a.b.00000000000000000000000000000000"] {
+            assert_eq!(parse_due("p", text), None, "{text}");
         }
     }
 

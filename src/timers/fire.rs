@@ -5,6 +5,7 @@
 
 use super::{arrival, get, put};
 use crate::agents;
+use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{JobId, Owner, SessionKey};
@@ -14,6 +15,7 @@ use crate::ingress::{self, SubmitError};
 use crate::jobs;
 use crate::store::{Change, DocWrite, Expect, Refusal, StoreError, keys};
 use crate::venue::Venue;
+use std::time::Duration;
 
 /// Timers of one owner that are looked at in one step.
 const TIMERS: usize = 64;
@@ -51,7 +53,32 @@ async fn due(venue: &Venue, owner: &Owner, limit: usize) -> Result<Vec<(Millis, 
     Ok(found.iter().filter_map(|(key, _)| keys::timer_of_due(key)).collect())
 }
 
-/// Does what is due of one timer; returns when it is due next.
+/// What an alarm has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rung {
+    /// The timer has fired, here or elsewhere at the same moment.
+    Fired,
+    /// Nothing: the timer isn't there, or isn't due then any more.
+    Stale,
+    /// Nothing yet: by the clock here it is due in so long.
+    Early(Duration),
+}
+
+/// Fires the timer of an alarm, if it still counts. Any number of processes may do it at once.
+pub async fn ring(venue: &Venue, alarm: &Alarm) -> Result<Rung, StoreError> {
+    let now = venue.now();
+    let Alarm { owner, timer, generation, at } = alarm;
+    let (known, version) = get(venue, owner, timer).await?;
+    let meant = |timer: &Timer| timer.is_active() && timer.generation == *generation && timer.due == *at;
+    let Some(timer) = known.filter(meant) else { return Ok(Rung::Stale) };
+    if *at > now {
+        return Ok(Rung::Early(at.since(now)));
+    }
+    advance(venue, owner, &timer, version, now).await?;
+    Ok(Rung::Fired)
+}
+
+/// Does what is due of one timer.
 async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Millis) -> Result<(), StoreError> {
     let (known, version) = get(venue, owner, id).await?;
     // Else somebody has moved it since.
@@ -59,9 +86,14 @@ async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Milli
     if !timer.is_active() {
         return forget(venue, owner, &timer, version).await;
     }
-    let moved = send(venue, owner, &timer, now).await?;
+    advance(venue, owner, &timer, version, now).await
+}
+
+/// Sends what is due of an active timer and moves it on.
+async fn advance(venue: &Venue, owner: &Owner, timer: &Timer, version: u64, now: Millis) -> Result<(), StoreError> {
+    let moved = send(venue, owner, timer, now).await?;
     // On a conflict another process was faster, or it was cancelled: what is there now stands.
-    put(venue, owner, Some(&timer), version, &moved).await?;
+    put(venue, owner, Some(timer), version, &moved).await?;
     Ok(())
 }
 

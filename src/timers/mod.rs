@@ -5,9 +5,10 @@
 
 mod fire;
 
-pub use fire::{Next, fire};
+pub use fire::{Next, Rung, fire, ring};
 
 use crate::agents;
+use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
@@ -188,5 +189,27 @@ async fn put(
     if timer.is_active() && !before.is_some_and(|before| before.is_active() && before.agent == timer.agent) {
         writes.push(any(keys::agent_timer(&timer.agent, &timer.id), Change::Put(Bytes::new())));
     }
-    venue.store.write(venue.now(), owner, &writes).await
+    let written = venue.store.write(venue.now(), owner, &writes).await?;
+    if written == Written::Done {
+        arm(venue, owner, timer).await;
+    }
+    Ok(written)
+}
+
+/// Has the queue ring when the timer is due. What goes wrong costs time only: a sweep finds it.
+async fn arm(venue: &Venue, owner: &Owner, timer: &Timer) {
+    let Some(alarms) = venue.bus.alarms() else { return };
+    let armed = match timer.phase {
+        Phase::Active => {
+            let Timer { id, generation, due, .. } = timer;
+            let alarm = Alarm { owner: owner.clone(), timer: id.clone(), generation: *generation, at: *due };
+            alarms.set(&alarm).await
+        }
+        // What has rung is gone.
+        Phase::Fired => Ok(()),
+        Phase::Cancelled | Phase::Failed { .. } => alarms.clear(owner, &timer.id).await,
+    };
+    if let Err(error) = armed {
+        tracing::debug!(%owner, timer = %timer.id, %error, "alarm not set; the sweep will find the timer");
+    }
 }

@@ -3,8 +3,10 @@
 //! ```text
 //! intake ─▶ admit ─▶ session (lease) ─▶ turn: gather ─▶ ask ─▶ record ─▶ call ─▶ commit ─▶ relay
 //! sweep  ─▶ wakes what is due, relays what was left
+//! alarms ─▶ timers that are due, one worker each
 //! ```
 
+mod alarms;
 mod answers;
 mod ask;
 mod books;
@@ -195,6 +197,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     });
     shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));
     shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
+    shutdown.spawn_service("alarms", alarms::run(Arc::clone(&worker)));
     shutdown.spawn_service("tidy", tidy::run(Arc::clone(&worker)));
     shutdown.spawn_service("control", listen_to_cancellations(Arc::clone(&worker)));
     let stop = shutdown.stopping();

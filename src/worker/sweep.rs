@@ -28,6 +28,8 @@ pub(super) async fn run(worker: Arc<Worker>) {
     loop {
         let soon = match tick(&worker).await {
             Ok((true, _)) if !stop.is_cancelled() => continue,
+            // Where the queue keeps the time it tells one worker; here all would fire at the same moment.
+            Ok(_) if worker.venue.bus.alarms().is_some() => Soon::new(),
             Ok((_, soon)) => soon,
             Err(error) => {
                 tracing::warn!(%error, "sweep not done; it comes again");

@@ -35,6 +35,7 @@ mod ledger;
 mod lifecycle;
 mod model_provider;
 mod nats_accounts;
+mod nats_alarms;
 mod nats_bus;
 mod nats_client;
 mod operations;

@@ -105,6 +105,8 @@ async fn a_user_publishes_in_its_own_name_only() {
         "trellis.in.acme.ann.helper.result",
         "trellis.in.acme.ann.helper.wake",
         "trellis.out.acme.ann.helper.j",
+        "trellis.sched.acme.ann.00000000000000000000000000000000",
+        "trellis.due.acme.ann.00000000000000000000000000000000",
         "trellis.reply.acme.bob.x",
         "_INBOX.x",
         "$JS.API.STREAM.DELETE.TRELLIS",

@@ -71,6 +71,8 @@ impl NatsBus {
     pub(super) async fn server_settings(&self) -> Result<Vec<Setting>, BusError> {
         let server = self.client.server_info();
         let inbound = self.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let timers = self.context.get_stream(streams::timers_name(self.prefix())).await;
+        let timers = timers.map_err(|error| self.unavailable(&error))?;
         let account = self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         let setting = |name: &str, value: String, problem: Option<&str>| Setting {
             name: format!("nats {name}"),
@@ -106,6 +108,11 @@ impl NatsBus {
                 "stream size",
                 format!("{} of {} bytes", inbound.state.bytes, inbound.config.max_bytes),
                 full.then_some("nearly full, then submissions are refused; raise `bus.max_bytes` or add workers"),
+            ),
+            setting(
+                "timers",
+                format!("{} set (in {})", timers.cached_info().state.messages, streams::timers_name(self.prefix())),
+                None,
             ),
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
         ])

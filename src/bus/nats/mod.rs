@@ -1,13 +1,14 @@
 //! Bus over NATS `JetStream`.
 //!
-//! Streams and consumer: `streams`. Taking messages: `receive`. What operators see: `inspect`.
+//! Streams and consumers: `streams`. Taking messages: `receive`. Timers: `alarms`. What operators see: `inspect`.
 
+mod alarms;
 mod inspect;
 mod receive;
 mod streams;
 
 use super::credentials::credentials;
-use super::{Address, Bus, BusError, Delivery, Live, Message, Piece, chain, headers, subject};
+use super::{Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, chain, headers, subject};
 use crate::config::{Config, mask_url};
 use crate::domain::ids::JobId;
 use crate::retry::{Failure, Policy, retry};
@@ -226,6 +227,16 @@ impl NatsBus {
         let _ = self.client.drain().await;
     }
 
+    /// The driver would keep a request until the server is back, and its caller until the timeout.
+    fn connected(&self) -> Result<(), BusError> {
+        match self.client.connection_state() {
+            State::Disconnected => {
+                Err(BusError::Unavailable { bus: self.name.clone(), reason: "disconnected".to_owned() })
+            }
+            State::Connected | State::Pending => Ok(()),
+        }
+    }
+
     fn unavailable(&self, error: &dyn Error) -> BusError {
         BusError::Unavailable { bus: self.name.clone(), reason: chain(error) }
     }
@@ -284,10 +295,7 @@ impl Bus for NatsBus {
     }
 
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
-        // The driver would keep it until the server is back, and its caller until the timeout.
-        if self.client.connection_state() == State::Disconnected {
-            return Err(BusError::Unavailable { bus: self.name.clone(), reason: "disconnected".to_owned() });
-        }
+        self.connected()?;
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;
         let body = serde_json::to_vec(&message.body).map_err(|error| self.refused(error.to_string()))?.into();
         let subject = subject::subject(self.prefix(), &message.to);
@@ -345,6 +353,10 @@ impl Bus for NatsBus {
 
     async fn settings(&self) -> Result<Vec<Setting>, BusError> {
         self.server_settings().await
+    }
+
+    fn alarms(&self) -> Option<&dyn Alarms> {
+        Some(self)
     }
 }
 

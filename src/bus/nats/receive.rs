@@ -179,9 +179,9 @@ pub(super) fn producer_id(headers: &HeaderMap) -> Option<String> {
     headers.get(ID_HEADER).or_else(|| headers.get("Nats-Msg-Id")).map(|value| value.as_str().to_owned())
 }
 
-struct NatsSettle(jetstream::Message);
+pub(super) struct NatsSettle(pub(super) jetstream::Message);
 
-async fn settle(message: &jetstream::Message, kind: AckKind) {
+pub(super) async fn settle(message: &jetstream::Message, kind: AckKind) {
     if let Err(error) = message.ack_with(kind).await {
         let subject = &message.subject;
         tracing::warn!("acknowledgement of a message on `{subject}` was lost, it will be delivered again: {error}");

@@ -37,6 +37,14 @@ pub(super) fn outbound_name(prefix: &str) -> String {
     format!("{}_OUT", prefix.to_uppercase())
 }
 
+/// The one consumer of due timers that all workers share.
+const TIMER_CONSUMER: &str = "timers";
+
+/// Name of the stream of timers.
+pub(super) fn timers_name(prefix: &str) -> String {
+    format!("{}_TIMERS", prefix.to_uppercase())
+}
+
 /// How long live text can be read again: a watcher whose connection broke is back in seconds.
 const LIVE_AGE: Duration = Duration::from_mins(10);
 
@@ -57,12 +65,28 @@ pub(super) async fn ensure(
     let inbound = ensure_stream(context, bus, inbound(options)).await?;
     ensure_stream(context, bus, outbound(options)).await?;
     ensure_stream(context, bus, live(options)).await?;
-    let consumer = inbound.create_consumer(consumer(options)).await.map_err(|error| OpenError::Setup {
-        bus: bus.to_owned(),
-        stream: inbound_name(&options.prefix),
-        reason: format!("consumer `{CONSUMER}`: {}", chain(&error)),
-    })?;
+    ensure_timers(context, bus, options).await?;
+    let consumer = ensure_consumer(&inbound, bus, consumer(options)).await?;
     Ok((inbound, consumer))
+}
+
+/// The same for the stream of timers and its consumer.
+pub(super) async fn ensure_timers(
+    context: &Context,
+    bus: &str,
+    options: &NatsOptions,
+) -> Result<PullConsumer, OpenError> {
+    let stream = ensure_stream(context, bus, timers(options)).await?;
+    ensure_consumer(&stream, bus, timer_consumer(options)).await
+}
+
+async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Result<PullConsumer, OpenError> {
+    let name = wanted.durable_name.clone().unwrap_or_default();
+    stream.create_consumer(wanted).await.map_err(|error| OpenError::Setup {
+        bus: bus.to_owned(),
+        stream: stream.cached_info().config.name.clone(),
+        reason: format!("consumer `{name}`: {}", chain(&error)),
+    })
 }
 
 fn inbound(options: &NatsOptions) -> Config {
@@ -105,6 +129,21 @@ fn live(options: &NatsOptions) -> Config {
     }
 }
 
+/// Alarms of timers: those to come on one subject for each timer, and those that ring until a worker has
+/// looked. Old ones are never in the way, so there is no limit that could push out one to come.
+fn timers(options: &NatsOptions) -> Config {
+    Config {
+        name: timers_name(&options.prefix),
+        subjects: vec![subject::all_scheduled(&options.prefix), subject::all_due(&options.prefix)],
+        retention: RetentionPolicy::WorkQueue,
+        discard: DiscardPolicy::Old,
+        max_bytes: -1,
+        allow_message_schedules: true,
+        duplicate_window: IN_DUPLICATES,
+        ..common(options)
+    }
+}
+
 fn common(options: &NatsOptions) -> Config {
     Config {
         storage: StorageType::File,
@@ -133,6 +172,14 @@ fn consumer(options: &NatsOptions) -> pull::Config {
     }
 }
 
+fn timer_consumer(options: &NatsOptions) -> pull::Config {
+    pull::Config {
+        durable_name: Some(TIMER_CONSUMER.to_owned()),
+        filter_subject: subject::all_due(&options.prefix),
+        ..consumer(options)
+    }
+}
+
 async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<Stream, OpenError> {
     let name = wanted.name.clone();
     let setup = |reason: String| OpenError::Setup { bus: bus.to_owned(), stream: name.clone(), reason };
@@ -156,6 +203,7 @@ async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<S
         max_bytes: wanted.max_bytes,
         max_age: wanted.max_age,
         duplicate_window: wanted.duplicate_window,
+        allow_message_schedules: wanted.allow_message_schedules,
         ..actual.clone()
     };
     if updated == actual {
@@ -179,6 +227,14 @@ fn difference(actual: &Config, wanted: &Config) -> Option<String> {
     }
     if wanted.retention == RetentionPolicy::WorkQueue && actual.allow_message_ttl {
         return differs("no message TTL", "(it deletes accepted work)".to_owned(), "`allow_msg_ttl`".to_owned());
+    }
+    // The target of a schedule may be a subject that its publisher may not publish to.
+    if actual.allow_message_schedules && !wanted.allow_message_schedules {
+        return differs(
+            "no schedules",
+            "(they reach other owners' subjects)".to_owned(),
+            "`allow_msg_schedules`".to_owned(),
+        );
     }
     None
 }

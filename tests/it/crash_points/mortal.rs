@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Bus, BusError, Delivery, Live, Message, Piece, Settle};
+use trellis::bus::{Alarms, Bus, BusError, Delivery, Live, Message, Piece, Settle};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::JobId;
 use trellis::model::{LiveText, Model, ModelError};
@@ -128,6 +128,10 @@ impl Bus for Line {
 
     async fn settings(&self) -> Result<Vec<Setting>, BusError> {
         self.inner.settings().await
+    }
+
+    fn alarms(&self) -> Option<&dyn Alarms> {
+        None
     }
 }
 

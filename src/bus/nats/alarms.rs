@@ -1,0 +1,97 @@
+//! Alarms of timers: message schedules (ADR-51), which the server delivers at their time.
+//!
+//! A schedule is the one message of its timer's subject; at its time the server puts what it says on the
+//! subject of due timers, of the same stream, and removes it.
+
+use super::super::{Alarm, Alarms, BusError, Ringing, subject};
+use super::receive::{NatsSettle, settle};
+use super::{NatsBus, streams};
+use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
+use crate::domain::timer::TimerId;
+use async_nats::HeaderMap;
+use async_nats::header::{NATS_SCHEDULE, NATS_SCHEDULE_TARGET};
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::{AckKind, Message};
+use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Alarms that a worker holds before it looks at them; those of a worker that dies ring again after the
+/// ack wait only.
+const HELD: usize = 16;
+
+/// How long the server keeps one request for alarms.
+const REQUEST: Duration = Duration::from_secs(30);
+
+/// The body of a schedule, and of what becomes of it.
+#[derive(Serialize, Deserialize)]
+struct Body {
+    generation: u64,
+    at: Millis,
+}
+
+#[async_trait]
+impl Alarms for NatsBus {
+    async fn set(&self, alarm: &Alarm) -> Result<(), BusError> {
+        self.connected()?;
+        let Alarm { owner, timer, generation, at } = alarm;
+        let mut headers = HeaderMap::new();
+        headers.insert(NATS_SCHEDULE, format!("@at {}", at.rfc3339()));
+        headers.insert(NATS_SCHEDULE_TARGET, subject::due(self.prefix(), owner, timer));
+        let body = serde_json::to_vec(&Body { generation: *generation, at: *at }).expect("numbers serialise");
+        self.publish_stored(subject::scheduled(self.prefix(), owner, timer), headers, body.into()).await
+    }
+
+    async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError> {
+        self.connected()?;
+        let name = streams::timers_name(self.prefix());
+        let stream = self.context.get_stream_no_info(name).await.map_err(|error| self.unavailable(&error))?;
+        let purge = stream.purge().filter(subject::scheduled(self.prefix(), owner, timer));
+        purge.await.map(|_| ()).map_err(|error| self.unavailable(&error))
+    }
+
+    async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
+        let mut link = self.link.clone();
+        link.mark_unchanged();
+        let consumer = streams::ensure_timers(&self.context, &self.name, &self.options).await;
+        let consumer = consumer.map_err(|error| self.unavailable(&error))?;
+        let messages = consumer.stream().max_messages_per_batch(HELD).expires(REQUEST).messages().await;
+        let messages = messages.map_err(|error| self.unavailable(&error))?;
+        let prefix = self.prefix().to_owned();
+        let ringing = stream::unfold((messages, prefix), |(mut messages, prefix)| async {
+            let ringing = next(&mut messages, &prefix).await?;
+            Some((ringing, (messages, prefix)))
+        });
+        // The server doesn't know the request any more.
+        Ok(ringing.take_until(async move { link.changed().await }).boxed())
+    }
+}
+
+async fn next(messages: &mut pull::Stream, prefix: &str) -> Option<Ringing> {
+    loop {
+        let message = match messages.next().await? {
+            Ok(message) => message,
+            Err(error) => {
+                tracing::debug!("listening to timers: {error}");
+                return None;
+            }
+        };
+        match alarm(prefix, &message) {
+            Some(alarm) => return Some(Ringing { alarm, settle: Arc::new(NatsSettle(message)) }),
+            None => {
+                tracing::warn!("dropping an unreadable timer on `{}`", message.subject);
+                settle(&message, AckKind::Term).await;
+            }
+        }
+    }
+}
+
+fn alarm(prefix: &str, message: &Message) -> Option<Alarm> {
+    let (owner, timer) = subject::parse_due(prefix, &message.subject)?;
+    let Body { generation, at } = serde_json::from_slice(&message.payload).ok()?;
+    Some(Alarm { owner, timer, generation, at })
+}
