@@ -254,6 +254,7 @@ impl Inner {
                 self.enqueue(Queued { head, body }).await
             }
             Address::Out { .. } => self.keep(message).await,
+            Address::Job { .. } => Err(PublishError::NoWorkers),
             Address::Reply(subject) => {
                 self.live.send(&Live::Reply(subject), &body);
                 Ok(())
@@ -337,6 +338,10 @@ enum PublishError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Record(#[from] Fault),
+    #[error(
+        "the embedded queue is for this process alone; run on NATS for external workers: `bus.url = \"nats://…\"`, `store.url = \"redis://…\"`"
+    )]
+    NoWorkers,
 }
 
 struct Settlement {
@@ -409,6 +414,7 @@ impl Bus for EmbeddedBus {
         match publishing.await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(PublishError::Store(e))) => Err(unavailable(e)),
+            Ok(Err(e @ PublishError::NoWorkers)) => Err(BusError::NoStream { bus: name(), reason: e.to_string() }),
             Ok(Err(PublishError::Record(e))) => Err(BusError::Refused { bus: name(), reason: e.to_string() }),
             Err(e) => Err(BusError::Unavailable { bus: name(), reason: e.to_string() }),
         }

@@ -6,7 +6,7 @@ pub mod embedded;
 pub mod nats;
 pub mod subject;
 
-use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::ids::{AgentId, JobId, Owner, QueueName};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
@@ -59,6 +59,15 @@ pub enum Address {
         agent: AgentId,
         /// The job, or the event id of a refused submission.
         job: String,
+    },
+    /// `trellis.jobs.<queue>`: to an external worker, see [`crate::external`].
+    Job {
+        /// Whose workers.
+        queue: QueueName,
+        /// Whose job.
+        owner: Owner,
+        /// The agent that gets the result.
+        agent: AgentId,
     },
     /// A subject that a submission named; core NATS, not stored.
     Reply(String),
@@ -152,6 +161,22 @@ pub enum BusError {
         /// The server's words.
         reason: String,
     },
+    /// Surely not published: nothing keeps jobs for external workers.
+    #[error("bus `{bus}` has no queue for external workers: {reason}")]
+    NoStream {
+        /// Where.
+        bus: String,
+        /// What is missing, and what to do.
+        reason: String,
+    },
+    /// Surely not published: what keeps jobs for external workers has no room for another now.
+    #[error("bus `{bus}` has no room for another job: {reason}")]
+    Full {
+        /// Where.
+        bus: String,
+        /// The server's words.
+        reason: String,
+    },
 }
 
 /// The queue.
@@ -229,7 +254,7 @@ pub fn headers(message: &Message) -> BTreeMap<&'static str, String> {
         match message.to {
             // The stream would drop the same id of another owner. Admission knows whose it is.
             Address::In { .. } => None,
-            Address::Out { .. } | Address::Reply(_) => headers.insert("Nats-Msg-Id", id.clone()),
+            Address::Out { .. } | Address::Job { .. } | Address::Reply(_) => headers.insert("Nats-Msg-Id", id.clone()),
         };
     }
     headers

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`Address::In`] | `<prefix>.in.<tenant>.<user>.<agent>.<kind>` |
 //! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
+//! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`Address::Reply`] | as given |
 //! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
 //! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
@@ -13,9 +14,10 @@
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
-use super::{Address, InKind, Live};
+use super::{Address, InKind, Live, Message};
 use crate::domain::ids::{AgentId, Owner, OwnerPart, decode_token, encode_token};
 use crate::domain::timer::TimerId;
+use serde_json::Value;
 
 /// Why a subject is no inbound address.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +40,7 @@ pub fn subject(prefix: &str, to: &Address) -> String {
         Address::Out { owner, agent, job } => {
             format!("{prefix}.out.{}.{}.{}", owner_tokens(owner), agent.token(), encode_token(job))
         }
+        Address::Job { queue, .. } => format!("{prefix}.jobs.{}", queue.token()),
         Address::Reply(subject) => subject.clone(),
     }
 }
@@ -57,9 +60,25 @@ pub fn all_live(prefix: &str) -> String {
     format!("{prefix}.live.>")
 }
 
+/// The body of a job for an external worker with the subjects that its worker needs: `answer` for
+/// what it says, and `control`, where it hears of cancellations. `None`: it stays as it is.
+pub fn told(prefix: &str, message: &Message) -> Option<Value> {
+    let Address::Job { owner, agent, .. } = &message.to else { return None };
+    let answer = Address::In { owner: owner.clone(), agent: agent.clone(), kind: InKind::Result };
+    let mut body = message.body.clone();
+    body["answer"] = subject(prefix, &answer).into();
+    body["control"] = live_subject(prefix, &Live::Control(owner.clone())).into();
+    Some(body)
+}
+
 /// Every inbound subject.
 pub fn all_inbound(prefix: &str) -> String {
     format!("{prefix}.in.>")
+}
+
+/// Every subject of jobs for external workers.
+pub fn all_jobs(prefix: &str) -> String {
+    format!("{prefix}.jobs.>")
 }
 
 /// Every outbound subject.
@@ -163,15 +182,34 @@ mod tests {
                 subject("trellis", &Address::Out { owner: o.clone(), agent: agent.clone(), job: "e 1".to_owned() }),
                 "trellis.out.acme.jo@x%2Eorg.a%2Eb%2A.e%201",
             ),
+            (
+                subject(
+                    "trellis",
+                    &Address::Job { queue: "ocr.*".parse().unwrap(), owner: o.clone(), agent: agent.clone() },
+                ),
+                "trellis.jobs.ocr%2E%2A",
+            ),
             (subject("trellis", &Address::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
             (live_subject("trellis", &Live::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
             (live_subject("trellis", &Live::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
             (live_subject("trellis", &Live::AllControl), "trellis.ctl.>"),
             (all_inbound("p"), "p.in.>"),
             (all_outbound("p"), "p.out.>"),
+            (all_jobs("p"), "p.jobs.>"),
         ] {
             assert_eq!(got, expected);
         }
+    }
+
+    #[test]
+    fn a_job_for_an_external_worker_says_where_its_answers_go() {
+        let to = Address::Job { queue: "ocr".parse().unwrap(), owner: owner("acme/jo"), agent: "a".parse().unwrap() };
+        let message = Message { to, id: None, body: serde_json::json!({"job": "x"}) };
+        let told = told("p", &message).unwrap();
+        let expected = r#"{"job":"x","answer":"p.in.acme.jo.a.result","control":"p.ctl.acme.jo"}"#;
+        assert_eq!(told.to_string(), expected);
+        let to = Address::Reply("_INBOX.x".to_owned());
+        assert_eq!(super::told("p", &Message { to, ..message }), None);
     }
 
     #[test]

@@ -106,6 +106,9 @@ id!(
     /// The producer's id of an event; deduplication is by (owner, event id).
     EventId, "event id");
 id!(
+    /// Name of a queue of external workers.
+    QueueName, "queue name");
+id!(
     /// Half of an owner: the tenant or the user.
     OwnerPart, "owner part");
 

@@ -80,6 +80,38 @@ pub const FOUND_TOOLS: usize = 30;
 /// How long one operation of a context entry may run.
 pub const CONTEXT_OPERATION_TIME: Duration = Duration::from_secs(10);
 
+/// Bytes of a queue's name: it is part of a subject.
+pub const QUEUE_NAME_BYTES: usize = 100;
+
+/// How long an external worker may take to begin a job when nothing else is said: a queue that is
+/// longer than that is not worked off.
+pub const OUTBOUND_START: Duration = Duration::from_hours(1);
+
+/// How long an external worker may be silent when nothing else is said: few steps of a job take longer.
+pub const OUTBOUND_HEARTBEAT: Duration = Duration::from_mins(10);
+
+/// How long a job of an external worker may take in all when nothing else is said.
+pub const OUTBOUND_DEADLINE: Duration = Duration::from_hours(24);
+
+/// Longest deadline of a job of an external worker, and how long its message is kept: 30 days.
+pub const OUTBOUND_DEADLINE_MAX: Duration = Duration::from_hours(30 * 24);
+
+/// What an external worker has sent may still be in the queue when its time is over, above all after
+/// this venue was down: it is given up only so long after that was first seen.
+pub const OUTBOUND_GRACE: Duration = Duration::from_secs(5);
+
+/// How long a watch waits for its job to be opened, which comes right after it: longer than any lease.
+pub const OUTBOUND_ORPHAN: Duration = Duration::from_hours(1);
+
+/// Bytes of an external worker's output: as much as a submission, for it travels on as one.
+pub const OUTBOUND_BYTES: usize = SUBMISSION_BYTES;
+
+/// Bytes of a piece of progress, and of an error, of an external worker.
+pub const OUTBOUND_NOTE_BYTES: usize = 8 * 1024;
+
+/// Answers of external workers that changed nothing, kept per job: the newest say enough.
+pub const OUTBOUND_IGNORED: usize = 10;
+
 /// Depth of a chain of jobs.
 pub const JOB_DEPTH: u32 = 5;
 

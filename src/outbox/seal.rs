@@ -1,14 +1,18 @@
-//! The venue's seal on what it sends itself through the queue: results and cancellations.
+//! The venue's seal on what it sends itself through the queue: results and cancellations; and the
+//! token of a job for an external worker, which its answers must have.
 //!
 //! It is put on when a message leaves, so that what lies in outboxes is the same before and after,
 //! and covers owner, agent, kind and body. Everybody who may publish could write the rest.
 
 use crate::bus::{Address, InKind, Message};
-use crate::domain::ids::{AgentId, Owner, hmac_fits, hmac_hex};
+use crate::domain::ids::{AgentId, JobId, Owner, hmac_fits, hmac_hex};
 use serde_json::{Value, json};
 
 /// The key of a body that the seal has.
 const SEAL: &str = "seal";
+
+/// The key of a token, in a job for an external worker and in what it answers.
+const TOKEN: &str = "token";
 
 /// What a body says of who sent it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +44,23 @@ pub fn sealed(key: &[u8], mut message: Message) -> Message {
             body.insert(SEAL.to_owned(), Value::from(seal));
         }
     }
+    if let Address::Job { owner, .. } = &message.to
+        && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
+    {
+        message.body[TOKEN] = hmac_hex(key, of_job(owner, &job).as_bytes()).into();
+    }
     message
+}
+
+/// Whether a token is that of a job for an external worker; it takes as long wherever it differs.
+#[must_use]
+pub fn token_fits(key: &[u8], owner: &Owner, job: &JobId, token: &str) -> bool {
+    hmac_fits(key, of_job(owner, job).as_bytes(), token)
+}
+
+/// What a token covers. No seal covers the like, so that neither can stand for the other.
+fn of_job(owner: &Owner, job: &JobId) -> String {
+    json!(["outbound", owner.token(), job]).to_string()
 }
 
 /// Takes the seal out of a body, and says whose it is.
@@ -90,6 +110,24 @@ mod tests {
             assert_eq!(taken(owner, agent, kind, &text).0, Sender::Forger, "{owner} {agent} {kind:?} {text}");
         }
         assert_eq!(taken("t/u", "a", InKind::Result, r#"{"job": "x"}"#).0, Sender::Anybody);
+    }
+
+    #[test]
+    fn a_token_is_of_one_job_of_one_owner_under_one_key() {
+        let job = |byte: &str| JobId::new(&byte.repeat(16)).unwrap();
+        let owner = |text: &str| text.parse::<Owner>().unwrap();
+        let to = Address::Job { queue: "ocr".parse().unwrap(), owner: owner("t/u"), agent: "a".parse().unwrap() };
+        let sent = sealed(KEY, Message { to, id: None, body: json!({"job": job("0a")}) });
+        let token = sent.body["token"].as_str().unwrap();
+        assert!(token_fits(KEY, &owner("t/u"), &job("0a"), token));
+        assert!(!token_fits(b"another", &owner("t/u"), &job("0a"), token));
+        assert!(!token_fits(KEY, &owner("t/v"), &job("0a"), token));
+        assert!(!token_fits(KEY, &owner("t/u"), &job("0b"), token));
+        for wrong in ["", "00", &token[1..], &format!("{token}00"), &"0".repeat(64), "not hex"] {
+            assert!(!token_fits(KEY, &owner("t/u"), &job("0a"), wrong), "{wrong}");
+        }
+        let seal = sealed(KEY, message(InKind::Result)).body["seal"].clone();
+        assert!(!token_fits(KEY, &owner("t/u"), &job("0a"), seal.as_str().unwrap()));
     }
 
     #[test]

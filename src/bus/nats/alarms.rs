@@ -43,7 +43,7 @@ impl Alarms for NatsBus {
         headers.insert(NATS_SCHEDULE, format!("@at {}", at.rfc3339()));
         headers.insert(NATS_SCHEDULE_TARGET, subject::due(self.prefix(), owner, timer));
         let body = serde_json::to_vec(&Body { generation: *generation, at: *at }).expect("numbers serialise");
-        self.publish_stored(subject::scheduled(self.prefix(), owner, timer), headers, body.into()).await
+        self.publish_stored(subject::scheduled(self.prefix(), owner, timer), headers, body.into(), false).await
     }
 
     async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError> {

@@ -1,6 +1,6 @@
 //! What operators ask: messages in transit, stuck messages, settings of the server.
 
-use super::super::{BusError, subject};
+use super::super::{BusError, chain, subject};
 use super::receive::producer_id;
 use super::{NatsBus, is_due, streams};
 use crate::store::Setting;
@@ -67,6 +67,33 @@ impl NatsBus {
         }
     }
 
+    /// The queue of jobs for external workers.
+    async fn jobs_setting(&self) -> Setting {
+        let name = format!("nats jobs for external workers ({})", streams::jobs_name(self.prefix()));
+        let stream = match self.context.get_stream(streams::jobs_name(self.prefix())).await {
+            Ok(stream) => stream,
+            Err(error) => {
+                let problem =
+                    "jobs for external workers fail with `QUEUE_UNAVAILABLE`; a worker makes the stream when it starts";
+                return Setting { name, value: chain(&error), problem: Some(problem.to_owned()) };
+            }
+        };
+        let info = stream.cached_info();
+        let (state, limit) = (&info.state, u64::try_from(info.config.max_bytes).unwrap_or(u64::MAX));
+        let value = format!(
+            "{} waiting or being done, {} consumers, {} of {limit} bytes",
+            state.messages, state.consumer_count, state.bytes
+        );
+        let problem = if state.bytes > limit / 10 * 9 {
+            Some("nearly full, then jobs wait in the outbox; add external workers or raise `bus.max_bytes`")
+        } else if state.messages > 0 && state.consumer_count == 0 {
+            Some("nobody takes them: start external workers")
+        } else {
+            None
+        };
+        Setting { name, value, problem: problem.map(str::to_owned) }
+    }
+
     /// [`super::Bus::settings`].
     pub(super) async fn server_settings(&self) -> Result<Vec<Setting>, BusError> {
         let server = self.client.server_info();
@@ -114,6 +141,7 @@ impl NatsBus {
                 format!("{} set (in {})", timers.cached_info().state.messages, streams::timers_name(self.prefix())),
                 None,
             ),
+            self.jobs_setting().await,
             setting("completions kept", format!("in {}", streams::outbound_name(self.prefix())), None),
         ])
     }

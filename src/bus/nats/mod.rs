@@ -245,8 +245,21 @@ impl NatsBus {
         BusError::Refused { bus: self.name.clone(), reason: reason.into() }
     }
 
+    fn no_stream(&self) -> BusError {
+        let stream = streams::jobs_name(self.prefix());
+        let reason =
+            format!("stream `{stream}` was gone; it is made again where the server permits, `trellis doctor` shows it");
+        BusError::NoStream { bus: self.name.clone(), reason }
+    }
+
     /// Publishes to a stream and waits until it is stored.
-    async fn publish_stored(&self, subject: String, headers: HeaderMap, body: Bytes) -> Result<(), BusError> {
+    async fn publish_stored(
+        &self,
+        subject: String,
+        headers: HeaderMap,
+        body: Bytes,
+        is_job: bool,
+    ) -> Result<(), BusError> {
         let mut tries = 0;
         loop {
             let mut link = self.link.clone();
@@ -270,9 +283,18 @@ impl NatsBus {
                 continue;
             }
             if error.kind() == PublishErrorKind::StreamNotFound {
+                let gone = is_job && streams::has_no_jobs(&self.context, self.prefix()).await;
                 self.repair().await;
+                if gone {
+                    return Err(self.no_stream());
+                }
             }
-            return Err(self.publish_error(&error));
+            return Err(match self.publish_error(&error) {
+                BusError::Refused { bus, reason } if is_job && server_code(&error) == Some(STREAM_FULL) => {
+                    BusError::Full { bus, reason }
+                }
+                other => other,
+            });
         }
     }
 
@@ -297,10 +319,15 @@ impl Bus for NatsBus {
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
         self.connected()?;
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;
-        let body = serde_json::to_vec(&message.body).map_err(|error| self.refused(error.to_string()))?.into();
+        let body = match subject::told(self.prefix(), message) {
+            Some(body) => serde_json::to_vec(&body),
+            None => serde_json::to_vec(&message.body),
+        };
+        let body = body.map_err(|error| self.refused(error.to_string()))?.into();
         let subject = subject::subject(self.prefix(), &message.to);
         match message.to {
-            Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body).await,
+            Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body, false).await,
+            Address::Job { .. } => self.publish_stored(subject, headers, body, true).await,
             Address::Reply(_) => {
                 let sent = self.client.publish_with_headers(subject, headers, body).await;
                 sent.map_err(|error| self.refused(chain(&error)))?;

@@ -2,6 +2,7 @@
 
 use super::super::subject;
 use super::{NatsOptions, OpenError, chain};
+use crate::domain::limits::OUTBOUND_DEADLINE_MAX;
 use async_nats::jetstream::{
     Context,
     consumer::{AckPolicy, DeliverPolicy, PullConsumer, pull},
@@ -45,6 +46,11 @@ pub(super) fn timers_name(prefix: &str) -> String {
     format!("{}_TIMERS", prefix.to_uppercase())
 }
 
+/// Name of the stream of jobs for external workers.
+pub(super) fn jobs_name(prefix: &str) -> String {
+    format!("{}_JOBS", prefix.to_uppercase())
+}
+
 /// How long live text can be read again: a watcher whose connection broke is back in seconds.
 const LIVE_AGE: Duration = Duration::from_mins(10);
 
@@ -66,6 +72,7 @@ pub(super) async fn ensure(
     ensure_stream(context, bus, outbound(options)).await?;
     ensure_stream(context, bus, live(options)).await?;
     ensure_timers(context, bus, options).await?;
+    ensure_stream(context, bus, jobs(options)).await?;
     let consumer = ensure_consumer(&inbound, bus, consumer(options)).await?;
     Ok((inbound, consumer))
 }
@@ -112,6 +119,25 @@ fn outbound(options: &NatsOptions) -> Config {
         duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
         ..common(options)
     }
+}
+
+fn jobs(options: &NatsOptions) -> Config {
+    Config {
+        name: jobs_name(&options.prefix),
+        subjects: vec![subject::all_jobs(&options.prefix)],
+        retention: RetentionPolicy::WorkQueue,
+        discard: DiscardPolicy::New,
+        // Nobody waits any more for what is older, and it would take the room of others.
+        max_age: OUTBOUND_DEADLINE_MAX,
+        duplicate_window: OUT_DUPLICATES,
+        ..common(options)
+    }
+}
+
+/// Whether the stream of jobs for external workers is surely not there. A server that is busy with
+/// itself, choosing a leader for one, may say of a publish that nobody is there for it.
+pub(super) async fn has_no_jobs(context: &Context, prefix: &str) -> bool {
+    matches!(context.get_stream(jobs_name(prefix)).await, Err(error) if is_missing(&error))
 }
 
 /// Live text may be lost: it is in the memory of one server, and nobody waits for it to be stored.
