@@ -80,13 +80,11 @@ async fn next(messages: &mut pull::Stream, prefix: &str) -> Option<Ringing> {
                 return None;
             }
         };
-        match alarm(prefix, &message) {
-            Some(alarm) => return Some(Ringing { alarm, settle: Arc::new(NatsSettle(message)) }),
-            None => {
-                tracing::warn!("dropping an unreadable timer on `{}`", message.subject);
-                settle(&message, AckKind::Term).await;
-            }
+        if let Some(alarm) = alarm(prefix, &message) {
+            return Some(Ringing { alarm, settle: Arc::new(NatsSettle(message)) });
         }
+        tracing::warn!("dropping an unreadable timer on `{}`", message.subject);
+        settle(&message, AckKind::Term).await;
     }
 }
 

@@ -1,6 +1,6 @@
 //! Fires: on time, once, after crashes, restarts and downtimes.
 
-use super::{ECHO, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
+use super::{ECHO, On, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use futures::future::join_all;
@@ -21,9 +21,42 @@ use trellis::venue::Venue;
 
 const TEN: Duration = Duration::from_secs(10);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn fifty_fires_swept_by_two_workers_are_fifty_jobs() {
-    let (mut venue, _dir) = venue(ECHO).await;
+/// Stamps every case on both stores.
+macro_rules! on_both {
+    ($($case:ident)*) => {
+        mod embedded {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    super::$case(super::On::Embedded).await;
+                }
+            )*
+        }
+        mod redis {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    super::$case(super::On::Redis).await;
+                }
+            )*
+        }
+    };
+}
+
+on_both! {
+    fifty_fires_swept_by_two_workers_are_fifty_jobs
+    processes_that_fire_at_the_same_moment_fire_once
+    a_timer_between_two_sweeps_fires_on_time
+    a_crash_at_any_write_of_a_fire_is_one_fire
+    what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_at
+    overlap_skip_leaves_out_while_the_last_one_is_not_finished
+    a_full_mailbox_is_tried_again_and_a_suspended_agent_s_timers_queue
+    timers_of_a_removed_agent_fail_and_say_so
+    deleting_an_agent_ends_its_timers_at_once
+}
+
+async fn fifty_fires_swept_by_two_workers_are_fifty_jobs(on: On) {
+    let Some((mut venue, _dir)) = venue(on, ECHO).await else { return };
     venue.sweep = TEN;
     venue.worker().await;
     venue.worker().await;
@@ -42,9 +75,8 @@ async fn fifty_fires_swept_by_two_workers_are_fifty_jobs() {
     check_indexes(&venue).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn processes_that_fire_at_the_same_moment_fire_once() {
-    let (venue, _dir) = venue(ECHO).await;
+async fn processes_that_fire_at_the_same_moment_fire_once(on: On) {
+    let Some((venue, _dir)) = venue(on, ECHO).await else { return };
     let id = set(&venue, json!({"every": "10s", "catchUp": "all"})).await;
     for round in 1..=10_u64 {
         venue.venue.clock.advance(TEN * 3);
@@ -58,9 +90,8 @@ async fn processes_that_fire_at_the_same_moment_fire_once() {
     check_indexes(&venue).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_timer_between_two_sweeps_fires_on_time() {
-    let (mut venue, _dir) = venue(ECHO).await;
+async fn a_timer_between_two_sweeps_fires_on_time(on: On) {
+    let Some((mut venue, _dir)) = venue(on, ECHO).await else { return };
     venue.sweep = Duration::from_hours(1);
     let id = set(&venue, json!({"every": "10s"})).await;
     venue.worker().await;
@@ -90,15 +121,14 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
     }
 }
 
-#[tokio::test]
-async fn a_crash_at_any_write_of_a_fire_is_one_fire() {
+async fn a_crash_at_any_write_of_a_fire_is_one_fire(on: On) {
     for kind in ["task", "message"] {
         let mut call = 0;
         loop {
             call += 1;
             let mut hit = false;
             for at in [FaultAt::Before, FaultAt::After] {
-                let (venue, _dir) = venue(ECHO).await;
+                let Some((venue, _dir)) = venue(on, ECHO).await else { return };
                 let id = set(&venue, json!({"every": "10s", "kind": kind, "overlap": "skip"})).await;
                 venue.venue.clock.advance(TEN);
                 let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::From { n: call, at });
@@ -124,11 +154,10 @@ async fn a_crash_at_any_write_of_a_fire_is_one_fire() {
     }
 }
 
-#[tokio::test]
-async fn what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_at() {
+async fn what_was_sent_before_a_crash_counts_as_fired_however_late_it_is_looked_at(on: On) {
     for catch_up in ["one", "all", "skip"] {
         for call in 1..=3 {
-            let (venue, _dir) = venue(ECHO).await;
+            let Some((venue, _dir)) = venue(on, ECHO).await else { return };
             let id = set(&venue, json!({"every": "1h", "catchUp": catch_up})).await;
             venue.venue.clock.advance(Duration::from_hours(1));
             let plan = FaultPlan::From { n: call, at: FaultAt::Before };
@@ -176,9 +205,8 @@ async fn timers_survive_a_restart_and_catch_up() {
     check_indexes(&venue).await;
 }
 
-#[tokio::test]
-async fn overlap_skip_leaves_out_while_the_last_one_is_not_finished() {
-    let (venue, _dir) = venue(ECHO).await;
+async fn overlap_skip_leaves_out_while_the_last_one_is_not_finished(on: On) {
+    let Some((venue, _dir)) = venue(on, ECHO).await else { return };
     let skips = set(&venue, json!({"every": "10s", "overlap": "skip", "input": "skips"})).await;
     let queues = set(&venue, json!({"every": "10s", "input": "queues"})).await;
     let told = set(&venue, json!({"every": "10s", "overlap": "skip", "kind": "message"})).await;
@@ -214,9 +242,8 @@ async fn gate(venue: &TestVenue, status: GateStatus, mailbox: u32) {
     venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
 }
 
-#[tokio::test]
-async fn a_full_mailbox_is_tried_again_and_a_suspended_agent_s_timers_queue() {
-    let (venue, _dir) = venue(ECHO).await;
+async fn a_full_mailbox_is_tried_again_and_a_suspended_agent_s_timers_queue(on: On) {
+    let Some((venue, _dir)) = venue(on, ECHO).await else { return };
     gate(&venue, GateStatus::Suspended, 1).await;
     let id = set(&venue, json!({"every": "1m", "kind": "message"})).await;
     pass(&venue, Duration::from_mins(1)).await;
@@ -233,9 +260,8 @@ async fn a_full_mailbox_is_tried_again_and_a_suspended_agent_s_timers_queue() {
     assert_eq!((through.fired, through.tries, through.next), (2, 0, Some(START.plus(Duration::from_mins(3)))));
 }
 
-#[tokio::test]
-async fn timers_of_a_removed_agent_fail_and_say_so() {
-    let (venue, _dir) = venue(ECHO).await;
+async fn timers_of_a_removed_agent_fail_and_say_so(on: On) {
+    let Some((venue, _dir)) = venue(on, ECHO).await else { return };
     let id = set(&venue, json!({"every": "10s"})).await;
     let other = set(&venue, json!({"every": "20s"})).await;
     let agent: AgentId = "a".parse().unwrap();
@@ -259,9 +285,8 @@ async fn timers_of_a_removed_agent_fail_and_say_so() {
     check_indexes(&venue).await;
 }
 
-#[tokio::test]
-async fn deleting_an_agent_ends_its_timers_at_once() {
-    let (venue, _dir) = venue(ECHO).await;
+async fn deleting_an_agent_ends_its_timers_at_once(on: On) {
+    let Some((venue, _dir)) = venue(on, ECHO).await else { return };
     venue.agent("b", json!({})).await;
     let id = set(&venue, json!({"every": "10s"})).await;
     let other = set(&venue, json!({"every": "10s", "agentId": "b"})).await;

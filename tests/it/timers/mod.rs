@@ -1,8 +1,10 @@
 //! Timers: set by callers and by turns, fired on time and once, whatever happens in between.
 
 mod firing;
+mod fleet;
 mod setting;
 
+use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,11 +28,25 @@ const START: Millis = Millis(1_767_225_600_000);
 
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
-/// A venue whose clock stands until it is moved, with the agent `a`.
-async fn venue(rules: &str) -> (TestVenue, tempfile::TempDir) {
-    let (venue, dir) = TestVenue::embedded_at(rules, Clock::manual(START)).await;
+/// Where the timers are kept.
+#[derive(Clone, Copy)]
+enum On {
+    Embedded,
+    Redis,
+}
+
+/// A venue whose clock stands until it is moved, with the agent `a`; `None` without a server for it.
+async fn venue(on: On, rules: &str) -> Option<(TestVenue, tempfile::TempDir)> {
+    let clock = Clock::manual(START);
+    let (venue, dir) = match on {
+        On::Embedded => TestVenue::embedded_at(rules, clock).await,
+        On::Redis => {
+            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, rules, clock).await;
+            (venue, dir)
+        }
+    };
     venue.agent("a", json!({})).await;
-    (venue, dir)
+    Some((venue, dir))
 }
 
 /// A caller that may do everything.

@@ -1,6 +1,6 @@
 //! Timers as they are set: what is refused, what replaces what, by callers and by turns.
 
-use super::{ECHO, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
+use super::{ECHO, On, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
 use crate::support::cli::Up;
 use crate::support::http::Server;
 use crate::support::venue::TestVenue;
@@ -18,7 +18,7 @@ const TRIGGER: &str = "v/ops/agent/trigger";
 
 #[tokio::test]
 async fn bad_input_is_refused_with_the_reason() {
-    let (venue, _dir) = venue(ECHO).await;
+    let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     for (how, part) in [
         (json!({}), "expected one of `at`, `after`, `every`, `cron`, got 0"),
         (json!({"at": 1, "every": "1h"}), "got 2"),
@@ -47,7 +47,7 @@ async fn bad_input_is_refused_with_the_reason() {
 
 #[tokio::test]
 async fn what_it_sends_needs_what_sending_it_now_needs() {
-    let (venue, _dir) = venue(ECHO).await;
+    let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let holding = |cans: &[&str]| {
         let caps = cans.iter().map(|can| Capability { with: "g/a".into(), can: (*can).into() }).collect();
         Caller::new(venue.owner.clone(), "t/u".into(), Authority::new(Some(caps)))
@@ -78,7 +78,7 @@ async fn what_it_sends_needs_what_sending_it_now_needs() {
 
 #[tokio::test]
 async fn an_agent_has_a_hundred_timers_at_most() {
-    let (venue, _dir) = venue(ECHO).await;
+    let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let mut last = None;
     for _ in 0..TIMERS_PER_AGENT {
         last = Some(set(&venue, json!({"every": "1h"})).await);
@@ -92,7 +92,7 @@ async fn an_agent_has_a_hundred_timers_at_most() {
 
 #[tokio::test]
 async fn the_same_again_changes_nothing_and_a_name_is_replaced() {
-    let (venue, _dir) = venue(ECHO).await;
+    let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let daily = |cron: &str| json!({"agentId": "a", "input": 1, "cron": cron, "name": "daily"});
     let set =
         async |key: &str, input: Value| call_as(&venue.venue, &boss(&venue), Some(key), TRIGGER, input).await.unwrap();
@@ -138,7 +138,7 @@ then = { text = "done" }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_wakes_itself_and_triggers_others_once() {
-    let (mut venue, _dir) = venue(TURNS).await;
+    let (mut venue, _dir) = venue(On::Embedded, TURNS).await.unwrap();
     venue.sweep = Duration::from_mins(1);
     venue.agent("a", json!({"tools": ["agent/wake", "agent/trigger", "timer/list"]})).await;
     venue.agent("b", json!({})).await;
@@ -231,7 +231,7 @@ fn by_command_a_timer_is_set_and_survives_kill_9() {
 
 #[tokio::test]
 async fn a_timer_does_not_outlive_the_time_of_the_request_that_sets_it() {
-    let (venue, _dir) = venue(ECHO).await;
+    let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let mut caller = boss(&venue);
     caller.envelope.deadline = Some(START.plus(Duration::from_mins(30)));
     let set = async |how: Value| {
