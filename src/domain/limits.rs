@@ -253,6 +253,10 @@ pub const BUCKET_KEPT: usize = 200;
 /// Bytes of one entry of a bucket.
 pub const BUCKET_ENTRY_BYTES: usize = 16 * 1024;
 
+/// Crashes of a session since its last commit of which more than their number is kept, the last ones:
+/// several times what kills a task by default.
+pub const ATTEMPTS_KEPT: usize = 20;
+
 /// Timers of one agent that still fire: an agent that sets one in every turn is stopped here.
 pub const TIMERS_PER_AGENT: usize = 100;
 

@@ -1,5 +1,6 @@
 //! What goes into a store and what comes out: plain data.
 
+use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
@@ -261,6 +262,9 @@ pub struct Grant {
     pub mailbox: Vec<MailboxEntry>,
     /// Events ever appended to this session: give it back at release.
     pub arrivals: u64,
+    /// Leases that lapsed unreleased since the last commit, the oldest first: the last
+    /// [`crate::domain::limits::ATTEMPTS_KEPT`] of them.
+    pub attempts: Vec<Attempt>,
 }
 
 /// An event waiting in a mailbox.

@@ -264,6 +264,7 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                         session: leased.lease.session.clone(),
                         event: pending.event.clone(),
                         crashes: pending.crashes,
+                        attempts: leased.attempts.iter().filter(|a| a.job.as_ref() == Some(job)).cloned().collect(),
                         died: updated,
                         error: result.error.clone().unwrap_or_default(),
                         redriven: None,

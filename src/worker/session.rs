@@ -8,6 +8,7 @@ use super::{Worker, answers, known, turn};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::context::record::manifest::Base;
+use crate::domain::dead::Attempt;
 use crate::domain::event::Event;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
@@ -41,6 +42,8 @@ pub(super) struct Leased {
     pub(super) arrivals: u64,
     /// Version of the agent's gate, until a turn has begun with it.
     pub(super) gate: Option<u64>,
+    /// Workers that died while they served it, before this one.
+    pub(super) attempts: Vec<Attempt>,
     /// The mailbox may have more than was handed out.
     pub(super) more: bool,
     /// What a predecessor left of the next turn.
@@ -114,6 +117,7 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
         run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
         arrivals: grant.arrivals,
         gate: Some(grant.gate).filter(|version| *version > 0),
+        attempts: grant.attempts,
         checkpoint,
         calls: grant.calls,
         transcript: None,

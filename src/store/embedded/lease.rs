@@ -8,6 +8,7 @@ use super::outbox;
 use super::session::{LeaseRecord, Serving};
 use super::tx::{Fault, Tx, View};
 use crate::bus::{Address, InKind, Message};
+use crate::domain::dead::verdict;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
@@ -102,6 +103,7 @@ fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
 fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRequest) -> Result<Grant, Fault> {
     if let Some(lapsed) = slot.now.lease.take() {
         count_crash(tx, slot, &lapsed.serving)?;
+        slot.now.note_crash(lapsed, now);
     }
     let before = if slot.now.epoch > 0 { slot.now.epoch } else { floor(tx, &slot.owner)? };
     let session = &mut slot.now;
@@ -141,8 +143,8 @@ fn hand_out(
         _ => tx.get(Space::Core, &slot.part(b"s"))?.map(|b| Bytes::copy_from_slice(&b)),
     };
     let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
-    let (version, arrivals) = (slot.now.version, slot.now.arrivals);
-    Ok(Grant { lease, until, gate, version, state, checkpoint, calls, mailbox, arrivals })
+    let (version, arrivals, attempts) = (slot.now.version, slot.now.arrivals, slot.now.attempts.clone());
+    Ok(Grant { lease, until, gate, version, state, checkpoint, calls, mailbox, arrivals, attempts })
 }
 
 type Recorded = (Option<Bytes>, Vec<(u32, Bytes)>);
@@ -208,8 +210,8 @@ fn start(tx: &mut Tx<'_>, now: Millis, slot: &Slot, task: &mut Mail, crash_limit
     let ended = task.entry.job_status.is_some_and(JobStatus::is_terminal);
     let crashes = task.entry.crashes;
     if !ended && crash_limit.is_some_and(|limit| crashes > 0 && crashes >= limit) {
-        let error = format!("its worker died {crashes} times while serving it");
-        let result = JobResult::failed(ErrorCode::Dead, error);
+        let attempts: Vec<_> = slot.now.attempts.iter().filter(|attempt| attempt.job.as_ref() == Some(&job)).collect();
+        let result = JobResult::failed(ErrorCode::Dead, verdict(crashes, &attempts));
         let result = serde_json::to_vec(&result).map_err(|e| Fault::Record(e.to_string()))?;
         let finish = JobFinish { job, status: JobStatus::Failed, result: result.into() };
         docs::end_job(tx, now, &slot.owner, &finish)?;

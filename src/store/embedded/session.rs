@@ -1,6 +1,8 @@
 //! The record of one session: lease, counters, due time. Pure.
 
+use crate::domain::dead::Attempt;
 use crate::domain::ids::JobId;
+use crate::domain::limits::ATTEMPTS_KEPT;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -42,6 +44,9 @@ pub(super) struct Session {
     pub(super) checkpointed: bool,
     /// There are crash counts.
     pub(super) crashed: bool,
+    /// What they were counted for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) attempts: Vec<Attempt>,
 }
 
 /// A lease and what it serves.
@@ -124,6 +129,17 @@ impl Session {
             lease.until = until.0;
         }
         (self.due, self.waiting) = (Some(until.0), None);
+    }
+
+    /// Notes the holder of a lease that lapsed unreleased.
+    pub(super) fn note_crash(&mut self, lapsed: LeaseRecord, now: Millis) {
+        let LeaseRecord { until, worker, serving, .. } = lapsed;
+        // A void lease doesn't say when it ended.
+        let lapsed = if until == 0 { now } else { Millis(until) };
+        let job = serving.task.and_then(|(_, job)| job);
+        self.attempts.push(Attempt { worker, epoch: self.epoch, turn: self.version + 1, lapsed, job });
+        let over = self.attempts.len().saturating_sub(ATTEMPTS_KEPT);
+        self.attempts.drain(..over);
     }
 
     /// Due at `at` or before.

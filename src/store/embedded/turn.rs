@@ -105,6 +105,7 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
         tx.remove(Space::Core, slot.part(b"x"));
         slot.now.crashed = false;
     }
+    slot.now.attempts.clear();
     if slot.now.checkpointed {
         tx.remove(Space::Core, slot.part(b"r"));
         let prefix = slot.part(b"c");

@@ -14,7 +14,7 @@
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
 //! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
-//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` until the commit; `backoff` until the next grant | until it is forgotten |
+//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` and `attempts` (crashes, a line each: `epoch turn lapsed job worker`) until the commit; `backoff` until the next grant | until it is forgotten |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
@@ -37,16 +37,16 @@
 
 mod codec;
 mod connection;
+mod grant;
 mod keyspace;
 mod settings;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten,
-    Grant, Held, Intake, JobFinish, Lease, LeaseOutcome, LeaseRequest, NewJob, OutboxEntry, Page, Refusal, Released,
-    Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Refusal, Released, Seat, Seated, SessionFacts, Setting,
+    Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -177,23 +177,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn lease_args(args: &mut Args, request: Option<&LeaseRequest>) {
-    let Some(request) = request else {
-        args.flag(false);
-        return;
-    };
-    // The function fills in how often.
-    let error = "its worker died {crashes} times while serving it";
-    let dead = serde_json::to_vec(&JobResult::failed(ErrorCode::Dead, error)).unwrap_or_default();
-    args.flag(true)
-        .bytes(&request.token)
-        .bytes(&request.worker)
-        .number(millis(request.ttl))
-        .number(u64::from(request.mailbox_limit.max(1)))
-        .number(u64::from(request.crash_limit))
-        .bytes(dead);
-}
-
 fn intake(part: &mut Answer) -> Result<Intake, StoreError> {
     Ok(match part.text()?.as_str() {
         "nothing" => Intake::Nothing,
@@ -211,39 +194,6 @@ fn intake(part: &mut Answer) -> Result<Intake, StoreError> {
     })
 }
 
-fn outcome(part: &mut Answer, request: &Admit) -> Result<LeaseOutcome, StoreError> {
-    Ok(match part.text()?.as_str() {
-        "none" => LeaseOutcome::NotAsked,
-        "lease" => LeaseOutcome::Busy(part.millis()?),
-        "empty" => LeaseOutcome::Empty,
-        "waiting" => LeaseOutcome::Waiting,
-        "suspended" => LeaseOutcome::Suspended,
-        "backoff" => LeaseOutcome::Backoff(part.millis()?),
-        "run" => LeaseOutcome::Run(Box::new(grant(part, request)?)),
-        other => return Err(part.unexpected("a lease outcome", other)),
-    })
-}
-
-fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
-    let epoch = part.number()?;
-    let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
-    let (until, gate, version) = (part.millis()?, part.number()?, part.number()?);
-    let (state, checkpoint) = (part.optional()?, part.optional()?);
-    let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
-    calls.sort_by_key(|(index, _): &(u32, _)| *index);
-    Ok(Grant {
-        lease,
-        until,
-        gate,
-        version,
-        state,
-        checkpoint,
-        calls,
-        mailbox: part.mailbox()?,
-        arrivals: part.number()?,
-    })
-}
-
 #[async_trait]
 impl Store for RedisStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
@@ -254,10 +204,10 @@ impl Store for RedisStore {
         if let Some(event) = &request.event {
             args.event(event);
         }
-        lease_args(&mut args, request.lease.as_ref());
+        grant::ask(&mut args, request.lease.as_ref());
         let mut answer = self.call(&args).await?;
         let intake = intake(&mut answer.nested()?)?;
-        Ok(Admitted { intake, lease: outcome(&mut answer.nested()?, request)? })
+        Ok(Admitted { intake, lease: grant::outcome(&mut answer.nested()?, request)? })
     }
 
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {

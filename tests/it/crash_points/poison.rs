@@ -40,7 +40,16 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
     let (letters, total) = dead::list(venue, &run.owner, 0, 10).await.unwrap();
     let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
     assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));
-    assert!(letter.error.contains("its worker died 5 times"), "{}", letter.error);
+    let told = "its worker died 5 times while serving it: `victim 0`, `victim 1`, `victim 2`, `victim 3`, `victim 4`";
+    assert_eq!(letter.error, told);
+    let shown = letter.to_json(false);
+    let attempts = shown["attempts"].as_array().unwrap();
+    for (n, attempt) in attempts.iter().enumerate() {
+        assert_eq!((&attempt["worker"], &attempt["turn"]), (&json!(format!("victim {n}")), &json!(1)));
+        assert!(attempt["lapsed"].as_u64() <= shown["died"].as_u64(), "{shown}");
+    }
+    let epochs: Vec<_> = attempts.iter().map(|attempt| attempt["epoch"].as_u64()).collect();
+    assert!(epochs.len() == 5 && epochs.is_sorted(), "{shown}");
     let (job, duplicate) = dead::redrive(venue, &run.owner, &letter.job).await.unwrap();
     assert_eq!((duplicate, job == letter.job), (false, false));
     assert_eq!(dead::redrive(venue, &run.owner, &letter.job).await.unwrap(), (job.clone(), true), "twice is once");

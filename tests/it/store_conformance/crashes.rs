@@ -1,6 +1,9 @@
 //! Failure counting: leases that lapse unreleased.
 
 use super::*;
+use trellis::domain::dead::Attempt;
+use trellis::domain::job::JobResult;
+use trellis::domain::limits::ATTEMPTS_KEPT;
 
 /// Lets the holder crash `n` times; the grants start at `now`, the last one is returned.
 async fn crash(w: &World, now: Millis, n: u64) -> Grant {
@@ -99,4 +102,44 @@ pub async fn messages_never_fail_a_job(w: World) {
     let grant = granted(w.admit_with(grant.until, "main", None, Some(ask())).await);
     assert_eq!(counts(&grant), [("0000|m", 4), ("0001|e1", 0)]);
     assert_eq!(w.status("e1").await, Some(JobStatus::Started));
+}
+
+pub async fn a_grant_tells_who_died_before_it(w: World) {
+    w.agent().await;
+    w.append(T0, "main", task("e1")).await;
+    w.append(T0, "main", task("e2")).await;
+    let by = |worker: &str| LeaseRequest { worker: worker.to_owned(), ..ask() };
+    let mut grant = granted(w.admit_with(T0, "main", None, Some(by("w1"))).await);
+    assert!(grant.attempts.is_empty());
+    let mut died: Vec<Attempt> = Vec::new();
+    // The last one has all that JSON and a line of words make hard.
+    for (epoch, worker) in (1..).zip(["w1", "w2", "büro/3 \"a\\b\" {verdict} %1"]) {
+        assert_eq!((grant.lease.epoch, &grant.attempts), (epoch, &died));
+        died.push(Attempt { worker: worker.into(), epoch, turn: 1, lapsed: grant.until, job: Some(job("e1")) });
+        let next = if epoch == 1 { "w2" } else { "büro/3 \"a\\b\" {verdict} %1" };
+        // It is found out some time later.
+        let later = Millis(grant.until.0 + 7);
+        grant = granted(w.admit_with(later, "main", None, Some(by(next))).await);
+    }
+    assert_eq!(grant.attempts, died);
+    let result: JobResult = serde_json::from_str(&w.result("e1").await.unwrap()).unwrap();
+    let told = "its worker died 3 times while serving it: `w1`, `w2`, `büro/3 \"a\\b\" {verdict} %1`";
+    assert_eq!(result.error.as_deref(), Some(told));
+    // The turn that takes it out of the mailbox forgets them; the next task starts anew.
+    grant.mailbox.truncate(1);
+    w.commit(grant.until, &grant, &turn(&grant)).await;
+    let grant = granted(w.admit_with(grant.until, "main", None, Some(by("w4"))).await);
+    let [second] = grant.attempts.as_slice() else { panic!("one since the commit, got {:?}", grant.attempts) };
+    assert_eq!((second.epoch, second.turn, &second.job), (4, 2, &Some(job("e2"))));
+    let told = granted(w.admit_with(grant.until, "main", None, Some(by("w5"))).await).attempts;
+    assert_eq!(told.iter().map(|attempt| attempt.epoch).collect::<Vec<_>>(), [4, 5]);
+}
+
+pub async fn what_is_told_of_crashes_is_bounded(w: World) {
+    w.agent().await;
+    w.append(T0, "main", message("m")).await;
+    let grant = crash(&w, T0, ATTEMPTS_KEPT as u64 + 5).await;
+    let epochs: Vec<u64> = grant.attempts.iter().map(|attempt| attempt.epoch).collect();
+    assert_eq!(epochs, (6..=ATTEMPTS_KEPT as u64 + 5).collect::<Vec<_>>());
+    assert_eq!((grant.mailbox[0].crashes as usize, &grant.attempts[0].job), (ATTEMPTS_KEPT + 5, &None));
 }

@@ -64,11 +64,44 @@ local function count_crash(o, s, served)
   end
 end
 
-local function bury(o, now, entries, limit, dead)
+-- Who held it; of these the last are kept until the next commit.
+local function note_crash(o, s, kept)
+  local key = session_key(o, s)
+  local f = call('HMGET', key, 'epoch', 'version', 'until', 'job', 'worker', 'attempts')
+  local job, lines = f[4] and f[4] ~= '' and f[4] or '-', {}
+  for line in string.gmatch(f[6] or '', '[^\n]+') do
+    lines[#lines + 1] = line
+  end
+  local worker = string.gsub(f[5], '\n', ' ')
+  lines[#lines + 1] = f[1] .. ' ' .. text(tonumber(f[2] or 0) + 1) .. ' ' .. f[3] .. ' ' .. job .. ' ' .. worker
+  if #lines > kept then
+    table.remove(lines, 1)
+  end
+  call('HSET', key, 'attempts', table.concat(lines, '\n'))
+end
+
+-- The same words as `verdict` in src/domain/dead.rs, without the quotes of JSON.
+local function verdict(o, s, job, crashes)
+  local names, said = {}, 'its worker died ' .. crashes .. ' times while serving it'
+  for line in string.gmatch(call('HGET', session_key(o, s), 'attempts') or '', '[^\n]+') do
+    local served, worker = string.match(line, '^%d+ %d+ %d+ (%S+) (.*)$')
+    if served == job then
+      names[#names + 1] = '`' .. worker .. '`'
+    end
+  end
+  if #names > 0 then
+    said = said .. ': ' .. (#names < crashes and '…, ' or '') .. table.concat(names, ', ')
+  end
+  return string.sub(cjson.encode(said), 2, -2)
+end
+
+local function bury(o, now, s, entries, limit, dead)
   for _, entry in ipairs(entries) do
     if entry[2] == 't' then
       if entry[5] > 0 and entry[5] >= limit and entry[3] and not TERMINAL[entry[4]] then
-        finish_job(o, now, { entry[3], 'FAILED', (string.gsub(dead, '{crashes}', entry[5])) })
+        local said = verdict(o, s, entry[3], entry[5])
+        local result = string.gsub(dead, '{verdict}', function() return said end)
+        finish_job(o, now, { entry[3], 'FAILED', result })
         entry[4] = 'FAILED'
       end
       return
@@ -81,10 +114,11 @@ local function hand_out(o, now, s, g, lease, entries)
   serve(o, now, s, entries)
   local ends = now + lease.ttl
   hold_until(o, s, ends)
-  local f = call('HMGET', session_key(o, s), 'epoch', 'version', 'state', 'reply', 'arrivals')
+  local f = call('HMGET', session_key(o, s), 'epoch', 'version', 'state', 'reply', 'arrivals', 'attempts')
   local calls = call('HGETALL', call_key(o, s))
   return {
     'run', tonumber(f[1]), ends, g.version or 0, tonumber(f[2] or 0), f[3], f[4], calls, answer(entries), tonumber(f[5] or 0),
+    f[6] or '',
   }
 end
 
@@ -92,9 +126,10 @@ local function grant(o, now, s, g, lease, crashed)
   local key = session_key(o, s)
   if crashed then
     count_crash(o, s, crashed)
+    note_crash(o, s, lease.attempts)
   end
   local entries = pending(o, s, lease.mailbox_limit)
-  bury(o, now, entries, lease.crash_limit, lease.dead)
+  bury(o, now, s, entries, lease.crash_limit, lease.dead)
   local epoch = call('HGET', key, 'epoch') or call('HGET', o .. ':count', 'epoch') or 0
   call('HSET', key, 'epoch', text(tonumber(epoch) + 1), 'token', lease.token, 'worker', lease.worker, 'limit', lease.mailbox_limit)
   call('HDEL', key, 'backoff')
@@ -107,7 +142,7 @@ local function take_lease(take)
   end
   return {
     token = take(), worker = take(), ttl = tonumber(take()), mailbox_limit = tonumber(take()),
-    crash_limit = tonumber(take()), dead = take(),
+    crash_limit = tonumber(take()), dead = take(), attempts = tonumber(take()),
   }
 end
 

@@ -19,7 +19,7 @@ local function record(o, now, s, epoch, c)
   end
   send(o, now, c.outbox)
   call('HSET', session_key(o, s), 'version', c.turn, 'state', c.state, 'done', epoch .. ' ' .. c.turn, 'touched', text(now))
-  call('HDEL', session_key(o, s), 'reply')
+  call('HDEL', session_key(o, s), 'reply', 'attempts')
   call('DEL', call_key(o, s), crash_key(o, s))
 end
 

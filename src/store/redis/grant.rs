@@ -1,0 +1,78 @@
+//! The lease of a session: how it is asked for, and what it brings.
+
+use super::codec::{Answer, Args};
+use super::millis;
+use crate::domain::dead::Attempt;
+use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::limits::ATTEMPTS_KEPT;
+use crate::domain::time::Millis;
+use crate::store::{Admit, Grant, Lease, LeaseOutcome, LeaseRequest, StoreError};
+
+/// Asks for a lease, or for none.
+pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {
+    let Some(request) = request else {
+        args.flag(false);
+        return;
+    };
+    // The function fills it in.
+    let dead = serde_json::to_vec(&JobResult::failed(ErrorCode::Dead, "{verdict}")).unwrap_or_default();
+    args.flag(true)
+        .bytes(&request.token)
+        .bytes(&request.worker)
+        .number(millis(request.ttl))
+        .number(u64::from(request.mailbox_limit.max(1)))
+        .number(u64::from(request.crash_limit))
+        .bytes(dead)
+        .number(ATTEMPTS_KEPT as u64);
+}
+
+/// What came of it.
+pub fn outcome(part: &mut Answer, request: &Admit) -> Result<LeaseOutcome, StoreError> {
+    Ok(match part.text()?.as_str() {
+        "none" => LeaseOutcome::NotAsked,
+        "lease" => LeaseOutcome::Busy(part.millis()?),
+        "empty" => LeaseOutcome::Empty,
+        "waiting" => LeaseOutcome::Waiting,
+        "suspended" => LeaseOutcome::Suspended,
+        "backoff" => LeaseOutcome::Backoff(part.millis()?),
+        "run" => LeaseOutcome::Run(Box::new(grant(part, request)?)),
+        other => return Err(part.unexpected("a lease outcome", other)),
+    })
+}
+
+fn grant(part: &mut Answer, request: &Admit) -> Result<Grant, StoreError> {
+    let epoch = part.number()?;
+    let lease = Lease { owner: request.owner.clone(), session: request.session.clone(), epoch };
+    let (until, gate, version) = (part.millis()?, part.number()?, part.number()?);
+    let (state, checkpoint) = (part.optional()?, part.optional()?);
+    let mut calls = part.nested()?.pairs(|pair| Ok((pair.parsed()?, pair.bytes()?)))?;
+    calls.sort_by_key(|(index, _): &(u32, _)| *index);
+    Ok(Grant {
+        lease,
+        until,
+        gate,
+        version,
+        state,
+        checkpoint,
+        calls,
+        mailbox: part.mailbox()?,
+        arrivals: part.number()?,
+        attempts: attempts(part)?,
+    })
+}
+
+/// Lines of `epoch turn lapsed job worker`; the name may have blanks.
+fn attempts(part: &mut Answer) -> Result<Vec<Attempt>, StoreError> {
+    let text = part.text()?;
+    let attempt = |line: &str| {
+        let mut words = line.splitn(5, ' ');
+        let mut number = || words.next()?.parse().ok();
+        let (epoch, turn, lapsed) = (number()?, number()?, Millis(number()?));
+        let job = match words.next()? {
+            "-" => None,
+            job => Some(job.parse().ok()?),
+        };
+        Some(Attempt { worker: words.next()?.to_owned(), epoch, turn, lapsed, job })
+    };
+    text.lines().map(|line| attempt(line).ok_or_else(|| part.unexpected("a crash", line))).collect()
+}
