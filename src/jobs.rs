@@ -50,12 +50,13 @@ pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bo
 }
 
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
-    let parts = |id| [keys::job_head(id), keys::job_status(id), keys::job_result(id), keys::job_wait(id)];
+    let parts =
+        |id| [keys::job_head(id), keys::job_status(id), keys::job_result(id), keys::job_wait(id), keys::outbound(id)];
     let keys: Vec<_> = ids.iter().flat_map(parts).collect();
     let docs = venue.store.read(owner, &keys).await?;
     let mut jobs = Vec::with_capacity(ids.len());
-    for (id, docs) in ids.iter().zip(docs.chunks(4)) {
-        let [head, status, result, waiting] = docs else { continue };
+    for (id, docs) in ids.iter().zip(docs.chunks(5)) {
+        let [head, status, result, waiting, outbound] = docs else { continue };
         let Some(head) = &head.value else { continue };
         let head: JobHead = decode(&keys::job_head(id), head)?;
         let (status, updated) = status
@@ -65,7 +66,8 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
             .unwrap_or((JobStatus::Pending, head.created));
         let result = result.value.as_ref().map(|bytes| decode(&keys::job_result(id), bytes)).transpose()?;
         let waiting = waiting.value.as_ref().map(|bytes| decode(&keys::job_wait(id), bytes)).transpose()?;
-        jobs.push(Job { head, status, updated, result, waiting });
+        let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
+        jobs.push(Job { head, status, updated, result, waiting, outbound });
     }
     Ok(jobs)
 }

@@ -37,6 +37,7 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod dead;
+pub mod external;
 pub mod http;
 pub mod jobs;
 pub mod ledger;

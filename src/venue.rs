@@ -51,8 +51,14 @@ impl Venue {
             return;
         }
         let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, &self.key, owner, entries).await;
-        if let Err(error) = relayed {
+        if let Err(error) = relayed.outcome {
             tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
+        }
+        for job in &relayed.jobs {
+            // The end of a job has messages of its own.
+            if let Err(error) = Box::pin(crate::external::relayed(self, owner, job)).await {
+                tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
+            }
         }
     }
 

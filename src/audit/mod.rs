@@ -4,7 +4,7 @@ mod repair;
 
 use crate::bus::Message;
 use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
-use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::session::SessionState;
 use crate::store::{EventKind, StoreError, keys};
@@ -76,7 +76,19 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
         }
     }
     in_transit.extend(venue.bus.in_transit().await?);
-    Ok(Facts { jobs, mailboxes: mailboxes(venue, owner).await?, in_transit })
+    let watched = watched(venue, owner).await?;
+    Ok(Facts { jobs, mailboxes: mailboxes(venue, owner).await?, in_transit, watched })
+}
+
+async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {
+    let mut watched = BTreeSet::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, keys::OUTBOUND_DUE, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(watched) };
+        after = Some(last.clone());
+        watched.extend(page.iter().filter_map(|(key, _)| Some(keys::job_of_outbound_due(key)?.1)));
+    }
 }
 
 async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError> {

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, note, pretty, remark, write, write_line};
+use super::output::{Format, Out, field, note, plain, pretty, remark, write, write_line};
 use super::sse::{SseEvent, SseParser};
 use super::wait::{self, AWAY};
 use crate::domain::ids::JobId;
@@ -90,9 +90,8 @@ impl Shown {
         self.json(&data)?;
         if event.name == "progress" {
             self.end_line()?;
-            let calls = data["calls"].as_array().into_iter().flatten().filter_map(Value::as_str);
             if self.out.format == Format::Text {
-                remark(&format!("turn {} calls {}", data["turn"], calls.collect::<Vec<_>>().join(", ")));
+                remark(&progress(&data));
             }
             return Ok(None);
         }
@@ -128,4 +127,11 @@ impl Shown {
         }
         Ok(exit)
     }
+}
+
+/// What a turn does; what an external worker says of itself stands as it is.
+fn progress(data: &Value) -> String {
+    let Some(calls) = data["calls"].as_array() else { return plain(data) };
+    let calls: Vec<_> = calls.iter().filter_map(Value::as_str).collect();
+    format!("turn {} calls {}", data["turn"], calls.join(", "))
 }

@@ -55,6 +55,8 @@ pub struct Facts {
     pub mailboxes: Vec<MailboxFacts>,
     /// Event ids that are on their way: in an outbox or in the queue.
     pub in_transit: BTreeSet<String>,
+    /// Jobs of external workers that are watched: their time is over some day.
+    pub watched: BTreeSet<JobId>,
 }
 
 /// The books of one owner, or of all.
@@ -112,10 +114,15 @@ pub enum Finding {
     },
 }
 
+/// Jobs that somebody will see to: their task is in a mailbox, or their time is watched.
+fn held(facts: &Facts) -> BTreeSet<&JobId> {
+    facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).chain(&facts.watched).collect()
+}
+
 /// What can be repaired and has been so for at least `age`: what moves right now isn't broken.
 pub fn find(facts: &Facts, now: Millis, age: Duration) -> BTreeSet<Finding> {
     let is_old = |at: Millis| at.plus(age) <= now;
-    let held: BTreeSet<&JobId> = facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).collect();
+    let held = held(facts);
     let jobs: BTreeMap<&JobId, &JobFacts> = facts.jobs.iter().map(|job| (&job.job, job)).collect();
     let mut found = BTreeSet::new();
     for job in facts.jobs.iter().filter(|job| is_old(job.updated)) {
@@ -158,7 +165,7 @@ const LINES: usize = 100;
 pub fn close(facts: &Facts) -> Books {
     let mut books = Books { accepted: facts.jobs.len() as u64, ..Books::default() };
     let mut lost: BTreeMap<&SessionKey, u64> = BTreeMap::new();
-    let held: BTreeSet<&JobId> = facts.mailboxes.iter().flat_map(|mailbox| &mailbox.tasks).collect();
+    let held = held(facts);
     for job in &facts.jobs {
         match job.status {
             JobStatus::Complete => books.completed += 1,
@@ -243,7 +250,7 @@ mod tests {
 
     fn unaccounted(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str]) -> u64 {
         let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
-        close(&Facts { jobs, mailboxes: vec![mailbox], in_transit }).unaccounted
+        close(&Facts { jobs, mailboxes: vec![mailbox], in_transit, ..Facts::default() }).unaccounted
     }
 
     #[test]
@@ -267,8 +274,22 @@ mod tests {
 
     fn found(jobs: Vec<JobFacts>, mailbox: MailboxFacts, transit: &[&str], now: u64) -> Vec<Finding> {
         let in_transit = transit.iter().map(|id| (*id).to_owned()).collect();
-        let facts = Facts { jobs, mailboxes: vec![mailbox], in_transit };
+        let facts = Facts { jobs, mailboxes: vec![mailbox], in_transit, ..Facts::default() };
         find(&facts, Millis(now), Duration::from_millis(5)).into_iter().collect()
+    }
+
+    #[test]
+    fn a_job_of_an_external_worker_is_pending_as_long_as_its_time_is_watched() {
+        let facts = |watched: &[u8]| Facts {
+            jobs: vec![job(1, JobStatus::Started)],
+            watched: watched.iter().map(|n| id(*n)).collect(),
+            ..Facts::default()
+        };
+        let books = |watched: &[u8]| close(&facts(watched));
+        assert_eq!((books(&[1]).pending, books(&[1]).unaccounted), (1, 0));
+        assert_eq!((books(&[2]).pending, books(&[2]).unaccounted), (0, 1));
+        assert_eq!(find(&facts(&[1]), Millis(99), Duration::ZERO).len(), 0);
+        assert_eq!(find(&facts(&[2]), Millis(99), Duration::ZERO).len(), 1);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
 use crate::domain::event::Parent;
+use crate::domain::external::Watch;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -81,8 +82,8 @@ pub struct JobHead {
     pub id: JobId,
     /// The producer's id of the event that opened it.
     pub event: EventId,
-    /// The operation that it ran, when that is not a request to an agent; then `agent` and
-    /// `session` mean nothing.
+    /// The operation that it ran, when that is not a request to an agent; then `session` means
+    /// nothing, and `agent` only says in whose name it is told about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub op: Option<String>,
     /// The agent that serves it.
@@ -168,6 +169,10 @@ pub enum ErrorCode {
     Conflict,
     /// Its task was lost, and the audit found it missing.
     Lost,
+    /// Nothing keeps jobs for external workers.
+    QueueUnavailable,
+    /// Its external worker did not begin, gave no sign, or did not end in time.
+    Timeout,
     /// A fault of the venue itself.
     Internal,
 }
@@ -185,6 +190,8 @@ pub struct Job {
     pub result: Option<JobResult>,
     /// What it waited for last.
     pub waiting: Option<Waiting>,
+    /// Of a job of an external worker: how it stands with that one.
+    pub outbound: Option<Watch>,
 }
 
 /// Why a job isn't being served, although it isn't finished.
@@ -223,6 +230,9 @@ impl Job {
         }
         if let Some(waiting) = self.waiting.as_ref().filter(|_| !self.status.is_terminal()) {
             record["waiting"] = serde_json::json!(waiting);
+        }
+        if let Some(outbound) = &self.outbound {
+            record["outbound"] = outbound.shown();
         }
         if let Some(result) = &self.result {
             if let Some(output) = &result.output {

@@ -19,6 +19,7 @@ pub mod approval;
 pub mod asset;
 pub mod budget;
 pub mod dead;
+pub mod external;
 pub mod gate;
 pub mod goal;
 pub mod outputs;

@@ -151,7 +151,8 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
         return Err(Problem::conflict(format!("job `{id}` is {}: cancel it before deleting it", job.status.as_str())));
     }
     let forget = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-    let mut writes = vec![forget(keys::job_head(&id)), forget(keys::job_status(&id)), forget(keys::job_result(&id))];
+    let own = [keys::job_head(&id), keys::job_status(&id), keys::job_result(&id), keys::outbound(&id)];
+    let mut writes: Vec<_> = own.into_iter().map(forget).collect();
     let children = api.venue.store.scan(who.owner(), &keys::job_children(&id), None, false, CHILDREN).await?;
     writes.extend(children.into_iter().map(|(key, _)| forget(key)));
     writes.extend(jobs::list_entry(&api.venue, who.owner(), &job.head).await?.map(forget));

@@ -110,7 +110,14 @@ pub(super) async fn invoke(
         return repeated(&known, &head);
     }
     let result = outcome(operate(&api, &who, path, order.input).await)?;
-    let job = Job { status: result.status, updated: api.venue.now(), result: Some(result), waiting: None, head };
+    let job = Job {
+        status: result.status,
+        updated: api.venue.now(),
+        result: Some(result),
+        waiting: None,
+        outbound: None,
+        head,
+    };
     if write(&api, who.owner(), &job).await? == Written::Done {
         return Ok(created(StatusCode::CREATED, &job));
     }
@@ -176,7 +183,7 @@ fn repeated(known: &Job, asked: &JobHead) -> Result<Response, Problem> {
 
 /// Records an ended job, unless its id is taken.
 async fn write(api: &Api, owner: &Owner, job: &Job) -> Result<Written, Problem> {
-    let Job { head, status, updated, result, waiting: _ } = job;
+    let Job { head, status, updated, result, waiting: _, outbound: _ } = job;
     let put = |key: String, expect: Expect, bytes: Vec<u8>| DocWrite { key, expect, change: Change::Put(bytes.into()) };
     let encode = |value: Value| serde_json::to_vec(&value).expect("JSON values serialise");
     let writes = [

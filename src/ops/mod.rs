@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod approval;
 pub mod asset;
+pub(crate) mod child;
 pub mod dead;
 pub mod dispatch;
 pub mod http;
@@ -14,6 +15,7 @@ pub mod job;
 pub mod json;
 pub mod lattice;
 pub mod policy;
+pub mod queue;
 pub mod resource;
 pub mod schema;
 pub mod secret;
@@ -301,6 +303,7 @@ impl Catalog {
             resource::operations(),
             approval::operations(),
             human::operations(),
+            queue::operations(),
             timer::operations(),
             dead::operations(),
             http::operations(http),

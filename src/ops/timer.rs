@@ -3,7 +3,8 @@
 //! From a turn a timer is an effect under an id that is a function of the call, fenced by the lease:
 //! a turn that is run again sets nothing twice.
 
-use super::agent::ask::{call_id, submission};
+use super::agent::ask::submission;
+use super::child::call_id;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::event::Submission;
 use crate::domain::ids::AgentId;

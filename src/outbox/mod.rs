@@ -4,8 +4,9 @@ pub mod seal;
 
 use crate::bus::{Address, Bus, BusError, InKind, Message};
 use crate::domain::event::{Completion, ResultBody};
-use crate::domain::ids::{AgentId, EventId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobResult};
+use crate::external;
 use crate::store::{OutboxEntry, Store};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -97,8 +98,29 @@ pub fn refusal(
     messages
 }
 
+/// What became of entries.
+#[derive(Debug)]
+pub struct Relayed {
+    /// The last failure: something is left for the sweep.
+    pub outcome: Result<(), BusError>,
+    /// The jobs of external workers among them.
+    pub jobs: Vec<RelayedJob>,
+}
+
+/// What became of the message of a job of an external worker.
+#[derive(Debug)]
+pub struct RelayedJob {
+    /// The job.
+    pub job: JobId,
+    /// The entry's id.
+    pub entry: String,
+    /// Whether it was published.
+    pub published: Result<(), BusError>,
+}
+
 /// Publishes entries, several at a time and under the venue's seal (of `key`), and removes them from the store. What fails stays for
-/// the sweep and holds up nothing behind it.
+/// the sweep and holds up nothing behind it. The message of a job of an external worker that has ended
+/// isn't published any more.
 pub async fn relay(
     store: &dyn Store,
     bus: &dyn Bus,
@@ -106,15 +128,18 @@ pub async fn relay(
     key: &[u8],
     owner: &Owner,
     entries: &[OutboxEntry],
-) -> Result<(), BusError> {
-    let publishing: Vec<_> = entries.iter().map(|entry| publish(bus, key, owner, entry)).collect();
+) -> Relayed {
+    let publishing: Vec<_> = entries.iter().map(|entry| publish(store, bus, key, owner, entry)).collect();
     let results: Vec<_> = stream::iter(publishing).buffer_unordered(WINDOW).collect().await;
     let mut done = Vec::with_capacity(results.len());
-    let mut outcome = Ok(());
-    for result in results {
-        match result {
-            Ok(id) => done.extend(id),
-            Err(error) => outcome = Err(error),
+    let mut relayed = Relayed { outcome: Ok(()), jobs: Vec::new() };
+    for sent in results {
+        if let Some(job) = sent.job {
+            relayed.jobs.push(RelayedJob { job, entry: sent.entry.id.clone(), published: sent.result.clone() });
+        }
+        match sent.result {
+            Ok(()) => done.extend((!sent.is_kept).then(|| sent.entry.id.clone())),
+            Err(error) => relayed.outcome = Err(error),
         }
     }
     metrics.outbox_published.inc_by(done.len() as u64);
@@ -123,16 +148,40 @@ pub async fn relay(
     {
         tracing::debug!(%owner, %error, "published entries stay in the outbox; they will be published again under the same ids");
     }
-    outcome
+    relayed
 }
 
-/// Publishes one entry; its id, unless it is no message.
-async fn publish(bus: &dyn Bus, key: &[u8], owner: &Owner, entry: &OutboxEntry) -> Result<Option<String>, BusError> {
-    match serde_json::from_slice::<Message>(&entry.message) {
-        Ok(message) => bus.publish(&seal::sealed(key, message)).await.map(|()| Some(entry.id.clone())),
+/// What became of one entry.
+struct Sent<'e> {
+    entry: &'e OutboxEntry,
+    /// The job of an external worker that was to be published.
+    job: Option<JobId>,
+    /// It stays in the outbox all the same.
+    is_kept: bool,
+    result: Result<(), BusError>,
+}
+
+async fn publish<'e>(store: &dyn Store, bus: &dyn Bus, key: &[u8], owner: &Owner, entry: &'e OutboxEntry) -> Sent<'e> {
+    let mut sent = Sent { entry, job: None, is_kept: false, result: Ok(()) };
+    let message = match serde_json::from_slice::<Message>(&entry.message) {
+        Ok(message) => message,
         Err(error) => {
             tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");
-            Ok(None)
+            return Sent { is_kept: true, ..sent };
+        }
+    };
+    if let Address::Job { .. } = message.to
+        && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
+    {
+        match external::is_wanted(store, owner, &job).await {
+            Ok(true) => sent.job = Some(job),
+            Ok(false) => return sent,
+            Err(error) => {
+                tracing::debug!(%owner, %job, %error, "job not published yet; the sweep will do it");
+                return Sent { is_kept: true, ..sent };
+            }
         }
     }
+    sent.result = bus.publish(&seal::sealed(key, message)).await;
+    sent
 }

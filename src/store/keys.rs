@@ -20,6 +20,8 @@
 //! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `j/<job>/w` | JSON of what it waited for last | workers | as the head |
+//! | `q/<job>` | JSON of how it stands with a job of an external worker, see `domain::external` | the turn that makes it, workers | as the job |
+//! | `q.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | until it has ended |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
@@ -186,6 +188,28 @@ pub fn job_child(parent: &JobId, job: &JobId) -> String {
     format!("{}{job}", job_children(parent))
 }
 
+/// Prefix of what is kept of jobs of external workers.
+pub const OUTBOUND: &str = "q/";
+
+/// Document of how it stands with a job of an external worker.
+pub fn outbound(job: &JobId) -> String {
+    format!("{OUTBOUND}{job}")
+}
+
+/// Prefix of jobs of external workers by the time at which they are looked at.
+pub const OUTBOUND_DUE: &str = "q.due/";
+
+/// Place of such a job among those that are due.
+pub fn outbound_due(due: Millis, job: &JobId) -> String {
+    format!("{OUTBOUND_DUE}{:016}-{job}", due.0)
+}
+
+/// The inverse of [`outbound_due`].
+pub fn job_of_outbound_due(key: &str) -> Option<(Millis, JobId)> {
+    let (due, job) = key.strip_prefix(OUTBOUND_DUE)?.split_once('-')?;
+    Some((Millis(due.parse().ok()?), JobId::new(job).ok()?))
+}
+
 /// Document of a budget's account.
 pub fn account(name: &str) -> String {
     format!("b/{name}")
@@ -263,9 +287,9 @@ pub fn job_list_until(last: Millis) -> String {
 }
 
 /// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
-pub fn job_documents(job: &JobId) -> [String; 6] {
+pub fn job_documents(job: &JobId) -> [String; 7] {
     let [agent, request] = [account(&format!("{job}-agent")), account(&format!("{job}-request"))];
-    [job_head(job), job_status(job), job_result(job), job_wait(job), agent, request]
+    [job_head(job), job_status(job), job_result(job), job_wait(job), outbound(job), agent, request]
 }
 
 /// The job of a job list entry.
@@ -350,7 +374,10 @@ mod tests {
         assert_eq!(entry, format!("l/0000000000000005-{job}"));
         assert_eq!(job_of_entry(&entry), Some(job.clone()));
         assert!(entry < job_list_until(Millis(5)) && entry > job_list_until(Millis(4)));
-        assert_eq!(job_documents(&job).len(), 6);
+        assert_eq!(outbound(&job), format!("q/{job}"));
+        assert_eq!(outbound_due(Millis(5), &job), format!("q.due/0000000000000005-{job}"));
+        assert_eq!(job_of_outbound_due(&outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
+        assert_eq!(job_documents(&job).len(), 7);
         assert_eq!(number_of_turn(&turn(&key, 7)), Some(7));
     }
 }

@@ -9,7 +9,8 @@ use crate::domain::authority::Capability;
 use crate::domain::context::load::{Change, Loads};
 use crate::domain::context::text;
 use crate::domain::event::Parent;
-use crate::domain::ids::AgentId;
+use crate::domain::external;
+use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::scope::{self, starts_child};
 use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
@@ -342,7 +343,7 @@ impl Round<'_> {
     async fn invoke(&self, index: u32, call: &PlannedCall, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
         let scoped = scope::map(&call.scoped);
         let called = dispatch::invoke(&self.invocation(index, call, &scoped), path, arguments.clone()).await;
-        self.returned(called, || asked_agent(arguments))
+        self.returned(called, || server(path, arguments))
     }
 
     /// A call as operations see it.
@@ -409,7 +410,13 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     }
 }
 
-fn asked_agent(arguments: &Value) -> AgentId {
+/// Who serves the child job of a call.
+fn server(path: &str, arguments: &Value) -> AgentId {
+    if path == external::PUBLISH
+        && let Some(queue) = arguments["queue"].as_str().and_then(|name| QueueName::new(name).ok())
+    {
+        return external::server(&queue);
+    }
     let named = arguments["agentId"].as_str().and_then(|id| AgentId::new(id).ok());
     named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))
 }

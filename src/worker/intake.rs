@@ -7,8 +7,10 @@ use crate::approvals;
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::approval::AnswerBody;
 use crate::domain::event::ResultBody;
+use crate::domain::external::Answer;
 use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::external::{self, Taken};
 use crate::ingress::{self, Arrival, SubmissionError};
 use crate::jobs;
 use crate::ops::OpError;
@@ -78,24 +80,62 @@ fn body_of<T>(parsed: serde_json::Result<T>, what: &str) -> Result<T, Box<JobRes
 
 #[expect(clippy::unnecessary_box_returns, reason = "it is the error side of the same results")]
 fn forged(what: &str) -> Box<JobResult> {
-    let text = format!("FORGED: a {what} counts only under the seal of the venue that sends it");
+    let or = if what == "result" { ", or with the `job` and `token` of a job for an external worker" } else { "" };
+    let text = format!("FORGED: a {what} counts only under the seal of the venue that sends it{or}");
     refusal(ErrorCode::Forged, text)
 }
 
-/// How a job ended that an agent waits for: only the venue can say so.
+/// Who says something of a job that an agent waits for.
+enum Told {
+    /// The venue: how it ended.
+    Venue(ResultBody),
+    /// Its external worker.
+    Worker(Answer),
+}
+
+/// Something about a job that an agent waits for: by the venue, or by its external worker.
 async fn result(worker: &Worker, delivery: &Delivery) {
-    let body = said(worker, delivery, "result").and_then(|(body, sender)| match sender {
-        Sender::Venue => body_of(serde_json::from_value::<ResultBody>(body), "result"),
-        Sender::Anybody | Sender::Forger => Err(forged("result")),
+    let told = said(worker, delivery, "result").and_then(|(body, sender)| match sender {
+        Sender::Venue => body_of(serde_json::from_value::<ResultBody>(body), "result").map(Told::Venue),
+        Sender::Anybody => match Answer::parse(&body) {
+            Some(answer) if seal::token_fits(&worker.venue.key, &delivery.owner, &answer.job, &answer.token) => {
+                Ok(Told::Worker(answer))
+            }
+            Some(answer) => {
+                let text = format!("FORGED: the token is not that of job `{}` of `{}`", answer.job, delivery.owner);
+                Err(refusal(ErrorCode::Forged, text))
+            }
+            None => Err(forged("result")),
+        },
+        Sender::Forger => Err(forged("result")),
     });
-    match body {
-        Ok(body) => {
+    match told {
+        Ok(Told::Venue(body)) => {
             let Delivery { owner, agent, published, sequence, .. } = delivery;
             let admit = ingress::result_admission(owner, agent, body, *published, *sequence);
             admitted(worker, delivery, admit, "result").await;
         }
+        Ok(Told::Worker(answer)) => answered(worker, delivery, answer).await,
         Err(refused) => refuse(worker, delivery, refused).await,
     }
+}
+
+/// What an external worker has said of its job.
+async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
+    let job = answer.job.clone();
+    let message = id_of_place(delivery);
+    match external::answered(&worker.venue, &delivery.owner, answer, message.as_str()).await {
+        Ok(Taken::Yes) => {}
+        Ok(Taken::Ignored(reason)) => {
+            tracing::warn!(owner = %delivery.owner, %job, reason, "answer of an external worker ignored");
+        }
+        Err(error) => {
+            tracing::warn!(%job, %error, "answer of an external worker not taken yet");
+            delivery.settle.nak(RETRY).await;
+            return;
+        }
+    }
+    delivery.settle.ack().await;
 }
 
 /// A cancellation: by the venue, or by who may cancel that job.

@@ -4,7 +4,7 @@ use super::Worker;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
-use crate::{outbox, timers};
+use crate::{external, outbox, timers};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,8 +102,9 @@ async fn sweep_owner(worker: &Worker, owner: &Owner) -> Result<(bool, Option<Mil
         }
     }
     let timers = timers::fire(venue, owner).await?;
+    let more_jobs = external::look(venue, owner).await?;
     free_garbage(worker, owner).await?;
-    Ok((swept.more || timers.more, timers.at))
+    Ok((swept.more || timers.more || more_jobs, timers.at))
 }
 
 /// Frees documents that nobody can reach any more, a few at a time.

@@ -24,6 +24,7 @@ mod day;
 mod deployment;
 mod embedded_store;
 mod examples;
+mod external;
 mod failures;
 mod fuzz;
 mod goals;

@@ -5,6 +5,7 @@ use super::inputs::Frame;
 use super::item::{Content, Item, Section};
 use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::event::{Event, Payload};
+use crate::domain::external;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
@@ -214,7 +215,7 @@ pub fn whole_event(event: &Event) -> String {
 
 /// A child that is still running.
 pub fn running(job: &JobId, pending: &PendingJob) -> String {
-    format!("- Job {job} status=STARTED (agent {})", pending.agent)
+    format!("- Job {job} status=STARTED ({})", external::shown(&pending.agent))
 }
 
 /// Section 10: the task, how to end it, and what is still unresolved.

@@ -26,6 +26,7 @@ mod tests;
 
 use crate::domain::approval::Consent;
 use crate::domain::authority::Authority;
+use crate::domain::external::PUBLISH;
 use crate::domain::ids::{AgentId, sha256_hex};
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::tools::Target;
@@ -389,5 +390,5 @@ fn requests(path: &str, arguments: &Value) -> bool {
         path = catalog_path(arguments["operation"].as_str().unwrap_or_default());
         arguments = &arguments["input"];
     }
-    path == "v/ops/agent/request"
+    path == "v/ops/agent/request" || path == PUBLISH
 }

@@ -12,25 +12,23 @@ use crate::domain::authority::grant;
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
 use crate::domain::event::{Submission, fresh_session};
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::job::Job;
-use crate::domain::limits::{CHILD_WAIT, JOB_DEPTH, RUN_CHILDREN, SESSION_CHILDREN, SUBMISSION_BYTES};
+use crate::domain::limits::{CHILD_WAIT, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
+use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
 use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
-use crate::outbox;
-use crate::store::{Checkpoint, Held, NewJob, Refusal, keys};
+use crate::store::{NewJob, Refusal, keys};
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// How long a caller outside turns waits when it names no `timeout`: under the 30 s after which
 /// common HTTP clients hang up.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(25);
-/// Longest wait of one call.
-const MAX_TIMEOUT: Duration = Duration::from_secs(280);
 /// Pause between two looks for the reply of a chat.
 const CHAT_POLL: Duration = Duration::from_millis(50);
 
@@ -39,10 +37,6 @@ fn session_of(arguments: &Value) -> Result<Option<SessionId>, OpError> {
         None => Ok(None),
         Some(text) => SessionId::new(text).map(Some).map_err(|e| OpError::Invalid(e.to_string())),
     }
-}
-
-fn millis(arguments: &Value, key: &str, default: Duration) -> Duration {
-    arguments[key].as_u64().map_or(default, Duration::from_millis).min(MAX_TIMEOUT)
 }
 
 /// `agent/request`.
@@ -166,25 +160,11 @@ fn handed_on(call: &Invocation<'_>, site: &TurnSite<'_>, named: Option<&[Value]>
 }
 
 fn answer(agent: &AgentId, job: &Job) -> Value {
-    let mut value = job.to_json();
+    let mut value = child::answer(job);
     value["agentId"] = agent.as_str().into();
     value["job"] = value["id"].clone();
     value["sessionId"] = job.head.session.as_str().into();
-    if let Some(map) = value.as_object_mut() {
-        for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session"] {
-            map.shift_remove(key);
-        }
-    }
     value
-}
-
-/// The id of what the call at this place of this turn sends.
-pub(crate) fn call_id(site: &TurnSite<'_>) -> EventId {
-    let mut place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
-    if let Some(instance) = site.instance {
-        place = format!("{place}/{instance}");
-    }
-    EventId::new(format!("call-{}", &sha256_hex(place.as_bytes())[..32])).expect("hex digits are a legal id")
 }
 
 async fn start_child(
@@ -204,7 +184,7 @@ async fn start_child(
     if submission.handed.anonymous.is_none() {
         check_cycle(site, agent)?;
     }
-    check_limits(site)?;
+    child::check_limits(site)?;
     submission.parent = Some(site.parent.clone());
     let arrival = Arrival {
         owner: call.caller.owner.clone(),
@@ -235,28 +215,7 @@ fn check_cycle(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
     Ok(())
 }
 
-fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
-    if site.parent.depth > JOB_DEPTH {
-        return Err(OpError::Conflict(format!(
-            "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
-        )));
-    }
-    if site.run_children >= RUN_CHILDREN {
-        return Err(OpError::Conflict(format!(
-            "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
-            site.run_children
-        )));
-    }
-    if site.children >= SESSION_CHILDREN {
-        return Err(OpError::Conflict(format!(
-            "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
-            site.children
-        )));
-    }
-    Ok(())
-}
-
-/// Writes the message, and the job it opens, as an effect of the running turn, and publishes it.
+/// Sends a submission, with the job it opens, as an effect of the running turn.
 async fn send(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,
@@ -277,15 +236,7 @@ async fn send(
         id: Some(id.to_string()),
         body: serde_json::to_value(&sealed).expect("submissions serialise"),
     };
-    let entries = vec![outbox::entry(arrival.id.to_string(), &message)];
-    let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
-    match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
-        Held::Fenced => Err(OpError::Fenced),
-        Held::Yes { .. } => {
-            call.venue.relay(&arrival.owner, &entries).await;
-            Ok(())
-        }
-    }
+    child::start(call, site, id, &message, open).await
 }
 
 async fn submit(

@@ -1,0 +1,83 @@
+//! Jobs that a turn starts: for agents and for external workers alike.
+//!
+//! They are effects: written under ids that are a function of the turn, fenced by its lease, so that a
+//! turn that is run again starts nothing twice.
+
+use super::{Invocation, OpError, TurnSite};
+use crate::bus::Message;
+use crate::domain::ids::{EventId, sha256_hex};
+use crate::domain::job::Job;
+use crate::domain::limits::{JOB_DEPTH, RUN_CHILDREN, SESSION_CHILDREN};
+use crate::outbox;
+use crate::store::{Checkpoint, Held, NewJob};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Longest wait of one call.
+pub(crate) const MAX_TIMEOUT: Duration = Duration::from_secs(280);
+
+/// A wait that a call names, in milliseconds.
+pub(crate) fn millis(arguments: &Value, key: &str, default: Duration) -> Duration {
+    arguments[key].as_u64().map_or(default, Duration::from_millis).min(MAX_TIMEOUT)
+}
+
+/// The id of what the call at this place of this turn sends.
+pub(crate) fn call_id(site: &TurnSite<'_>) -> EventId {
+    let mut place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
+    if let Some(instance) = site.instance {
+        place = format!("{place}/{instance}");
+    }
+    EventId::new(format!("call-{}", &sha256_hex(place.as_bytes())[..32])).expect("hex digits are a legal id")
+}
+
+/// Whether one more job may be started.
+pub(crate) fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
+    if site.parent.depth > JOB_DEPTH {
+        return Err(OpError::Conflict(format!(
+            "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
+        )));
+    }
+    if site.run_children >= RUN_CHILDREN {
+        return Err(OpError::Conflict(format!(
+            "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
+            site.run_children
+        )));
+    }
+    if site.children >= SESSION_CHILDREN {
+        return Err(OpError::Conflict(format!(
+            "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
+            site.children
+        )));
+    }
+    Ok(())
+}
+
+/// Writes the message, and the job it opens, as an effect of the running turn, and publishes it.
+pub(crate) async fn start(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    id: &EventId,
+    message: &Message,
+    open: Vec<NewJob>,
+) -> Result<(), OpError> {
+    let entries = vec![outbox::entry(id.to_string(), message)];
+    let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
+    match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
+        Held::Fenced => Err(OpError::Fenced),
+        Held::Yes { .. } => {
+            call.venue.relay(&call.caller.owner, &entries).await;
+            Ok(())
+        }
+    }
+}
+
+/// A job that has ended, as its turn is told.
+pub(crate) fn answer(job: &Job) -> Value {
+    let mut value = job.to_json();
+    if let Some(map) = value.as_object_mut() {
+        for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session"] {
+            map.shift_remove(key);
+        }
+    }
+    value
+}

@@ -1,0 +1,161 @@
+//! `v/ops/queue/publish`: a job for an external worker. How such a worker speaks is told in
+//! [`crate::external`].
+
+use super::child::{self, call_id, millis};
+use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use crate::bus::{Address, Message};
+use crate::domain::external::{self as rules, PUBLISH, Times, Watch};
+use crate::domain::ids::{JobId, QueueName};
+use crate::domain::job::{Job, JobHead};
+use crate::domain::limits::{
+    CHILD_WAIT, OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_HEARTBEAT, OUTBOUND_START,
+    QUEUE_NAME_BYTES,
+};
+use crate::domain::scope::Scoped;
+use crate::{external, ingress, jobs};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+struct Publish;
+
+/// The operations of this group.
+pub fn operations() -> Vec<Arc<dyn Operation>> {
+    vec![Arc::new(Publish)]
+}
+
+fn seconds(about: &str, default: Duration) -> Value {
+    let most = OUTBOUND_DEADLINE_MAX.as_secs();
+    let description = format!("seconds {about}; {} when absent", default.as_secs());
+    json!({"type": "integer", "minimum": 1, "maximum": most, "description": description})
+}
+
+#[async_trait]
+impl Operation for Publish {
+    fn spec(&self) -> Spec {
+        let wait = format!("ms that this call waits for a fast result; {} when absent", CHILD_WAIT.as_millis());
+        let input = json!({
+            "type": "object", "required": ["queue", "input"], "additionalProperties": false,
+            "properties": {
+                "queue": {"type": "string", "minLength": 1, "maxLength": QUEUE_NAME_BYTES, "description": "name of the queue that the workers take jobs from"},
+                "input": {"description": "what the worker gets"},
+                "wait": {"type": "integer", "minimum": 0, "description": wait},
+                "startTimeout": seconds("until a worker must have begun", OUTBOUND_START),
+                "heartbeatTimeout": seconds("that the worker may give no sign", OUTBOUND_HEARTBEAT),
+                "deadline": seconds("until it must have ended", OUTBOUND_DEADLINE)
+            }
+        });
+        let description = "Give a job to an external worker. A fast result comes back at once; otherwise status is STARTED and the result arrives later as a pending job result.";
+        Spec { path: PUBLISH, description, input, effect: Effect::Idempotent }
+    }
+
+    fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
+        Ok(vec![Need { ability: "queue/publish", resource: format!("queue/{}", queue(arguments)?) }])
+    }
+
+    async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
+        let Site::Turn(site) = &call.site else {
+            return Err(OpError::Invalid(format!(
+                "`{PUBLISH}` is for agents: its result goes to the session of the turn that calls it; give the work to an agent with `v/ops/agent/request`"
+            )));
+        };
+        let queue = queue(&arguments)?;
+        let job = start(call, site, &queue, arguments.clone()).await?;
+        let wait = millis(&arguments, "wait", CHILD_WAIT);
+        let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+        Ok(match done.filter(|job| job.status.is_terminal()) {
+            Some(done) => answer(&queue, &done).into(),
+            None => still_running(site, &queue, job),
+        })
+    }
+}
+
+fn queue(arguments: &Value) -> Result<QueueName, OpError> {
+    let name = arguments["queue"].as_str().unwrap_or_default();
+    if name.len() > QUEUE_NAME_BYTES {
+        let bytes = name.len();
+        return Err(OpError::Invalid(format!("`queue`: expected at most {QUEUE_NAME_BYTES} bytes, got {bytes}")));
+    }
+    QueueName::new(name).map_err(|error| OpError::Invalid(format!("`queue`: {error}")))
+}
+
+fn answer(queue: &QueueName, job: &Job) -> Value {
+    let mut value = child::answer(job);
+    value["job"] = value["id"].clone();
+    value["queue"] = json!(queue);
+    if let Some(map) = value.as_object_mut() {
+        map.shift_remove("outbound");
+    }
+    value
+}
+
+fn still_running(site: &TurnSite<'_>, queue: &QueueName, job: JobId) -> Output {
+    let mut value = json!({"queue": queue, "job": job, "status": "STARTED"});
+    if !site.handed.is_empty() {
+        value["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
+    }
+    Output { value, started: Some(job) }
+}
+
+/// Opens the job and publishes its message. It is watched before it can be published.
+async fn start(
+    call: &Invocation<'_>,
+    site: &TurnSite<'_>,
+    queue: &QueueName,
+    arguments: Value,
+) -> Result<JobId, OpError> {
+    child::check_limits(site)?;
+    let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
+    let event = call_id(site);
+    let job = JobId::derive(&venue.key, owner, &event);
+    let given = |key: &str| arguments[key].as_u64();
+    let times = Times::of(given("startTimeout"), given("heartbeatTimeout"), given("deadline"));
+    let watch = Watch::new(job.clone(), queue.clone(), now, times, call.caller.envelope.deadline);
+    let message = message(call, site, &watch, &arguments["input"]);
+    let bytes = message.body.to_string().len();
+    if bytes > OUTBOUND_BYTES {
+        return Err(OpError::Invalid(format!(
+            "the job has {bytes} bytes, expected at most {OUTBOUND_BYTES}; put large values where the worker can read them and name the place"
+        )));
+    }
+    external::watch(venue, owner, &watch).await?;
+    let head = JobHead {
+        id: job.clone(),
+        event: event.clone(),
+        op: Some(PUBLISH.to_owned()),
+        agent: site.lease.session.agent.clone(),
+        session: rules::session(&job),
+        caller: Some(call.caller.name.clone()),
+        input: arguments,
+        created: now,
+        parent: Some(site.parent.clone()),
+        reply_to: None,
+        redrive_of: None,
+    };
+    child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
+    Ok(job)
+}
+
+/// What the worker gets, but for its token and the subjects that it needs: those are put in when it
+/// leaves.
+fn message(call: &Invocation<'_>, site: &TurnSite<'_>, watch: &Watch, input: &Value) -> Message {
+    let (owner, session) = (&call.caller.owner, &site.lease.session);
+    let mut body = json!({
+        "job": watch.job,
+        "queue": watch.queue,
+        "input": input,
+        "owner": owner,
+        "agent": session.agent,
+        "session": session.session,
+        "created": watch.created,
+        "startBy": watch.start_by,
+        "heartbeatSeconds": watch.heartbeat_seconds,
+        "deadline": watch.deadline,
+    });
+    if !call.scoped.is_empty() {
+        body["scoped"] = Value::Object(call.scoped.clone());
+    }
+    let to = Address::Job { queue: watch.queue.clone(), owner: owner.clone(), agent: session.agent.clone() };
+    Message { to, id: Some(watch.job.to_string()), body }
+}

@@ -1,0 +1,1 @@
+//! Processes: a Trellis fleet, and the worker of the examples.

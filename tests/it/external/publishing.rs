@@ -1,0 +1,224 @@
+//! How a job gets to its workers, and what becomes of one that doesn't.
+
+use super::{Office, RULES, code, output};
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::domain::authority::Authority;
+use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::lattice::layout::Scope;
+use trellis::external;
+use trellis::jobs;
+use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site, dispatch};
+use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::workspace::Workspace;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_has_all_that_its_worker_needs() {
+    let Some(office) = Office::manual().await else { return };
+    let (_, taken) = office.ordered("t1", json!({"startTimeout": 60, "heartbeatTimeout": 30, "deadline": 90})).await;
+    let body = &taken.body;
+    let answer = format!("{}.in.local.me.clerk.result", office.prefix);
+    for (key, expected) in [
+        ("queue", json!("ocr")),
+        ("input", json!({"page": 7})),
+        ("owner", json!("local/me")),
+        ("agent", json!("clerk")),
+        ("created", json!(super::START)),
+        ("startBy", json!(super::START.0 + 60_000)),
+        ("heartbeatSeconds", json!(30)),
+        ("deadline", json!(super::START.0 + 90_000)),
+        ("answer", json!(answer)),
+    ] {
+        assert_eq!(body[key], expected, "{key}");
+    }
+    assert_eq!(body["token"].as_str().unwrap().len(), 64);
+    assert_eq!(taken.id.as_deref(), Some(taken.job.as_str()), "a repetition is dropped by the stream");
+    let shown = office.job(&taken.job).await.to_json();
+    assert_eq!((&shown["status"], &shown["input"]["input"]), (&json!("PENDING"), &json!({"page": 7})));
+    assert!(!shown.to_string().contains(body["token"].as_str().unwrap()), "the token is nowhere else");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_is_published_again_is_there_once() {
+    let Some(office) = Office::open().await else { return };
+    office.order("t1", json!({})).await;
+    let job = office.published().await;
+    office.becomes(&job, "published", |_| true).await;
+    let venue = &office.venue.venue;
+    for _ in 0..3 {
+        let to = trellis::bus::Address::Job {
+            queue: "ocr".parse().unwrap(),
+            owner: office.venue.owner.clone(),
+            agent: "clerk".parse().unwrap(),
+        };
+        let message = trellis::bus::Message { to, id: Some(job.to_string()), body: json!({"job": job}) };
+        venue.bus.publish(&message).await.unwrap();
+    }
+    assert_eq!(office.kept().await, 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_stream_a_job_fails_with_queue_unavailable_and_the_stream_is_made_again() {
+    let Some(office) = Office::open().await else { return };
+    office.context.delete_stream(office.jobs_stream()).await.unwrap();
+    let clerks = office.order("t1", json!({})).await;
+    assert_eq!(output(&office.venue.ended(&clerks).await), "it failed at once");
+    let job = office.job(&office.published().await).await;
+    assert_eq!((job.status, code(&job)), (JobStatus::Failed, json!("QUEUE_UNAVAILABLE")));
+    assert!(job.result.unwrap().error.unwrap().contains("was gone"));
+    assert!(office.venue.venue.store.outbox(&office.venue.owner).await.unwrap().is_empty(), "nothing is left");
+    office.books_are_closed().await;
+    // The next one finds a stream.
+    let (clerks, taken) = office.ordered("t2", json!({})).await;
+    office.say(&taken, json!({"status": "COMPLETE", "output": 1})).await;
+    assert_eq!(output(&office.venue.ended(&clerks).await), "the worker is done");
+}
+
+/// Leaves room for one message.
+async fn one_at_most(office: &Office) {
+    let stream = office.context.get_stream(office.jobs_stream()).await.unwrap();
+    let config = stream.cached_info().config.clone();
+    let config = async_nats::jetstream::stream::Config { max_messages: 1, ..config };
+    office.context.update_stream(config).await.unwrap();
+    let full = office.context.publish(format!("{}.jobs.other", office.prefix), "{}".into()).await.unwrap();
+    full.await.unwrap();
+}
+
+async fn make_room(office: &Office) {
+    office.context.get_stream(office.jobs_stream()).await.unwrap().purge().await.unwrap();
+}
+
+/// Publishes what lies in the outbox, as a sweep does.
+async fn relay(office: &Office) {
+    let (venue, owner) = (&office.venue.venue, &office.venue.owner);
+    let entries = venue.store.outbox(owner).await.unwrap();
+    venue.relay(owner, &entries).await;
+}
+
+fn waits(job: &Job) -> bool {
+    job.waiting.is_some()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn while_the_stream_is_full_a_job_waits_and_says_why_and_is_delivered_later() {
+    let Some(office) = Office::open().await else { return };
+    one_at_most(&office).await;
+    let clerks = office.order("t1", json!({})).await;
+    let id = office.published().await;
+    let shown = office.becomes(&id, "waiting", waits).await.to_json();
+    assert_eq!(shown["status"], "PENDING");
+    let reason = shown["waiting"]["reason"].as_str().unwrap();
+    assert!(reason.contains("not published yet") && reason.contains("no room"), "{reason}");
+    office.books_are_closed().await;
+    make_room(&office).await;
+    // The sweep publishes it.
+    let taken = office.take("ocr").await;
+    assert_eq!(taken.job, id);
+    office.becomes(&id, "waiting no more", |job| !waits(job)).await;
+    office.say(&taken, json!({"status": "COMPLETE", "output": 1})).await;
+    assert_eq!(output(&office.venue.ended(&clerks).await), "the worker is done");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_cancelled_while_it_waits_for_room_is_never_published() {
+    let Some(office) = Office::open().await else { return };
+    one_at_most(&office).await;
+    let clerks = office.order("t1", json!({})).await;
+    let id = office.published().await;
+    office.becomes(&id, "waiting", waits).await;
+    jobs::cancel(&office.venue.venue, &office.venue.owner, &clerks, None).await.unwrap();
+    office.venue.ended(&id).await;
+    make_room(&office).await;
+    relay(&office).await;
+    assert_eq!(office.kept().await, 0);
+    let left = office.venue.venue.store.outbox(&office.venue.owner).await.unwrap();
+    assert!(left.iter().all(|entry| !entry.id.starts_with("call-")), "{left:?}");
+}
+
+#[tokio::test]
+async fn an_embedded_queue_has_no_external_workers_and_says_what_to_do() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
+    venue.worker().await;
+    let input = json!({
+        "queue": "ocr", "input": 1, "wait": 0, "startTimeout": 1, "heartbeatTimeout": 1, "deadline": 1
+    });
+    assert_eq!(output(&venue.run("clerk", "t1", input).await), "it failed at once");
+    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let job = all.into_iter().find(|job| job.head.op.is_some()).unwrap();
+    assert_eq!((job.status, code(&job)), (JobStatus::Failed, json!("QUEUE_UNAVAILABLE")));
+    let error = job.result.unwrap().error.unwrap();
+    assert!(error.contains("embedded queue") && error.contains("bus.url"), "{error}");
+    assert!(venue.venue.store.outbox(&venue.owner).await.unwrap().is_empty());
+}
+
+async fn called(venue: &TestVenue, input: Value) -> Result<Value, OpError> {
+    let caller = Caller::new(venue.owner.clone(), "local/me".into(), Authority::unlimited());
+    let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
+    let site = Site::Api { key: None };
+    let call = Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, scoped: &NOTHING, site };
+    dispatch::invoke(&call, "v/ops/queue/publish", input).await.map(|output| output.value)
+}
+
+#[tokio::test]
+async fn outside_of_turns_and_with_mistakes_it_is_refused_with_the_reason() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    for (input, part) in [
+        (json!({"queue": "ocr", "input": 1}), "is for agents"),
+        (json!({"queue": "a b", "input": 1}), "whitespace is not allowed"),
+        (json!({"queue": "a/b", "input": 1}), "`/` is not allowed"),
+        (json!({"queue": "ü".repeat(60), "input": 1}), "at most 100 bytes"),
+        (json!({"queue": "", "input": 1}), "queue"),
+        (json!({"queue": "ocr"}), "input"),
+        (json!({"queue": "ocr", "input": 1, "deadline": 0}), "deadline"),
+        (json!({"queue": "ocr", "input": 1, "heartbeatTimeout": 1.5}), "heartbeatTimeout"),
+    ] {
+        let error = called(&venue, input.clone()).await.unwrap_err().to_string();
+        assert!(error.contains(part), "{input}: {error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_needs_queue_publish_on_the_queue() {
+    let Some(office) = Office::open().await else { return };
+    let caps = json!([{"with": "queue/ocr", "can": "queue/publish"}]);
+    office.venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"], "caps": caps})).await;
+    let clerks = office.order("t1", json!({"queue": "ocr-2"})).await;
+    assert_eq!(output(&office.venue.ended(&clerks).await), "done");
+    let session = office.job(&clerks).await.head.session;
+    let turns = serde_json::to_string(&office.venue.turns("clerk", session.as_str()).await).unwrap();
+    assert!(turns.contains("queue/publish on queue/ocr-2"), "{turns}");
+    let (_, taken) = office.ordered("t2", json!({})).await;
+    assert_eq!(taken.body["queue"], "ocr");
+}
+
+#[tokio::test]
+async fn a_watch_whose_job_never_came_to_be_is_removed() {
+    let (venue, _dir) = TestVenue::embedded_at(RULES, trellis::clock::Clock::manual(super::START)).await;
+    let times = trellis::domain::external::Times::of(Some(1), None, None);
+    let id = trellis::domain::ids::JobId::new(&"0a".repeat(16)).unwrap();
+    let watch = trellis::domain::external::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
+    external::watch(&venue.venue, &venue.owner, &watch).await.unwrap();
+    let keys = async |prefix| venue.venue.store.scan(&venue.owner, prefix, None, false, 10).await.unwrap().len();
+    let mut left = Vec::new();
+    for wait in [Duration::from_secs(2), Duration::from_mins(30), Duration::from_mins(31)] {
+        venue.venue.clock.advance(wait);
+        external::look(&venue.venue, &venue.owner).await.unwrap();
+        left.push((keys(keys::OUTBOUND).await, keys(keys::OUTBOUND_DUE).await));
+    }
+    assert_eq!(left, [(1, 1), (1, 1), (0, 0)], "it may be about to be opened for an hour");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_nobody_watches_is_missed_by_the_audit() {
+    let Some(office) = Office::open().await else { return };
+    office.ordered("t1", json!({})).await;
+    office.books_are_closed().await;
+    let (venue, owner) = (&office.venue.venue, &office.venue.owner);
+    let place = office.keys(keys::OUTBOUND_DUE).await.pop().unwrap();
+    let write = DocWrite { key: place, expect: Expect::Any, change: Change::Delete };
+    venue.store.write(venue.now(), owner, &[write]).await.unwrap();
+    assert_eq!(trellis::audit::owner_books(venue, owner).await.unwrap().unaccounted, 1);
+}
