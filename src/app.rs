@@ -204,6 +204,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         lease: c.lease,
         sweep: c.sweep,
         crash_limit: c.crash_limit,
+        owner_cap: c.owner_cap,
         retry,
         rates: Rates { limits: config.models.limits.clone(), hold: config.models.timeout + RATE_GRACE },
         auth: Arc::default(),

@@ -68,6 +68,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         ttl: Duration::from_mins(10),
         mailbox_limit: 1,
         crash_limit: 5,
+        owner_cap: 0,
     };
     let admit = Admit { owner: owner.clone(), session, event: Some(event), lease: Some(lease) };
     match venue.store.admit(now, &admit).await?.lease {

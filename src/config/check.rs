@@ -104,6 +104,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         poll: duration(l, "worker.poll", Duration::from_millis(50)..=SECOND * 30),
         sweep: duration(l, "worker.sweep", Duration::from_millis(10)..=HOUR),
         crash_limit: number(l, "worker.crash_limit", 1..=1000),
+        owner_cap: number(l, "worker.owner_cap", 0..=1_000_000),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
     }
 }

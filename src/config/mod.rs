@@ -136,6 +136,8 @@ pub struct WorkerConfig {
     pub sweep: Duration,
     /// Crashes after which an event is dead.
     pub crash_limit: u32,
+    /// Sessions of one owner that the fleet runs at once, 0 = any number.
+    pub owner_cap: u32,
     /// Deadline of a shutdown.
     pub grace: Duration,
 }

@@ -151,6 +151,9 @@ pub struct LeaseRequest {
     pub mailbox_limit: u32,
     /// Crashes after which an event is dead-lettered.
     pub crash_limit: u32,
+    /// Sessions of one owner that run at once, 0 = any number. It counts for the owner until somebody
+    /// asks with another.
+    pub owner_cap: u32,
 }
 
 /// One call of [`crate::store::Store::admit`].
@@ -212,7 +215,7 @@ pub enum LeaseOutcome {
     Busy(Millis),
     /// Nothing to do in this session; its due time is gone.
     Empty,
-    /// The agent runs as many sessions as it may; the session waits in its queue.
+    /// The agent, or its owner, runs as many sessions as it may; the session waits in its agent's queue.
     Waiting,
     /// The agent is suspended; the session waits for its resumption.
     Suspended,

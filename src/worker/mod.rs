@@ -71,6 +71,8 @@ pub struct WorkerOptions {
     pub sweep: Duration,
     /// Workers that an event may kill before it is dead-lettered.
     pub crash_limit: u32,
+    /// Sessions of one owner that the fleet runs at once, 0 = any number.
+    pub owner_cap: u32,
     /// Waits and total time for a provider that is unavailable.
     pub retry: Policy,
     /// What model providers take.
@@ -151,6 +153,7 @@ impl Worker {
             ttl: self.options.lease,
             mailbox_limit: crate::domain::limits::GRANT_EVENTS,
             crash_limit: self.options.crash_limit,
+            owner_cap: self.options.owner_cap,
         }
     }
 

@@ -59,7 +59,7 @@ fn admit(to: &str, id: Option<&str>) -> Admit {
     });
     let token = uuid::Uuid::new_v4().to_string();
     let ttl = Duration::from_secs(30);
-    let lease = LeaseRequest { token, worker: "w1".into(), ttl, mailbox_limit: 9, crash_limit: 5 };
+    let lease = LeaseRequest { token, worker: "w1".into(), ttl, mailbox_limit: 9, crash_limit: 5, owner_cap: 0 };
     Admit { owner: owner(), session: session(to), event, lease: Some(lease) }
 }
 

@@ -56,6 +56,7 @@ fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
             ttl: Duration::from_secs(30),
             mailbox_limit: 100,
             crash_limit: 5,
+            owner_cap: 0,
         }),
     }
 }

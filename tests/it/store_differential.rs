@@ -92,6 +92,8 @@ struct Run<'a> {
     asked: Option<Admit>,
     step: usize,
     turns: u64,
+    /// Sessions of the owner that run at once.
+    cap: u32,
     reached: BTreeSet<&'static str>,
 }
 
@@ -227,6 +229,7 @@ impl Run<'_> {
             ttl: Duration::from_secs(10),
             mailbox_limit: 4,
             crash_limit: 2,
+            owner_cap: self.cap,
         });
         let request = match &self.asked {
             // Its answer was lost, now or some time ago.
@@ -439,6 +442,7 @@ async fn run(stores: [&dyn Store; 2], seed: u64) -> BTreeSet<&'static str> {
         asked: None,
         step: 0,
         turns: 0,
+        cap: if seed % 3 == 2 { 2 } else { 0 },
         reached: BTreeSet::new(),
     };
     for step in 0..STEPS {

@@ -25,6 +25,14 @@ pub(super) struct OwnerIndex {
     pub(super) due: BTreeSet<(u64, String)>,
     /// By agent token.
     pub(super) agents: BTreeMap<String, AgentIndex>,
+    /// Lease end and session of all agents, lapsed ones included.
+    leases: BTreeSet<(u64, String)>,
+    /// Sessions that may run at once, as the last who asked for a lease said; `None` = any number.
+    pub(super) cap: Option<u32>,
+    /// Agents with a session that waits for one of these, by whose turn it is.
+    turns: BTreeMap<u64, String>,
+    /// Waiting sessions that were told to come and haven't since: when, and the id of that wake.
+    pub(super) told: HashMap<String, (u64, String)>,
     /// Unpublished messages by place.
     pub(super) outbox: BTreeMap<u64, OutboxSlot>,
 }
@@ -35,16 +43,9 @@ pub(super) struct AgentIndex {
     /// Lease end and session, lapsed ones included.
     pub(super) leases: BTreeSet<(u64, String)>,
     /// Ticket to session: first come, first served.
-    pub(super) waiting: BTreeMap<u64, Waiter>,
-}
-
-/// A session that waits for a slot.
-#[derive(Debug)]
-pub(super) struct Waiter {
-    /// Which.
-    pub(super) session: String,
-    /// When it was last told to come, unless it came in vain since.
-    pub(super) woken: Option<(u64, String)>,
+    pub(super) waiting: BTreeMap<u64, String>,
+    /// Its place among the agents that wait for a slot of their owner.
+    turn: Option<u64>,
 }
 
 /// An unpublished message.
@@ -57,10 +58,45 @@ pub(super) struct OutboxSlot {
     pub(super) at: u64,
 }
 
+/// Of these, those that are live.
+fn live(leases: &BTreeSet<(u64, String)>, now: u64) -> usize {
+    leases.range((now.saturating_add(1), String::new())..).count()
+}
+
+impl OwnerIndex {
+    /// Slots that the owner's cap leaves free; `None` without a cap.
+    pub(super) fn free(&self, now: u64) -> Option<usize> {
+        let cap = usize::try_from(self.cap?).unwrap_or(usize::MAX);
+        Some(cap.saturating_sub(live(&self.leases, now)))
+    }
+
+    /// Agents that wait for a slot of the owner, the next first.
+    pub(super) fn turns(&self) -> impl Iterator<Item = &String> {
+        self.turns.values()
+    }
+
+    /// The agent waits for a slot of its owner: behind those who do, or where it is already.
+    pub(super) fn take_turn(&mut self, place: u64, agent: &str) {
+        if let Some(index) = self.agents.get_mut(agent)
+            && index.turn.is_none()
+        {
+            index.turn = Some(place);
+            self.turns.insert(place, agent.to_owned());
+        }
+    }
+
+    /// The agent has had its turn, or needs none.
+    pub(super) fn end_turn(&mut self, agent: &str) {
+        if let Some(place) = self.agents.get_mut(agent).and_then(|index| index.turn.take()) {
+            self.turns.remove(&place);
+        }
+    }
+}
+
 impl AgentIndex {
     /// Sessions with a live lease.
     pub(super) fn live(&self, now: u64) -> usize {
-        self.leases.range((now.saturating_add(1), String::new())..).count()
+        live(&self.leases, now)
     }
 
     fn is_empty(&self) -> bool {
@@ -112,6 +148,11 @@ impl Index {
     /// Whether the owner is known to be on the list of owners.
     pub(super) fn is_registered(&self, owner: &str) -> bool {
         self.owners.get(owner).is_some_and(|index| index.registered)
+    }
+
+    /// The owner's index, when it has one.
+    pub(super) fn of(&self, owner: &str) -> Option<&OwnerIndex> {
+        self.owners.get(owner)
     }
 
     /// The agent's index, when it has one.
@@ -170,11 +211,13 @@ impl Index {
         }
         let agent = index.agents.entry(agent_of(session).to_owned()).or_default();
         if old != new {
-            if let Some(until) = old {
-                agent.leases.remove(&(until, session.to_owned()));
-            }
-            if let Some(until) = new {
-                agent.leases.insert((until, session.to_owned()));
+            for leases in [&mut agent.leases, &mut index.leases] {
+                if let Some(until) = old {
+                    leases.remove(&(until, session.to_owned()));
+                }
+                if let Some(until) = new {
+                    leases.insert((until, session.to_owned()));
+                }
             }
         }
         if was.waiting != is.waiting {
@@ -182,10 +225,16 @@ impl Index {
                 agent.waiting.remove(&ticket);
             }
             if let Some(ticket) = is.waiting {
-                agent.waiting.insert(ticket, Waiter { session: session.to_owned(), woken: None });
+                agent.waiting.insert(ticket, session.to_owned());
+            } else {
+                index.told.remove(session);
             }
         }
-        if agent.is_empty() {
+        let (is_empty, waits) = (agent.is_empty(), !agent.waiting.is_empty());
+        if !waits {
+            index.end_turn(agent_of(session));
+        }
+        if is_empty {
             index.agents.remove(agent_of(session));
         }
     }

@@ -1,21 +1,17 @@
-//! Who may run a session: capacity, waiting, the grant, crash counts, giving back.
+//! Who may run a session: the grant, crash counts, giving back.
 
-use super::docs;
-use super::index::Waiter;
 use super::layout::{self, Space};
 use super::mailbox::{Mail, Slot, floor};
-use super::outbox;
 use super::session::{LeaseRecord, Serving};
 use super::tx::{Fault, Tx, View};
+use super::{capacity, docs};
 use crate::bus::{Address, InKind, Message};
 use crate::domain::dead::verdict;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
-use crate::store::{
-    After, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next, OutboxEntry,
-};
+use crate::store::{After, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next};
 use bytes::Bytes;
 use std::{ops::ControlFlow, time::Duration};
 
@@ -56,48 +52,22 @@ pub(super) fn ask(
         slot.save(tx)?;
         if waited {
             // It was told to come for a slot and doesn't need it; a sweep hands this on.
-            wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+            capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
         }
         return Ok(LeaseOutcome::Empty);
     };
     if gate.status != GateStatus::Active {
-        wait(tx, slot)?;
+        capacity::wait(tx, slot)?;
         return Ok(LeaseOutcome::Suspended);
     }
     if let Some(until) = slot.now.backing_off(now) {
         return Ok(LeaseOutcome::Backoff(Millis(until)));
     }
-    if !has_place(tx, now, slot, gate) {
-        wait(tx, slot)?;
+    capacity::set_cap(tx, &slot.owner, ask.owner_cap);
+    if !capacity::admits(tx, now, slot, gate)? {
         return Ok(LeaseOutcome::Waiting);
     }
     Ok(LeaseOutcome::Run(Box::new(grant(tx, now, slot, version, ask)?)))
-}
-
-/// Whether a slot is free for this session: those who wait longer go first.
-fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> bool {
-    let concurrency = usize::try_from(gate.concurrency).unwrap_or(usize::MAX);
-    let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return concurrency > 0 };
-    let free = concurrency.saturating_sub(agent.live(now.0));
-    match slot.now.waiting {
-        Some(ticket) => agent.waiting.keys().take(free).any(|t| *t == ticket),
-        None => agent.waiting.len() < free,
-    }
-}
-
-/// Joins the agent's waiting queue, or keeps its place there.
-fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
-    slot.now.due = None;
-    if let Some(ticket) = slot.now.waiting {
-        let agent = slot.key.agent.token();
-        let index = tx.index_mut().owner(&slot.owner);
-        if let Some(waiter) = index.agents.get_mut(&agent).and_then(|a| a.waiting.get_mut(&ticket)) {
-            waiter.woken = None;
-        }
-    } else {
-        slot.now.waiting = Some(tx.index_mut().next());
-    }
-    slot.save(tx)
 }
 
 fn grant(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: u64, ask: &LeaseRequest) -> Result<Grant, Fault> {
@@ -238,7 +208,7 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     session.due = if again { Some(now.0) } else { due };
     session.backoff = due.filter(|_| backoff && !again);
     slot.save(tx)?;
-    let wakes = wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+    let wakes = capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
     Ok(Next::Released { wakes })
 }
 
@@ -247,51 +217,6 @@ pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Next
     let mailbox = serve(tx, now, slot, None)?;
     slot.save(tx)?;
     Ok(Next::Held { mailbox, arrivals: slot.now.arrivals })
-}
-
-/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`;
-/// returns what it put there. While a wake lies unpublished, time alone makes no second one.
-pub(super) fn wake_waiting(
-    tx: &mut Tx<'_>,
-    now: Millis,
-    owner: &Owner,
-    agent: &AgentId,
-    again: Duration,
-) -> Result<Vec<OutboxEntry>, Fault> {
-    let (owner_token, agent_token) = (owner.token(), agent.token());
-    let Some(index) = tx.index().agent(&owner_token, &agent_token) else { return Ok(Vec::new()) };
-    if index.waiting.is_empty() {
-        return Ok(Vec::new());
-    }
-    // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
-    let Ok(Some((gate, _))) = gate(tx, &owner_token, agent) else { return Ok(Vec::new()) };
-    if gate.status != GateStatus::Active {
-        return Ok(Vec::new());
-    }
-    let free = usize::try_from(gate.concurrency).unwrap_or(usize::MAX).saturating_sub(index.live(now.0));
-    let mut chosen: Vec<(u64, String)> = Vec::new();
-    for (ticket, Waiter { session, woken }) in index.waiting.iter().take(free) {
-        let underway = match woken {
-            None => false,
-            Some((at, _)) if Millis(*at).plus(again) > now => true,
-            Some(_) if again.is_zero() => false,
-            Some((_, wake)) => tx.get(Space::Core, &layout::outbox(&owner_token, wake))?.is_some(),
-        };
-        if !underway {
-            chosen.push((*ticket, session.clone()));
-        }
-    }
-    let mut wakes = Vec::with_capacity(chosen.len());
-    for (ticket, session) in chosen {
-        let key = SessionKey::from_token(&session).map_err(|e| Fault::Record(e.to_string()))?;
-        let wake = outbox::put_wake(tx, now, owner, &key)?;
-        let owner = tx.index_mut().owner(&owner_token);
-        if let Some(waiter) = owner.agents.get_mut(&agent_token).and_then(|a| a.waiting.get_mut(&ticket)) {
-            waiter.woken = Some((now.0, wake.id.clone()));
-        }
-        wakes.push(wake);
-    }
-    Ok(wakes)
 }
 
 /// The message that makes a worker look at a session.

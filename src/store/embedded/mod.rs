@@ -13,6 +13,7 @@
 //! `layout` has every key and record.
 
 mod admit;
+mod capacity;
 mod docs;
 mod finish;
 mod flusher;

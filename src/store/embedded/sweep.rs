@@ -1,10 +1,9 @@
 //! What makes it certain: overdue sessions, waiting sessions with a free slot, stale outboxes.
 
-use super::docs;
-use super::lease;
 use super::mailbox::Slot;
 use super::outbox;
 use super::tx::{Fault, Tx};
+use super::{capacity, docs};
 use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Swept};
@@ -27,7 +26,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
         swept.due.push(key);
     }
     for agent in tx.index().agents_waiting(&token) {
-        lease::wake_waiting(tx, now, owner, &agent_id(&agent)?, grace)?;
+        capacity::wake_waiting(tx, now, owner, &capacity::agent_id(&agent)?, grace)?;
     }
     let (stale, more_outbox) = tx.index().stale(&token, now, grace, limit);
     for place in stale {
@@ -43,17 +42,12 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
     Ok(swept)
 }
 
-fn agent_id(token: &str) -> Result<AgentId, Fault> {
-    let bad = || Fault::Record(format!("agent token `{token}` is damaged"));
-    AgentId::new(decode_token(token).ok_or_else(bad)?).map_err(|_| bad())
-}
-
 /// Wakes those who wait for agents whose gate was written: resumed, or given more slots.
 pub(super) fn gates_changed(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), Fault> {
     for write in writes {
         let gate = write.key.strip_prefix("g/").and_then(|k| k.strip_suffix("/gate"));
         let Some(agent) = gate.and_then(decode_token).and_then(|a| AgentId::new(a).ok()) else { continue };
-        lease::wake_waiting(tx, now, owner, &agent, Duration::ZERO)?;
+        capacity::wake_waiting(tx, now, owner, &agent, Duration::ZERO)?;
     }
     Ok(())
 }

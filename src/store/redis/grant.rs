@@ -23,7 +23,8 @@ pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {
         .number(u64::from(request.mailbox_limit.max(1)))
         .number(u64::from(request.crash_limit))
         .bytes(dead)
-        .number(ATTEMPTS_KEPT as u64);
+        .number(ATTEMPTS_KEPT as u64)
+        .number(u64::from(request.owner_cap));
 }
 
 /// What came of it.

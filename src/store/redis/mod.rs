@@ -20,13 +20,14 @@
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
 //! | `O:call:S` | hash | call index → record of an intent or outcome | until the next commit |
 //! | `O:due` | zset | `S` → when it must be looked at | while due |
-//! | `O:running:<agent>` | zset | `S` → lease expiry | while leased |
+//! | `O:running:<agent>` | zset | `S` → lease expiry; without an agent: of all of the owner's | while leased |
 //! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue | while it waits |
 //! | `O:waiting` | set | agents with a queue | while one waits |
+//! | `O:turns` | zset | agents that have a slot and none of their owner → whose turn it is | while one waits |
 //! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |
 //! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
 //! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
-//! | `O:count` | hash | `waiting`, `wake`, `outbox`: numbers given out; `epoch`: the highest of a session that was forgotten | for good |
+//! | `O:count` | hash | `waiting`, `turn`, `wake`, `outbox`: numbers given out; `cap`: sessions of the owner that run at once; `epoch`: the highest of a session that was forgotten | for good |
 //!
 //! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
 //! side by side don't replace each other's. They persist; the ones of old builds are small.

@@ -141,6 +141,7 @@ impl Run {
             // The run sweeps itself, so that the calls of a worker are the same every time.
             sweep: Duration::from_hours(1),
             crash_limit: 5,
+            owner_cap: 0,
             retention: trellis::domain::retention::Rules::NEVER,
             retry: Policy {
                 first: Duration::from_millis(200),

@@ -14,6 +14,7 @@ mod embedded;
 mod finish;
 mod forget;
 mod lease;
+mod owner_cap;
 mod reads;
 mod redis;
 mod seat;
@@ -63,6 +64,12 @@ macro_rules! conformance {
                     a_waiter_whose_work_went_away_lets_the_next_one_in
                     a_release_hands_the_wake_of_the_next_waiting_session_to_the_holder
                     a_holder_who_comes_back_waits_for_no_slot a_holder_who_backs_off_leaves_the_queue;
+                owner_cap:
+                    a_cap_counts_the_leases_of_all_agents_of_an_owner agents_take_turns_for_the_slots_of_their_owner
+                    a_newcomer_does_not_take_the_slot_of_one_that_was_told_to_come
+                    an_agent_without_a_slot_leaves_its_turn_to_the_next a_suspended_agent_keeps_nobody_waiting
+                    a_lost_wake_of_an_owners_slot_is_made_again a_higher_cap_lets_all_in
+                    a_holder_keeps_its_slot_when_the_cap_sinks;
                 commit:
                     a_commit_applies_everything a_commit_is_idempotent_while_held
                     a_commit_is_idempotent_after_its_release a_commit_is_known_after_another_was_granted
@@ -206,7 +213,7 @@ fn message(id: &str) -> NewEvent {
 
 fn ask() -> LeaseRequest {
     let token = uuid::Uuid::new_v4().to_string();
-    LeaseRequest { token, worker: "w1".to_owned(), ttl: TTL, mailbox_limit: 100, crash_limit: 3 }
+    LeaseRequest { token, worker: "w1".to_owned(), ttl: TTL, mailbox_limit: 100, crash_limit: 3, owner_cap: 0 }
 }
 
 fn put(key: &str, value: &str) -> DocWrite {

@@ -163,6 +163,7 @@ impl TestVenue {
             lease: self.lease,
             sweep: self.sweep,
             crash_limit: 5,
+            owner_cap: 0,
             retry: self.retry,
             retention: self.retention,
         };

@@ -142,7 +142,7 @@ local function take_lease(take)
   end
   return {
     token = take(), worker = take(), ttl = tonumber(take()), mailbox_limit = tonumber(take()),
-    crash_limit = tonumber(take()), dead = take(), attempts = tonumber(take()),
+    crash_limit = tonumber(take()), dead = take(), attempts = tonumber(take()), owner_cap = take(),
   }
 end
 
@@ -152,8 +152,7 @@ local function rest(o, now, s)
   local agent = agent_of(s)
   local waited = call('ZSCORE', o .. ':waiting:' .. agent, s)
   if call('ZCARD', mailbox_key(o, s)) == 0 then
-    call('HDEL', session_key(o, s), 'until', 'token', 'worker', 'served', 'job', 'limit')
-    call('ZREM', o .. ':running:' .. agent, s)
+    run_no_more(o, s)
   end
   call('HDEL', session_key(o, s), 'backoff')
   set_due(o, s, nil)
@@ -181,11 +180,18 @@ local function try(o, now, s, g, lease)
     return { 'suspended' }
   elseif f[3] and tonumber(f[3]) > now then
     return { 'backoff', tonumber(f[3]) }
-  elseif not has_place(o, now, s, agent, g.concurrency) then
+  end
+  set_cap(o, lease.owner_cap)
+  if not has_place(o, now, s, agent, g.concurrency) then
     wait(o, s)
+    return { 'waiting' }
+  elseif not has_turn(o, now, s) then
+    wait(o, s)
+    take_turn(o, agent)
     return { 'waiting' }
   end
   call('ZREMRANGEBYSCORE', o .. ':running:' .. agent, '-inf', text(now))
+  call('ZREMRANGEBYSCORE', o .. ':running:', '-inf', text(now))
   return grant(o, now, s, g, lease, f[1] and (f[2] or ''))
 end
 

@@ -349,6 +349,7 @@ end
 
 -- Capacity --------------------------------------------------------------------------------------
 
+-- Sessions with an unexpired lease, of an agent, or of all of the owner's ('').
 local function running(o, now, agent)
   return call('ZCOUNT', o .. ':running:' .. agent, '(' .. text(now), '+inf')
 end
@@ -370,15 +371,47 @@ local function wait_no_more(o, s)
     call('HDEL', o .. ':woken', s)
     if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
       call('SREM', o .. ':waiting', agent)
+      call('ZREM', o .. ':turns', agent)
     end
   end
 end
 
--- Those who wait longer go first.
+-- Whether the agent has a slot: those who wait longer go first.
 local function has_place(o, now, s, agent, concurrency)
   local free = concurrency - running(o, now, agent)
   local rank = call('ZRANK', o .. ':waiting:' .. agent, s) or call('ZCARD', o .. ':waiting:' .. agent)
   return rank < free
+end
+
+-- Where the owner has a cap, agents that have a slot and none of their owner take turns, so that no
+-- agent keeps the others waiting.
+
+-- 0 = none: the last who asked for a lease is right.
+local function set_cap(o, cap)
+  if call('HGET', o .. ':count', 'cap') ~= cap then
+    call('HSET', o .. ':count', 'cap', cap)
+  end
+end
+
+-- Slots that the cap leaves free; nothing without a cap.
+local function free_of_owner(o, now)
+  local cap = tonumber(call('HGET', o .. ':count', 'cap') or 0)
+  if cap > 0 then
+    return cap - running(o, now, '')
+  end
+end
+
+-- Whether the owner has a slot: while agents take turns, it is for those told to come.
+local function has_turn(o, now, s)
+  local free = free_of_owner(o, now)
+  return not free or free > 0 and (call('EXISTS', o .. ':turns') == 0 or call('HEXISTS', o .. ':woken', s) == 1)
+end
+
+-- Behind those who wait, or where it is already.
+local function take_turn(o, agent)
+  if not call('ZSCORE', o .. ':turns', agent) then
+    call('ZADD', o .. ':turns', call('HINCRBY', o .. ':count', 'turn', 1), agent)
+  end
 end
 
 -- A token as the JSON string of what it names.
@@ -400,39 +433,92 @@ local function send_wake(o, s)
   return entry
 end
 
+-- Nobody has it.
+local function run_no_more(o, s)
+  call('HDEL', session_key(o, s), 'until', 'token', 'worker', 'served', 'job', 'limit')
+  call('ZREM', o .. ':running:' .. agent_of(s), s)
+  call('ZREM', o .. ':running:', s)
+end
+
 -- The holder has it until then, and waits for no slot.
 local function hold_until(o, s, ends)
   call('HSET', session_key(o, s), 'until', text(ends))
   call('ZADD', o .. ':running:' .. agent_of(s), ends, s)
+  call('ZADD', o .. ':running:', ends, s)
   set_due(o, s, ends)
   wait_no_more(o, s)
 end
 
--- Wakes the sessions of the agent's queue for which there is room. They keep their place until
--- they are granted; those told to come less than `again` ago are on their way, and while a wake
--- lies unpublished, time alone makes no second one. The wakes made.
-local function wake_waiting(o, now, agent, again)
-  local wakes = {}
+-- The waiting sessions for which an agent has a slot, in order.
+local function next_of(o, now, agent)
   if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
-    return wakes
+    return {}
   end
   -- Nothing that was written before may stay half done because of it.
   local status, concurrency = gate(o, agent, true)
-  if status ~= 'ACTIVE' then
-    return wakes
-  end
-  local free = concurrency - running(o, now, agent)
-  if free < 1 then
-    return wakes
-  end
-  for _, s in ipairs(call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1)) do
-    local told, id = string.match(call('HGET', o .. ':woken', s) or '', '^(%d+) ?(.*)$')
-    local underway = told and (tonumber(told) + again > now or again > 0 and call('HEXISTS', o .. ':outbox', id) == 1)
-    if not underway then
+  local free = status == 'ACTIVE' and concurrency - running(o, now, agent) or 0
+  return free > 0 and call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1) or {}
+end
+
+-- Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:
+-- time alone makes no second one. `woken` is its field there, or false.
+local function is_on_its_way(o, now, woken, again)
+  local told, id = string.match(woken or '', '^(%d+) ?(.*)$')
+  return told and (tonumber(told) + again > now or again > 0 and call('HEXISTS', o .. ':outbox', id) == 1)
+end
+
+-- Tells the first of these sessions that isn't on its way to come; it keeps its place until it is
+-- granted. Its wake, or nothing.
+local function tell_one(o, now, sessions, again)
+  for _, s in ipairs(sessions) do
+    if not is_on_its_way(o, now, call('HGET', o .. ':woken', s), again) then
       local wake = send_wake(o, s)
       call('HSET', o .. ':woken', s, text(now) .. ' ' .. wake[1])
-      wakes[#wakes + 1] = wake
+      return wake
     end
+  end
+end
+
+-- Tells sessions to come for the free slots of their owner: one of each agent, then again.
+local function take_turns(o, now, again)
+  local wakes, before, free = {}, -1, free_of_owner(o, now)
+  for _, woken in ipairs(free > 0 and call('HVALS', o .. ':woken') or {}) do
+    if is_on_its_way(o, now, woken, again) then
+      free = free - 1
+    end
+  end
+  while #wakes < free and before ~= #wakes do
+    before = #wakes
+    for _, agent in ipairs(call('ZRANGE', o .. ':turns', 0, -1)) do
+      if #wakes >= free then
+        break
+      end
+      local next = next_of(o, now, agent)
+      local wake = tell_one(o, now, next, again)
+      if wake or #next == 0 then
+        call('ZREM', o .. ':turns', agent)
+      end
+      if wake then
+        wakes[#wakes + 1] = wake
+        take_turn(o, agent)
+      end
+    end
+  end
+  return wakes
+end
+
+-- Wakes waiting sessions for which there is room. The wakes made.
+local function wake_waiting(o, now, agent, again)
+  local next = next_of(o, now, agent)
+  if free_of_owner(o, now) then
+    if #next > 0 then
+      take_turn(o, agent)
+    end
+    return take_turns(o, now, again)
+  end
+  local wakes = {}
+  for _, s in ipairs(next) do
+    wakes[#wakes + 1] = tell_one(o, now, { s }, again)
   end
   return wakes
 end
@@ -477,8 +563,8 @@ local function after(o, now, s, then_)
   end
   -- A job ended during the lease and its entry is still here: look again at once.
   local again = f[2] and call('ZCARD', mailbox_key(o, s)) > 0
-  call('HDEL', key, 'until', 'token', 'worker', 'served', 'job', 'limit', 'nudged', 'backoff')
-  call('ZREM', o .. ':running:' .. agent_of(s), s)
+  call('HDEL', key, 'nudged', 'backoff')
+  run_no_more(o, s)
   wait_no_more(o, s)
   set_due(o, s, again and now or then_[3])
   if then_[3] and then_[4] and not again then

@@ -9,8 +9,8 @@ local function erase_session(o, s)
   if epoch > tonumber(call('HGET', o .. ':count', 'epoch') or 0) then
     call('HSET', o .. ':count', 'epoch', text(epoch))
   end
+  run_no_more(o, s)
   call('DEL', key, mailbox_key(o, s), event_key(o, s), crash_key(o, s), call_key(o, s))
-  call('ZREM', o .. ':running:' .. agent_of(s), s)
   call('ZREM', o .. ':sessions', s)
   set_due(o, s, nil)
   wait_no_more(o, s)

@@ -36,7 +36,9 @@ register('sweep', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, grace, limit = clock(take()), tonumber(take()), tonumber(take())
   local due, more_due = overdue(o .. ':due', now, now + grace, limit)
-  for _, agent in ipairs(call('SMEMBERS', o .. ':waiting')) do
+  local agents = call('SMEMBERS', o .. ':waiting')
+  table.sort(agents)
+  for _, agent in ipairs(agents) do
     -- Part of this answer: the sweep takes wakes without grace.
     wake_waiting(o, now, agent, grace)
   end

@@ -1,0 +1,169 @@
+//! How many sessions of an agent and of an owner run at once, who waits, and who is told to come.
+//!
+//! A session waits in its agent's queue, first come, first served. Where the owner has a cap, agents
+//! that have a slot and none of their owner take turns, so that no agent keeps the others waiting.
+
+use super::layout::{self, Space};
+use super::lease::gate;
+use super::mailbox::Slot;
+use super::outbox;
+use super::tx::{Fault, Tx, View};
+use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
+use crate::domain::time::Millis;
+use crate::store::OutboxEntry;
+use crate::store::keys::{Gate, GateStatus};
+use std::time::Duration;
+
+/// The owner's cap, 0 = none: the last who asked for a lease is right.
+pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
+    let cap = (cap > 0).then_some(cap);
+    if tx.index().of(owner).and_then(|index| index.cap) != cap {
+        tx.index_mut().owner(owner).cap = cap;
+    }
+}
+
+/// Whether there is a slot for this session; else it waits.
+pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: Gate) -> Result<bool, Fault> {
+    if !has_place(tx, now, slot, gate) {
+        wait(tx, slot)?;
+        return Ok(false);
+    }
+    if !has_turn(tx, now, slot) {
+        wait(tx, slot)?;
+        take_turn(tx, &slot.owner, &slot.key.agent.token());
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// Whether the agent has a slot for it: those who wait longer go first.
+fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> bool {
+    let concurrency = usize::try_from(gate.concurrency).unwrap_or(usize::MAX);
+    let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return concurrency > 0 };
+    let free = concurrency.saturating_sub(agent.live(now.0));
+    match slot.now.waiting {
+        Some(ticket) => agent.waiting.keys().take(free).any(|t| *t == ticket),
+        None => agent.waiting.len() < free,
+    }
+}
+
+/// Whether the owner has a slot for it: while agents take turns, it is for those told to come.
+fn has_turn(tx: &Tx<'_>, now: Millis, slot: &Slot) -> bool {
+    let Some(owner) = tx.index().of(&slot.owner) else { return true };
+    let Some(free) = owner.free(now.0) else { return true };
+    free > 0 && (owner.turns().next().is_none() || owner.told.contains_key(&slot.token))
+}
+
+/// Joins the agent's queue, or keeps its place there.
+pub(super) fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
+    slot.now.due = None;
+    if slot.now.waiting.is_none() {
+        slot.now.waiting = Some(tx.index_mut().next());
+    } else {
+        tx.index_mut().owner(&slot.owner).told.remove(&slot.token);
+    }
+    slot.save(tx)
+}
+
+fn take_turn(tx: &mut Tx<'_>, owner: &str, agent: &str) {
+    let index = tx.index_mut();
+    let place = index.next();
+    index.owner(owner).take_turn(place, agent);
+}
+
+/// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`;
+/// returns what it put there. While a wake lies unpublished, time alone makes no second one.
+pub(super) fn wake_waiting(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    agent: &AgentId,
+    again: Duration,
+) -> Result<Vec<OutboxEntry>, Fault> {
+    let (token, agent) = (owner.token(), agent.token());
+    let next = next_of(tx, now, &token, &agent)?;
+    if tx.index().of(&token).is_some_and(|owner| owner.cap.is_some()) {
+        if !next.is_empty() {
+            take_turn(tx, &token, &agent);
+        }
+        return take_turns(tx, now, owner, again);
+    }
+    let mut wakes = Vec::new();
+    for session in next {
+        if !is_on_its_way(tx, now, &token, &session, again)? {
+            wakes.push(tell(tx, now, owner, &session)?);
+        }
+    }
+    Ok(wakes)
+}
+
+/// Tells sessions to come for the free slots of their owner: one of each agent, then again.
+fn take_turns(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Duration) -> Result<Vec<OutboxEntry>, Fault> {
+    let (token, mut wakes) = (owner.token(), Vec::new());
+    let Some(index) = tx.index().of(&token) else { return Ok(wakes) };
+    let mut free = index.free(now.0).unwrap_or(0);
+    for session in if free > 0 { index.told.keys().collect() } else { Vec::new() } {
+        free = free.saturating_sub(usize::from(is_on_its_way(tx, now, &token, session, again)?));
+    }
+    let mut before = None;
+    while wakes.len() < free && before != Some(wakes.len()) {
+        before = Some(wakes.len());
+        let agents: Vec<String> = tx.index().of(&token).into_iter().flat_map(|o| o.turns().cloned()).collect();
+        for agent in agents {
+            if wakes.len() >= free {
+                break;
+            }
+            let next = next_of(tx, now, &token, &agent)?;
+            if next.is_empty() {
+                tx.index_mut().owner(&token).end_turn(&agent);
+            }
+            for session in next {
+                if !is_on_its_way(tx, now, &token, &session, again)? {
+                    wakes.push(tell(tx, now, owner, &session)?);
+                    tx.index_mut().owner(&token).end_turn(&agent);
+                    take_turn(tx, &token, &agent);
+                    break;
+                }
+            }
+        }
+    }
+    Ok(wakes)
+}
+
+/// The waiting sessions for which an agent has a slot, in order.
+fn next_of(tx: &Tx<'_>, now: Millis, owner: &str, agent: &str) -> Result<Vec<String>, Fault> {
+    let Some(index) = tx.index().agent(owner, agent).filter(|index| !index.waiting.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
+    let Ok(Some((gate, _))) = gate(tx, owner, &agent_id(agent)?) else { return Ok(Vec::new()) };
+    if gate.status != GateStatus::Active {
+        return Ok(Vec::new());
+    }
+    let free = usize::try_from(gate.concurrency).unwrap_or(usize::MAX).saturating_sub(index.live(now.0));
+    Ok(index.waiting.values().take(free).cloned().collect())
+}
+
+/// Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:
+/// time alone makes no second one.
+fn is_on_its_way(tx: &Tx<'_>, now: Millis, owner: &str, session: &str, again: Duration) -> Result<bool, Fault> {
+    let Some((at, wake)) = tx.index().of(owner).and_then(|index| index.told.get(session)) else { return Ok(false) };
+    if Millis(*at).plus(again) > now {
+        return Ok(true);
+    }
+    Ok(!again.is_zero() && tx.get(Space::Core, &layout::outbox(owner, wake))?.is_some())
+}
+
+/// Tells a waiting session to come; it keeps its place until it is granted.
+fn tell(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &str) -> Result<OutboxEntry, Fault> {
+    let key = SessionKey::from_token(session).map_err(|e| Fault::Record(e.to_string()))?;
+    let wake = outbox::put_wake(tx, now, owner, &key)?;
+    tx.index_mut().owner(&owner.token()).told.insert(session.to_owned(), (now.0, wake.id.clone()));
+    Ok(wake)
+}
+
+/// The agent of a token.
+pub(super) fn agent_id(token: &str) -> Result<AgentId, Fault> {
+    let bad = || Fault::Record(format!("agent token `{token}` is damaged"));
+    AgentId::new(decode_token(token).ok_or_else(bad)?).map_err(|_| bad())
+}
