@@ -68,7 +68,8 @@ pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), 
     Ok(())
 }
 
-/// Changes all meters, or none. `None`: others were always faster.
+/// Changes all meters, or none; a call that waits changes them when it is the first in line. `None`:
+/// others were always faster.
 async fn change(
     venue: &Venue,
     limits: &[&Limit],
@@ -90,8 +91,10 @@ async fn change(
             let meter = doc.value.as_ref().map(|bytes| decode(key, bytes)).transpose()?;
             meters.push(meter.unwrap_or_default());
         }
-        if let Err(wait) = edit(&mut meters) {
-            return Ok(Some(Err(wait)));
+        let before = meters.clone();
+        let edited = edit(&mut meters);
+        if meters == before {
+            return Ok(Some(edited));
         }
         let write = |((key, doc), meter): ((&String, &crate::store::Doc), &Meter)| DocWrite {
             key: key.clone(),
@@ -100,7 +103,7 @@ async fn change(
         };
         let writes: Vec<_> = names.iter().zip(&docs).zip(&meters).map(write).collect();
         if venue.store.write(venue.now(), &owner, &writes).await? == Written::Done {
-            return Ok(Some(Ok(())));
+            return Ok(Some(edited));
         }
     }
     Ok(None)

@@ -25,6 +25,9 @@ const LONGEST: Duration = Duration::from_hours(2);
 /// Pause of a call that waits for another to end: nobody knows when that is.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Whoever is first in line comes this much after its time at the latest, or loses its place.
+const LATE: Duration = Duration::from_secs(15);
+
 /// What a provider, or one of its models, takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit {
@@ -51,6 +54,20 @@ pub struct Meter {
     /// Calls that run.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     running: BTreeMap<String, Running>,
+    /// Who waits for tokens first: smaller calls that come later leave room for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    first: Option<First>,
+}
+
+/// The call that waits for tokens first.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct First {
+    /// Which.
+    id: String,
+    /// What its tokens take, in microseconds.
+    share: u64,
+    /// It has lost its place when it hasn't come by then.
+    until: Millis,
 }
 
 /// A call that runs.
@@ -141,14 +158,14 @@ impl Limit {
             return Err(Wait { until: now.plus(LOOK_AGAIN), reason });
         }
         let shares = [
-            (self.requests.map(u64::from), meter.requests, 1, "requests"),
-            (self.tokens, meter.tokens, call.tokens, "tokens"),
+            (self.requests.map(u64::from), meter.requests, 0, 1, "requests"),
+            (self.tokens, meter.tokens, meter.kept_for_others(call, now), call.tokens, "tokens"),
         ];
-        for (limit, reached, amount, what) in shares {
+        for (limit, reached, kept, amount, what) in shares {
             let Some(limit) = limit else { continue };
-            let ahead = ahead(reached, now);
+            let ahead = ahead(reached, now).saturating_add(kept);
             // What is larger than a minute's worth passes when nothing else runs, else it never would.
-            let over = (ahead + share(amount, limit)).saturating_sub(MINUTE);
+            let over = ahead.saturating_add(share(amount, limit)).saturating_sub(MINUTE);
             if over > 0 && ahead > 0 {
                 let pause = Duration::from_micros(over.min(ahead));
                 let reason = format!("rate limit of `{}`: {limit} {what} per minute", self.of);
@@ -158,7 +175,18 @@ impl Limit {
         Ok(())
     }
 
+    /// A call that has to wait for tokens is the first in line, unless another is.
+    fn queue(&self, meter: &mut Meter, call: &Call, wait: &Wait, now: Millis) {
+        let Some(limit) = self.tokens else { return };
+        let share = share(call.tokens, limit);
+        let fits = ahead(meter.tokens, now).saturating_add(share) <= MINUTE;
+        if !fits && !meter.first.as_ref().is_some_and(|first| first.id != call.id && first.counts(now)) {
+            meter.first = Some(First { id: call.id.clone(), share, until: wait.until.plus(LATE) });
+        }
+    }
+
     fn book(&self, meter: &mut Meter, call: &Call, now: Millis) {
+        meter.first.take_if(|first| first.id == call.id || !first.counts(now));
         meter.running.retain(|_, running| running.counts(now));
         if let Some(limit) = self.requests {
             meter.requests = micros(now) + ahead(meter.requests, now) + share(1, u64::from(limit));
@@ -183,6 +211,20 @@ impl Limit {
     }
 }
 
+impl Meter {
+    /// What the first in line takes, in microseconds, unless it is this call.
+    fn kept_for_others(&self, call: &Call, now: Millis) -> u64 {
+        let first = self.first.as_ref().filter(|first| first.id != call.id && first.counts(now));
+        first.map_or(0, |first| first.share)
+    }
+}
+
+impl First {
+    fn counts(&self, now: Millis) -> bool {
+        self.until > now && self.until.since(now) <= LONGEST
+    }
+}
+
 impl Running {
     fn counts(self, now: Millis) -> bool {
         self.until > now && self.until.since(now) <= LONGEST
@@ -204,12 +246,15 @@ const fn share(amount: u64, limit: u64) -> u64 {
     amount.saturating_mul(MINUTE) / limit
 }
 
-/// Books a call under all of its limits, or under none.
+/// Books a call under all of its limits, or under none: then it may have become the first in line.
 pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &Call, now: Millis) -> Result<(), Wait> {
     let pairs = || limits.iter().zip(0..);
-    let mut waits: Vec<_> = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err()).collect();
-    if let Some(longest) = waits.iter().enumerate().max_by_key(|(_, wait)| wait.until).map(|(at, _)| at) {
-        return Err(waits.swap_remove(longest));
+    let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err());
+    if let Some(longest) = waits.max_by_key(|wait| wait.until) {
+        for (limit, at) in pairs() {
+            limit.queue(&mut meters[at], call, &longest, now);
+        }
+        return Err(longest);
     }
     for (limit, at) in pairs() {
         limit.book(&mut meters[at], call, now);
@@ -316,6 +361,39 @@ mod tests {
         assert_eq!(pause, 60_000);
         let later = NOW.plus(Duration::from_mins(1));
         assert_eq!(booked(&limit, &mut meter, &call("c", 5_000), later), Ok(()));
+    }
+
+    #[test]
+    fn smaller_calls_that_come_later_leave_room_for_the_one_that_waits_first() {
+        let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+        assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+        let (pause, _) = booked(&limit, &mut meter, &call("large", 800), NOW).unwrap_err();
+        assert_eq!(pause, 42_000);
+        // There is room for a small one now, but then the large one would wait on and on.
+        let (pause, _) = booked(&limit, &mut meter, &call("small", 100), NOW).unwrap_err();
+        assert_eq!(pause, 48_000);
+        let then = NOW.plus(Duration::from_secs(42));
+        assert!(booked(&limit, &mut meter, &call("small", 100), then).is_err());
+        assert_eq!(booked(&limit, &mut meter, &call("large", 800), then), Ok(()));
+        let later = then.plus(Duration::from_secs(6));
+        assert_eq!(booked(&limit, &mut meter, &call("small", 100), later), Ok(()));
+        // One that waits first and never comes, because it was cancelled, keeps nobody waiting for long.
+        assert!(booked(&limit, &mut meter, &call("gone", 900), later).is_err());
+        assert!(booked(&limit, &mut meter, &call("b", 200), later).is_err());
+        let late = later.plus(Duration::from_mins(2));
+        assert_eq!(booked(&limit, &mut meter, &call("b", 200), late), Ok(()));
+    }
+
+    #[test]
+    fn what_is_larger_than_a_minutes_worth_passes_although_others_come_all_the_time() {
+        let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+        assert_eq!(booked(&limit, &mut meter, &call("first", 500), NOW), Ok(()));
+        let (pause, _) = booked(&limit, &mut meter, &call("huge", 5_000), NOW).unwrap_err();
+        for second in 1..pause / 1_000 {
+            let now = NOW.plus(Duration::from_secs(second));
+            assert!(booked(&limit, &mut meter, &call(&second.to_string(), 10), now).is_err(), "{second}");
+        }
+        assert_eq!(booked(&limit, &mut meter, &call("huge", 5_000), NOW.plus(Duration::from_millis(pause))), Ok(()));
     }
 
     #[test]

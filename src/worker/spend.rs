@@ -108,6 +108,10 @@ async fn hold(
     let call = Call { session: &session, prompt, reply, price, now };
     let last = setting.last.is_some();
     let held = change(worker, leased, purse, |accounts| {
+        if !last && accounts.len() < purse.accounts().count() {
+            let reason = "the budget of the request above is gone, its job was deleted or forgotten".into();
+            return Err(Short::Spent { origin: Origin::Request, reason });
+        }
         if last { Ok(budget::hold_last(accounts, call)) } else { budget::hold(accounts, call) }
     });
     Ok(match held.await? {
@@ -177,7 +181,7 @@ async fn change<T>(
         for (key, doc) in names.iter().zip(docs) {
             let fresh = own.clone().find(|(name, _)| *name == key).map(|(_, (_, account))| account.clone());
             let account = doc.value.map(|bytes| decode::<Account>(key, &bytes)).transpose()?.or(fresh);
-            // One that is gone belonged to a job that was forgotten: it binds nobody.
+            // One that is gone belonged to a job that was forgotten: there is nothing to settle.
             known.extend(account.map(|account| (key, doc.version, account)));
         }
         let mut accounts: Vec<_> = known.iter().map(|(_, _, account)| account.clone()).collect();

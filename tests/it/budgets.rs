@@ -4,6 +4,7 @@
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
+use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::budget::Account;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
@@ -179,4 +180,18 @@ async fn a_budget_that_can_t_be_kept_is_refused() {
     // A model without a price can't keep to a cost.
     let job = run(&venue, "endless", "free", json!({"cost": 1.0})).await;
     assert!(failure(&job).1.contains("the model has no `price`"), "{:?}", failure(&job));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_inherited_budget_is_gone_is_not_without_limits() {
+    let (venue, _dir) = venue().await;
+    venue.agent("plain", json!({"model": model()})).await;
+    let gone = "0123456789abcdef0123456789abcdef-request";
+    let envelope = Envelope { accounts: vec![gone.to_owned()], ..Envelope::default() };
+    let submission = Submission { input: json!("go"), envelope, ..Submission::default() };
+    let job = venue.arrive("plain", "late", true, submission).await.job.unwrap();
+    let job = venue.ended(&job).await;
+    let (code, error) = failure(&job);
+    assert_eq!(code, Some(ErrorCode::BudgetExceeded));
+    assert!(error.contains("the budget of the request above is gone"), "{error}");
 }

@@ -134,3 +134,43 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
     // One at a time: the store's own cases hold the order of those who wait.
     assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_runs_no_more_sessions_than_its_cap_and_another_owner_is_not_kept_waiting() {
+    let (mut venue, _dir) = TestVenue::embedded("").await;
+    venue.owner_cap = 2;
+    for agent in ["a", "b"] {
+        venue.agent(agent, never("queue")).await;
+    }
+    let mut jobs = Vec::new();
+    for (agent, id) in [("a", "t1"), ("a", "t2"), ("b", "t3"), ("b", "t4")] {
+        jobs.push(venue.submit(agent, id, json!("x")).await.job.unwrap());
+    }
+    venue.worker().await;
+    let mine = venue.owner.clone();
+    let started = async |venue: &TestVenue| {
+        let mut found = Vec::new();
+        for id in &jobs {
+            let job = jobs::get(&venue.venue, &mine, id).await.unwrap().unwrap();
+            found.extend((job.status == JobStatus::Started).then(|| id.clone()));
+        }
+        found
+    };
+    while started(&venue).await.len() < 2 {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    // Work of somebody else goes through all the same, and several turns later it is still two.
+    venue.owner = "local/other".parse().unwrap();
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    for id in ["n1", "n2", "n3"] {
+        assert_eq!(venue.run("echo", id, json!("hi")).await.status, JobStatus::Complete);
+    }
+    let running = started(&venue).await;
+    assert_eq!(running.len(), 2);
+    // One ends: another of the four gets its slot.
+    jobs::cancel(&venue.venue, &mine, &running[0], None).await.unwrap();
+    while started(&venue).await.iter().all(|id| running.contains(id)) {
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert_eq!(started(&venue).await.len(), 2);
+}

@@ -52,6 +52,8 @@ pub struct TestVenue {
     pub auth: Arc<Auth>,
     /// What its model providers take.
     pub rates: Rates,
+    /// Sessions of one owner that its workers run at once, 0 = any number.
+    pub owner_cap: u32,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
     pub retry: Policy,
 }
@@ -86,6 +88,7 @@ impl TestVenue {
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
             rates: Rates::default(),
+            owner_cap: 0,
             retry: Policy {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
@@ -163,7 +166,7 @@ impl TestVenue {
             lease: self.lease,
             sweep: self.sweep,
             crash_limit: 5,
-            owner_cap: 0,
+            owner_cap: self.owner_cap,
             retry: self.retry,
             retention: self.retention,
         };
