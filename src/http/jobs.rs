@@ -8,15 +8,12 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::jobs::list::{self, Cursor, Filter};
 use crate::jobs::{self, Cancelled};
-use crate::store::{Change, DocWrite, Expect, Written, keys};
+use crate::retention::{self, Deleted};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::time::Duration;
-
-/// Children that are forgotten with a job: more than it can have started.
-const CHILDREN: usize = 10_000;
 
 /// Jobs of one page of a filtered list that names no `limit`.
 const FILTERED_PAGE: u64 = 100;
@@ -145,21 +142,17 @@ pub(super) async fn cancel(
 
 /// `PUT jobs/{id}/delete`: forgets an ended job; answers what it was.
 pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let id = job_id(&id)?;
-    let job = known(&api, &who, &id).await?;
-    if !job.status.is_terminal() {
-        return Err(Problem::conflict(format!("job `{id}` is {}: cancel it before deleting it", job.status.as_str())));
-    }
-    let forget = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-    let own = [keys::job_head(&id), keys::job_status(&id), keys::job_result(&id), keys::outbound(&id)];
-    let mut writes: Vec<_> = own.into_iter().map(forget).collect();
-    let children = api.venue.store.scan(who.owner(), &keys::job_children(&id), None, false, CHILDREN).await?;
-    writes.extend(children.into_iter().map(|(key, _)| forget(key)));
-    writes.extend(jobs::list_entry(&api.venue, who.owner(), &job.head).await?.map(forget));
-    // Without conditions there is no conflict.
-    match api.venue.store.write(api.venue.now(), who.owner(), &writes).await? {
-        Written::Done | Written::Conflict(_) => Ok(axum::Json(job.to_json()).into_response()),
-    }
+    let job = known(&api, &who, &job_id(&id)?).await?;
+    let (id, status) = (&job.head.id, job.status.as_str());
+    let refused = match retention::delete(&api.venue, who.owner(), &job).await? {
+        Deleted::Done => return Ok(axum::Json(job.to_json()).into_response()),
+        Deleted::Open => format!("job `{id}` is {status}: cancel it before deleting it"),
+        Deleted::Spending => format!("a job that job `{id}` started has not ended: cancel that, or wait for it"),
+        Deleted::InMailbox => {
+            format!("job `{id}` is {status}, and its worker has not let go of it yet: try again in a moment")
+        }
+    };
+    Err(Problem::conflict(refused))
 }
 
 /// `PUT jobs/{id}/pause`.

@@ -5,16 +5,17 @@
 //! lies behind it. Everything about a job is forgotten at once: its id is new again when it is gone, and
 //! not before.
 
+mod jobs;
 mod sessions;
 
+pub use jobs::{Deleted, delete};
+
 use crate::agents;
-use crate::dead;
 use crate::domain::approval::Approval;
-use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, JobHead, JobResult, JobStatus};
-use crate::domain::retention::{Asking, JobView, Rules, approval_goes, job_goes, job_horizon, sent_by};
+use crate::domain::ids::{EventId, Owner, SessionKey};
+use crate::domain::job::JobHead;
+use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon};
 use crate::domain::session::SessionState;
-use crate::domain::time::Millis;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::venue::{Venue, is_reserved};
 use std::collections::HashMap;
@@ -161,55 +162,16 @@ impl Janitor {
                 continue;
             }
             let Some(head) = readable::<JobHead>(&keys::job_head(&job), head) else { continue };
-            if let Some(documents) = self.job(venue, owner, now, &head, status, result).await? {
-                batch.documents.extend(documents);
+            if let Some(remains) = jobs::goes(venue, owner, self.rules, &head, status, result).await? {
+                batch.documents.extend(remains.documents);
                 batch.documents.push(entry);
-                batch.events.push(head.event);
-                batch.events.extend(EventId::new(sent_by(&job)));
+                batch.events.extend(remains.events);
                 gone += 1;
             }
             batch.flush_if_full().await?;
         }
         batch.flush().await?;
         Ok((next, gone))
-    }
-
-    /// The documents of a job that goes, its place in the list aside.
-    async fn job(
-        &self,
-        venue: &Venue,
-        owner: &Owner,
-        now: Millis,
-        head: &JobHead,
-        status: &Doc,
-        result: &Doc,
-    ) -> Result<Option<Vec<DocKey>>, StoreError> {
-        let id = &head.id;
-        let Some((status, updated)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else {
-            return Ok(None);
-        };
-        let view = JobView { status, updated, dead: false, parent_of_open: false, in_mailbox: false };
-        if !job_goes(self.rules, now, &view) {
-            return Ok(None);
-        }
-        let result = readable::<JobResult>(&keys::job_result(id), result);
-        let died = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
-        let letter = if died { dead::get(venue, owner, id).await? } else { None };
-        let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
-        let (children, parent_of_open) = children(venue, owner, id).await?;
-        // What completes a task takes it out of the mailbox.
-        let may_wait = status != JobStatus::Complete && head.op.is_none();
-        let in_mailbox = may_wait && in_mailbox(venue, owner, head).await?;
-        if !job_goes(self.rules, now, &JobView { dead, parent_of_open, in_mailbox, ..view }) {
-            return Ok(None);
-        }
-        let mut documents = keys::job_documents(id).to_vec();
-        documents.extend(died.then(|| keys::dead_letter(updated, id)));
-        documents.extend(children);
-        documents.extend(
-            head.parent.as_ref().and_then(|parent| parent.job.as_ref()).map(|parent| keys::job_child(parent, id)),
-        );
-        Ok(Some(documents))
     }
 
     async fn approvals(
@@ -252,32 +214,6 @@ fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
             None
         }
     }
-}
-
-/// Entries of the jobs that a job has started, and whether one of those has not ended.
-async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
-    let prefix = keys::job_children(job);
-    let mut found = Vec::new();
-    let mut after: Option<DocKey> = None;
-    loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok((found, false)) };
-        after = Some(last.clone());
-        let ids: Vec<_> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
-        let statuses: Vec<_> = ids.iter().map(keys::job_status).collect();
-        let statuses = venue.store.read(owner, &statuses).await?;
-        let mut statuses = statuses.iter().filter_map(|doc| keys::decode_status(doc.value.as_ref()?));
-        if statuses.any(|(status, _)| !status.is_terminal()) {
-            return Ok((found, true));
-        }
-        found.extend(page.into_iter().map(|(key, _)| key));
-    }
-}
-
-async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
-    let Some(facts) = agents::sessions::find(venue, owner, &session).await? else { return Ok(false) };
-    Ok(facts.mailbox.iter().any(|entry| entry.job.as_ref() == Some(&head.id)))
 }
 
 async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Asking, StoreError> {

@@ -31,6 +31,7 @@ mod goals;
 mod http_api;
 mod http_client;
 mod http_jobs;
+mod job_delete;
 mod job_list;
 mod ledger;
 mod lifecycle;

@@ -72,10 +72,21 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
 
 #[test]
 fn a_task_that_kills_five_workers_is_dead_and_its_completion_is_published() {
+    dies(Backend::Embedded);
+}
+
+#[test]
+fn a_task_that_kills_five_workers_is_dead_on_redis() {
+    if RedisServer::shared().is_some() {
+        dies(Backend::Redis);
+    }
+}
+
+fn dies(backend: Backend) {
     let dir = tempfile::tempdir().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (state, log) = runtime.block_on(async {
-        let run = Run::new(&THREE_TURNS, Backend::Embedded, dir.path()).await;
+        let run = Run::new(&THREE_TURNS, backend, dir.path()).await;
         let state = poison(&run).await;
         let log = run.log.lock().unwrap().clone();
         redriven(&run, &run.venue(&Life(None))).await;
