@@ -64,6 +64,7 @@ async fn grant(venue: &TestVenue, session: &SessionKey, worker: &str) -> Grant {
         ttl: Duration::from_secs(10),
         mailbox_limit: 9,
         crash_limit: 5,
+        owner_cap: 0,
     };
     let request = Admit { owner: venue.owner.clone(), session: session.clone(), event: None, lease: Some(lease) };
     match venue.venue.store.admit(venue.venue.now(), &request).await.unwrap().lease {
