@@ -58,7 +58,7 @@ async def do(message, js, running):
 
 
 async def main(url, queue, prefix="trellis"):
-    client, running = await nats.connect(url), {}
+    client, running = await nats.connect(url, inbox_prefix=f"_INBOX.{queue}"), {}
     js = client.jetstream()
 
     async def cancelled(message):

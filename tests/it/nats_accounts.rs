@@ -25,10 +25,14 @@ struct User {
 
 impl User {
     async fn new(server: &NatsServer, name: &str) -> Self {
+        Self::with_inbox(server, name, &format!("trellis.reply.acme.{name}")).await
+    }
+
+    async fn with_inbox(server: &NatsServer, name: &str, inbox: &str) -> Self {
         let (tell, complaints) = unbounded_channel();
         let settings = ConnectOptions::new()
             .user_and_password(name.to_owned(), format!("{name}-change-me"))
-            .custom_inbox_prefix(format!("trellis.reply.acme.{name}"))
+            .custom_inbox_prefix(inbox)
             .event_callback(move |event| {
                 let tell = tell.clone();
                 async move {
@@ -150,6 +154,56 @@ async fn a_user_reads_its_own_completions_only() {
     assert_eq!(message.subject.as_str(), "trellis.out.acme.ann.helper.j");
     let message = timeout(LIMIT, replies.next()).await.unwrap().unwrap();
     assert_eq!(message.payload, "\"reply\"");
+    worker.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_external_worker_takes_jobs_of_its_queue_and_answers_and_can_nothing_else() {
+    let Some(server) = NatsServer::start_as(CONFIG, &[]) else { return };
+    let worker = worker(&server).await;
+    let operator = jetstream::new(User::with_inbox(&server, "worker", "_INBOX").await.client);
+    for queue in ["words", "other"] {
+        let config = jetstream::consumer::pull::Config {
+            durable_name: Some(queue.to_owned()),
+            filter_subject: format!("trellis.jobs.{queue}"),
+            ..jetstream::consumer::pull::Config::default()
+        };
+        operator.create_consumer_on_stream(config, "TRELLIS_JOBS").await.unwrap();
+        let to = Address::Job {
+            queue: queue.parse().unwrap(),
+            owner: "acme/ann".parse().unwrap(),
+            agent: "helper".parse().unwrap(),
+        };
+        worker.publish(&Message { to, id: None, body: json!({"job": queue}) }).await.unwrap();
+    }
+    let mut words = User::with_inbox(&server, "words", "_INBOX.words").await;
+    for subject in [
+        "trellis.in.acme.ann.helper.task",
+        "trellis.in.acme.ann.helper.decide",
+        "trellis.jobs.words",
+        "trellis.out.acme.ann.helper.j",
+        "trellis.ctl.acme.ann",
+        "$JS.API.CONSUMER.MSG.NEXT.TRELLIS_JOBS.other",
+        "$JS.API.CONSUMER.MSG.NEXT.TRELLIS.workers",
+        "$JS.API.CONSUMER.CREATE.TRELLIS_JOBS",
+        "$JS.API.STREAM.MSG.GET.TRELLIS_JOBS",
+    ] {
+        words.can_not_publish(subject).await;
+    }
+    for subject in ["trellis.jobs.>", "trellis.in.>", "trellis.out.>", "_INBOX.>"] {
+        words.can_not_subscribe(subject).await;
+    }
+    let context = jetstream::new(words.client.clone());
+    let consumer: jetstream::consumer::PullConsumer =
+        context.get_consumer_from_stream("words", "TRELLIS_JOBS").await.unwrap();
+    let mut jobs = consumer.fetch().max_messages(1).expires(LIMIT).messages().await.unwrap();
+    let job = timeout(LIMIT, jobs.next()).await.unwrap().unwrap().unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&job.payload).unwrap();
+    assert_eq!(body["job"], "words");
+    job.ack().await.unwrap();
+    let ack = context.publish(body["answer"].as_str().unwrap().to_owned(), "{\"status\":1}".into()).await.unwrap();
+    ack.await.expect("its answer is stored, and it is told");
+    assert_eq!(received(&worker).await, [("acme/ann".to_owned(), "{\"status\":1}".to_owned())]);
     worker.close().await;
 }
 
