@@ -132,7 +132,7 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
     match error {
         BusError::Full { .. } | BusError::Unavailable { .. } => {
             let until = venue.now().plus(OUTBOUND_GRACE);
-            let note = Waiting { reason: format!("it is not published yet: {error}"), until };
+            let note = Waiting { reason: format!("it is not published yet: {error}"), until: Some(until) };
             let write = put(keys::job_wait(job), Expect::Any, &note);
             venue.store.write(venue.now(), owner, &[write]).await?;
         }

@@ -3,13 +3,15 @@
 pub mod list;
 
 use crate::bus::Live;
+use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::{JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::time::Millis;
 use crate::outbox;
 use crate::store::{DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// First and longest pause between two looks at a job.
@@ -69,7 +71,30 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
         let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
         jobs.push(Job { head, status, updated, result, waiting, outbound });
     }
+    say_who_is_suspended(venue, owner, &mut jobs).await?;
     Ok(jobs)
+}
+
+/// Open jobs of suspended agents wait for somebody who resumes those.
+async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+    let is_open = |job: &&mut Job| !job.status.is_terminal() && job.head.op.is_none();
+    let agents: BTreeSet<_> = jobs.iter_mut().filter(is_open).map(|job| job.head.agent.clone()).collect();
+    if agents.is_empty() {
+        return Ok(());
+    }
+    let keys: Vec<_> = agents.iter().map(keys::agent).collect();
+    let records = venue.store.read(owner, &keys).await?;
+    for (agent, doc) in agents.iter().zip(records) {
+        // A damaged record is told where the agent is looked at.
+        let record = doc.value.and_then(|bytes| serde_json::from_slice::<AgentRecord>(&bytes).ok());
+        let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
+        let why = record.error.map(|why| format!(": {why}")).unwrap_or_default();
+        let waiting = Waiting { reason: format!("agent `{agent}` is suspended{why}"), until: None };
+        for job in jobs.iter_mut().filter(is_open).filter(|job| job.head.agent == *agent) {
+            job.waiting = Some(waiting.clone());
+        }
+    }
+    Ok(())
 }
 
 /// A page of jobs, newest first, and how many there are.

@@ -157,7 +157,8 @@ pub async fn update(
         }
         by.may(record, "change its configuration")?;
         by.may_use_key(&config)?;
-        let creator = by.authority.clone().nowhere();
+        // What it says already was written with less, perhaps: only who says all of it anew answers for it.
+        let creator = record.creator.intersect(by.authority).nowhere();
         let config_version = record.config_version + 1;
         Ok(Some(AgentRecord { config, config_version, creator, ..record.clone() }))
     })

@@ -199,8 +199,9 @@ pub struct Job {
 pub struct Waiting {
     /// In words.
     pub reason: String,
-    /// When it goes on.
-    pub until: Millis,
+    /// When it goes on; absent = when somebody lets it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Millis>,
 }
 
 impl Job {

@@ -78,7 +78,7 @@ pub(super) async fn until(
     let until = deadline.map_or(until, |deadline| until.min(deadline));
     let (venue, now) = (&worker.venue, worker.venue.now());
     if let Some(job) = leased.run.plan().job() {
-        let note = Waiting { reason: reason.to_owned(), until };
+        let note = Waiting { reason: reason.to_owned(), until: Some(until) };
         let note = Change::Put(Bytes::from(serde_json::to_vec(&note).expect("notes serialise")));
         let write = DocWrite { key: keys::job_wait(job), expect: Expect::Any, change: note };
         venue.store.write(now, &leased.lease.owner, &[write]).await?;

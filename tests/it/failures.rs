@@ -237,5 +237,5 @@ async fn rate_limits_hold_for_all_sessions_together_and_a_limited_turn_waits_wit
     let seen = once(&venue, &second, |job| job.waiting.is_some()).await;
     let waiting = seen.waiting.unwrap();
     assert_eq!(waiting.reason, "rate limit of `scripted/few`: 1 requests per minute");
-    assert!(waiting.until.since(venue.venue.now()) > Duration::from_secs(30), "{waiting:?}");
+    assert!(waiting.until.unwrap().since(venue.venue.now()) > Duration::from_secs(30), "{waiting:?}");
 }

@@ -62,6 +62,8 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
         tasks.push(venue.submit("a", id, json!(id)).await.job.unwrap());
     }
     assert_eq!(info(&venue, "a").await["tasks"], 3);
+    let waiting = jobs::get(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
+    assert_eq!(waiting["waiting"], json!({"reason": "agent `a` is suspended: repairs"}));
     let resumed = call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
     assert_eq!((&resumed["status"], resumed["error"].is_null()), (&json!("SLEEPING"), true));
     for (task, id) in tasks.iter().zip(["t1", "t2", "t3"]) {
@@ -204,6 +206,28 @@ async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
     call(&venue, "fork", json!({"agentId": "a", "to": "bare", "overwrite": true})).await.unwrap();
     call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
     venue.ended(&waiting).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_update_widens_nothing_that_its_creator_could_not_do() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    let some = || {
+        let caps = json!([{"with": "g", "can": "agent"}, {"with": "w/own", "can": "crud"}]);
+        Authority::new(serde_json::from_value(caps).unwrap())
+    };
+    let record = async || agents::get(&venue.venue, &venue.owner, &"weak".parse().unwrap()).await.unwrap().unwrap().0;
+    call_as(&venue, some(), "create", json!({"agentId": "weak", "config": echo()})).await.unwrap();
+    let patch = json!({"agentId": "weak", "config": {"description": "tidied up"}});
+    call(&venue, "update", patch).await.unwrap();
+    assert!(record().await.creator.permits("crud/write", "w/own/x").is_ok());
+    assert!(record().await.creator.permits("crud/write", "w/else").is_err(), "an operator corrected a word of it");
+    // Who says all of it answers for all of it.
+    let whole = json!({"agentId": "weak", "config": echo(), "overwrite": true});
+    call(&venue, "create", whole).await.unwrap();
+    assert!(record().await.creator.permits("crud/write", "w/else").is_ok());
+    let patch = json!({"agentId": "weak", "config": {"description": "by one who may do less"}});
+    call_as(&venue, some(), "update", patch).await.unwrap();
+    assert!(record().await.creator.permits("crud/write", "w/else").is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
