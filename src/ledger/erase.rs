@@ -5,14 +5,17 @@ use super::{corrupt, fetch};
 use crate::agents;
 use crate::approvals;
 use crate::domain::approval::Approval;
+use crate::domain::authority::Authority;
 use crate::domain::authority::capability::covers;
 use crate::domain::context::record::Parts;
 use crate::domain::context::record::erase::{named, without};
 use crate::domain::context::record::manifest::{Base, Manifest};
+use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::resource::Ability;
 use crate::domain::session::TurnRecord;
 use crate::store::{Change, DocKey, DocWrite, Expect, Store, StoreError, decode, keys};
+use crate::timers;
 use crate::venue::Venue;
 use bytes::Bytes;
 use serde_json::Value;
@@ -41,6 +44,10 @@ pub struct Erased {
     pub turns: usize,
     /// Jobs, with their inputs and outputs.
     pub jobs: usize,
+    /// Dead letters.
+    pub dead: usize,
+    /// Timers.
+    pub timers: usize,
 }
 
 impl Erasure<'_> {
@@ -48,14 +55,15 @@ impl Erasure<'_> {
         namespace == self.namespace || (self.recursive && covers(self.namespace, namespace))
     }
 
-    /// A turn ran under a grant of it: anything in it may come from there.
-    fn concerns(&self, record: &TurnRecord) -> bool {
-        let granted = [Ability::Read, Ability::Write].map(|ability| record.authority.namespaces(ability.as_str()));
+    /// What was done or sent under a grant of it: anything in it may come from there.
+    fn concerns(&self, authority: &Authority) -> bool {
+        let granted = [Ability::Read, Ability::Write].map(|ability| authority.namespaces(ability.as_str()));
         granted.iter().flatten().any(|namespace| self.is_of(namespace))
     }
 }
 
-/// Erases the turns of an owner that ran under a namespace, their prompts, and their jobs.
+/// Erases the turns of an owner that ran under a namespace, their prompts, and their jobs; deletes the dead
+/// letters and the timers of requests under it.
 pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<Erased, StoreError> {
     let mut erased = Erased::default();
     for agent in agents::list(venue, owner).await? {
@@ -71,7 +79,47 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         erased.turns += found.records.len();
         write(venue, owner, found.records).await?;
     }
+    erased.dead = dead_letters(venue, owner, erasure, &mut erased.jobs).await?;
+    erased.timers = timers(venue, owner, erasure).await?;
     Ok(erased)
+}
+
+async fn dead_letters(
+    venue: &Venue,
+    owner: &Owner,
+    erasure: Erasure<'_>,
+    jobs: &mut usize,
+) -> Result<usize, StoreError> {
+    let (mut count, mut after) = (0, None::<DocKey>);
+    loop {
+        let page = venue.store.scan(owner, keys::DEAD_LETTERS, after.as_deref(), false, RECORDS).await?;
+        for (key, doc) in &page {
+            let Some(bytes) = &doc.value else { continue };
+            let letter: DeadLetter = decode(key, bytes)?;
+            if !erasure.concerns(&letter.event.envelope.bound) {
+                continue;
+            }
+            *jobs += usize::from(job(venue, owner, &letter.job).await?);
+            let delete = DocWrite { key: key.clone(), expect: Expect::Any, change: Change::Delete };
+            write(venue, owner, vec![delete]).await?;
+            count += 1;
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
+            Some(_) | None => return Ok(count),
+        }
+    }
+}
+
+async fn timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<usize, StoreError> {
+    let mut count = 0;
+    for timer in timers::list(venue, owner, None, true).await? {
+        if erasure.concerns(&timer.submission.envelope.bound) {
+            timers::erase(venue, owner, &timer.id).await?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
 
 /// Turns of an agent: their places among its records, those that are not erased yet, and their jobs.
@@ -91,7 +139,7 @@ async fn concerned(venue: &Venue, owner: &Owner, agent: &AgentId, erasure: Erasu
         for (key, doc) in &page {
             let Some(bytes) = &doc.value else { continue };
             let record: TurnRecord = decode(key, bytes)?;
-            if !erasure.concerns(&record) {
+            if !erasure.concerns(&record.authority) {
                 continue;
             }
             found.places.insert(key[prefix.len()..].to_owned());

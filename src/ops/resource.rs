@@ -88,10 +88,13 @@ impl Operation for Resource {
                 let namespace = namespace(&arguments)?;
                 let recursive = arguments["recursive"].as_bool().unwrap_or(false);
                 let purged = purge::purge(call.venue, owner, namespace, recursive).await?;
-                let turns = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
+                let erased = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
                 Ok(json!({
                     "namespace": namespace, "recursive": recursive, "purged": purged,
-                    "erased": {"turns": turns.turns, "jobs": turns.jobs},
+                    "erased": {
+                        "turns": erased.turns, "jobs": erased.jobs,
+                        "deadLetters": erased.dead, "timers": erased.timers,
+                    },
                 })
                 .into())
             }

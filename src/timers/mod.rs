@@ -135,6 +135,24 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option
     end(venue, owner, id, &Phase::Cancelled).await
 }
 
+/// Deletes a timer with everything that it says.
+pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), StoreError> {
+    for _ in 0..TRIES {
+        let (known, version) = get(venue, owner, id).await?;
+        let Some(known) = known else { return Ok(()) };
+        let delete = |key, expect| DocWrite { key, expect, change: Change::Delete };
+        let writes = [
+            delete(keys::timer(id), Expect::Version(version)),
+            delete(keys::timer_due(known.due, id), Expect::Any),
+            delete(keys::agent_timer(&known.agent, id), Expect::Any),
+        ];
+        if venue.store.write(venue.now(), owner, &writes).await? == Written::Done {
+            return Ok(());
+        }
+    }
+    Err(contended(id))
+}
+
 /// Ends all timers of an agent that is there no more.
 pub async fn fail_all(venue: &Venue, owner: &Owner, agent: &AgentId, error: &str) -> Result<(), StoreError> {
     let prefix = keys::agent_timers(agent);

@@ -43,7 +43,7 @@ fn a_user_is_remembered_and_erased_from_the_command_line() {
     assert_eq!(listed, "alpha  scratchpad  1\napp/user/a  memory  1");
     up.run(&["resource", "purge", "app/user", "--recursive"]).expect(2, "say so with `--yes`");
     let purged = up.run(&["resource", "purge", "app/user", "--recursive", "--yes"]).ok();
-    assert_eq!(purged, "files  0\nmemory  1\nscratchpad  0\nturns  4\njobs  3");
+    assert_eq!(purged, "files  0\nmemory  1\nscratchpad  0\nturns  4\njobs  3\ndeadLetters  0\ntimers  0");
     assert_eq!(up.run(&["resource", "list"]).ok(), "alpha  scratchpad  1");
     assert!(!submit("4", &grant("app/user/a")).contains("tea it is"));
     let bad = up.run(&["submit", "clerk", "5", "--context-id", "a b", "--wait"]);

@@ -3,9 +3,17 @@
 use super::{Backend, Site, writable};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::domain::authority::Authority;
+use std::time::Duration;
+use trellis::dead;
+use trellis::domain::authority::envelope::Envelope;
+use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::dead::DeadLetter;
+use trellis::domain::event::{Event, Payload, Submission};
+use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::lattice::layout::Scope;
+use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
 use trellis::ops::{Caller, Invocation, OpError, Site as From, dispatch};
+use trellis::timers;
 use trellis::workspace::Workspace;
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
@@ -77,10 +85,10 @@ async fn nothing_that_an_erased_user_said_or_read_is_left(backend: Backend) {
     let arguments = json!({"namespace": "app/user/a", "recursive": true});
     let done = operate(&site, true, "purge", arguments.clone()).await.unwrap();
     assert_eq!(done["purged"]["memory"], 2);
-    assert_eq!(done["erased"], json!({"turns": 6, "jobs": 3}));
+    assert_eq!(done["erased"], json!({"turns": 6, "jobs": 3, "deadLetters": 0, "timers": 0}));
     assert_eq!(holding(&site, "secret-of-a").await, [""; 0]);
     let again = operate(&site, true, "purge", arguments).await.unwrap();
-    assert_eq!(again["erased"], json!({"turns": 0, "jobs": 0}), "nothing is left to erase");
+    assert_eq!(again["erased"], json!({"turns": 0, "jobs": 0, "deadLetters": 0, "timers": 0}), "nothing is left to erase");
     let (store, owner) = (&*site.venue.venue.store, &site.venue.owner);
     let past = |session: &str| {
         let key = super::key("clerk", session);
@@ -111,4 +119,55 @@ async fn no_agent_may_erase() {
     let args = json!({"operation": "v/ops/resource/purge", "input": {"namespace": "app/user/a"}});
     let (outcome, text) = site.call("j", json!(["app/user/a"]), "job_run", args).await;
     assert_eq!(outcome, "denied", "{text}");
+}
+
+/// What was sent under `namespace`.
+fn granted(namespace: &str) -> Submission {
+    let cap = Capability { with: format!("r/{namespace}"), can: "write".into() };
+    let envelope = Envelope::default().granted(Some(vec![cap]));
+    Submission { input: json!("it says it"), envelope, ..Submission::default() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
+    let Some(site) = Site::over(Backend::Embedded).await else { return };
+    let site = site.clerk(writable()).await;
+    let (venue, owner) = (&site.venue.venue, &site.venue.owner);
+    for (nth, namespace) in (1_u64..).zip(["app/user/a", "app/user/b"]) {
+        let timer = Wanted {
+            id: TimerId::of(namespace),
+            name: None,
+            origin: "t".parse().unwrap(),
+            place: None,
+            agent: "clerk".parse().unwrap(),
+            kind: Kind::Task,
+            submission: granted(namespace),
+            schedule: Schedule::At(venue.now().plus(Duration::from_hours(1))),
+            catch_up: CatchUp::default(),
+            overlap: Overlap::default(),
+        };
+        timers::set(venue, owner, &timer).await.unwrap();
+        let job = JobId::new(&format!("{nth:032x}")).unwrap();
+        let mut event =
+            Event::new("e".parse().unwrap(), venue.now(), Payload::Task { job: job.clone(), input: json!("x") });
+        event.envelope = granted(namespace).envelope;
+        let letter = DeadLetter {
+            job,
+            session: SessionKey { agent: "clerk".parse().unwrap(), session: "main".parse().unwrap() },
+            event,
+            crashes: 5,
+            attempts: Vec::new(),
+            died: venue.now(),
+            error: "dead".into(),
+            redriven: None,
+        };
+        venue.store.write(venue.now(), owner, &[dead::kept(&letter)]).await.unwrap();
+    }
+    let erased = operate(&site, true, "purge", json!({"namespace": "app/user/a"})).await.unwrap();
+    assert_eq!(erased["erased"], json!({"turns": 0, "jobs": 0, "deadLetters": 1, "timers": 1}));
+    let left = timers::list(venue, owner, None, true).await.unwrap();
+    assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::of("app/user/b")]);
+    let left = dead::list(venue, owner, 0, 9).await.unwrap().0;
+    assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);
+    assert!(!timers::fire(venue, owner).await.unwrap().more);
 }
