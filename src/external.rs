@@ -137,6 +137,7 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
             venue.store.write(venue.now(), owner, &[write]).await?;
         }
         BusError::NoStream { .. } | BusError::Refused { .. } => {
+            tracing::warn!(%owner, %job, %error, "job of an external worker can't be published, and fails");
             let result = JobResult::failed(ErrorCode::QueueUnavailable, error.to_string());
             if let Some(known) = jobs::get(venue, owner, job).await? {
                 end(venue, owner, &known.head, &result).await?;

@@ -139,7 +139,7 @@ async fn list(
                 vec![
                     field(job, "id"),
                     field(job, "status"),
-                    field(job, "agent"),
+                    server(job),
                     time(&job["created"]),
                     summary(&job["input"]),
                     summary(end),
@@ -163,6 +163,12 @@ async fn cancel(client: &Client, out: Out, id: &JobId, reason: Option<String>) -
     let record = client.put(&format!("jobs/{id}/cancel"), &body).await?;
     out.value(&record, || format!("{id} {}", field(&record, "status")))?;
     Ok(Exit::Ok)
+}
+
+/// Who serves a job: an agent, or external workers.
+fn server(job: &Value) -> String {
+    let queue = job["outbound"]["queue"].as_str();
+    queue.map_or_else(|| field(job, "agent"), |queue| format!("queue {queue}"))
 }
 
 /// A job, one line per field.

@@ -70,6 +70,9 @@ pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result
         let found = concerned(venue, owner, &agent.id, erasure).await?;
         prompts(venue, owner, &agent.id, &found.places, erasure).await?;
         for job in &found.jobs {
+            for outbound in outbound(venue, owner, job).await? {
+                erased.jobs += usize::from(self::job(venue, owner, &outbound).await?);
+            }
             erased.jobs += usize::from(self::job(venue, owner, job).await?);
         }
         if !found.jobs.is_empty() {
@@ -233,6 +236,16 @@ async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Re
     let delete =
         |asked: &Approval| DocWrite { key: keys::approval(&asked.id), expect: Expect::Any, change: Change::Delete };
     write(venue, owner, of_jobs.map(delete).collect()).await
+}
+
+/// Jobs of external workers that were started for a job: no turns of their own say what they had.
+async fn outbound(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Vec<JobId>, StoreError> {
+    let prefix = keys::job_children(job);
+    let children = venue.store.scan(owner, &prefix, None, false, RECORDS).await?;
+    let ids: Vec<_> = children.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+    let watches: Vec<_> = ids.iter().map(keys::outbound).collect();
+    let docs = venue.store.read(owner, &watches).await?;
+    Ok(ids.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_some()).map(|(id, _)| id).collect())
 }
 
 /// Erases a job's input and output. Whether there was anything to erase.

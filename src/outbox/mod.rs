@@ -139,6 +139,8 @@ pub async fn relay(
         }
         match sent.result {
             Ok(()) => done.extend((!sent.is_kept).then(|| sent.entry.id.clone())),
+            // The job ends with it; nothing is left for the sweep.
+            Err(BusError::NoStream { .. }) => {}
             Err(error) => relayed.outcome = Err(error),
         }
     }

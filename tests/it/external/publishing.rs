@@ -6,10 +6,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::authority::Authority;
+use trellis::domain::event::Submission;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::lattice::layout::Scope;
 use trellis::external;
 use trellis::jobs;
+use trellis::ledger::erase::{self, Erasure};
 use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site, dispatch};
 use trellis::store::{Change, DocWrite, Expect, keys};
 use trellis::workspace::Workspace;
@@ -192,6 +194,56 @@ async fn it_needs_queue_publish_on_the_queue() {
     assert!(turns.contains("queue/publish on queue/ocr-2"), "{turns}");
     let (_, taken) = office.ordered("t2", json!({})).await;
     assert_eq!(taken.body["queue"], "ocr");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sections_that_the_agent_hands_on_stand_beside_the_input() {
+    let Some(office) = Office::open().await else { return };
+    let tool = json!({"operation": "v/ops/queue/publish", "scopes": {"const": ["input"]}});
+    office.venue.agent("clerk", json!({"tools": [tool], "defaultTools": false})).await;
+    let (_, taken) = office.ordered("t1", json!({"input": {"page": 8}})).await;
+    let scoped = taken.body["scoped"].as_object().unwrap();
+    assert_eq!(scoped.keys().collect::<Vec<_>>(), ["input"]);
+    assert!(scoped["input"].to_string().contains("heartbeatTimeout"), "the task of the clerk: {scoped:?}");
+    assert_eq!(taken.body["input"], json!({"page": 8}), "never merged into what the model says");
+}
+
+#[tokio::test]
+async fn they_count_as_children_of_their_session() {
+    let call = "{ tool = \"queue_publish\", arguments = { queue = \"ocr\", input = 1, wait = 0 } }";
+    let rules = format!(
+        "[[rule]]\nwhen = {{ turn = 1 }}\nthen = {{ calls = [{}] }}\n[[rule]]\nthen = {{ text = \"done\" }}\n",
+        [call; 9].join(", ")
+    );
+    let (venue, _dir) = TestVenue::embedded(&rules).await;
+    venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
+    venue.worker().await;
+    let job = venue.run("clerk", "t1", json!("go")).await;
+    let turns = serde_json::to_string(&venue.turns("clerk", job.head.session.as_str()).await).unwrap();
+    assert!(turns.contains("8 requests are running already, at most 8 may"), "{turns}");
+    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap();
+    assert_eq!(all.iter().filter(|job| job.head.op.is_some()).count(), 8);
+}
+
+#[tokio::test]
+async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    venue.agent("clerk", json!({"tools": ["v/ops/queue/publish"]})).await;
+    venue.worker().await;
+    let input = json!({
+        "queue": "ocr", "input": "the secret of ann", "wait": 0, "startTimeout": 1, "heartbeatTimeout": 1, "deadline": 1
+    });
+    let submission = Submission { input, context: Some(vec![json!("app/user/ann")]), ..Submission::default() };
+    let clerks = venue.arrive("clerk", "t1", true, submission).await.job.unwrap();
+    venue.ended(&clerks).await;
+    let erasure = Erasure { namespace: "app/user/ann", recursive: true };
+    let erased = erase::erase(&venue.venue, &venue.owner, erasure).await.unwrap();
+    assert_eq!(erased.jobs, 2);
+    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    assert_eq!(all.len(), 2);
+    for job in all {
+        assert_eq!(job.head.input, "[erased]", "{:?}", job.head.op);
+    }
 }
 
 #[tokio::test]
