@@ -132,7 +132,8 @@ pub trait Store: Send + Sync + 'static {
     /// Ends a job from outside its turn (cancel, pause timeout, refusal with `open`).
     ///
     /// After it: the status is sticky. Its mailbox entry leaves now when no live lease serves
-    /// the session, else the holder drops it; the session is due at once and not backing off.
+    /// the session, else the holder drops it; the session is due at once and not backing off. Without
+    /// such an entry the session stays as it is.
     /// `outbox` is written with it. With `open` an unknown job is made in that status.
     async fn finish(
         &self,

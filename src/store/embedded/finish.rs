@@ -35,11 +35,12 @@ pub(super) fn finish(
     for message in messages {
         outbox::put(tx, now, &slot.owner, message)?;
     }
-    if slot.now.arrivals > 0 {
+    // A job that others do for the session has no task in it: its result will be an event of its own.
+    let places = tasks_of(tx, &slot, &finish.job)?;
+    if !places.is_empty() {
         if slot.now.live_until(now).is_some() {
             slot.now.nudged = true;
         } else {
-            let places = tasks_of(tx, &slot, &finish.job)?;
             slot.consume(tx, &places)?;
         }
         slot.now.backoff = None;

@@ -88,7 +88,11 @@ async fn nothing_that_an_erased_user_said_or_read_is_left(backend: Backend) {
     assert_eq!(done["erased"], json!({"turns": 6, "jobs": 3, "deadLetters": 0, "timers": 0}));
     assert_eq!(holding(&site, "secret-of-a").await, [""; 0]);
     let again = operate(&site, true, "purge", arguments).await.unwrap();
-    assert_eq!(again["erased"], json!({"turns": 0, "jobs": 0, "deadLetters": 0, "timers": 0}), "nothing is left to erase");
+    assert_eq!(
+        again["erased"],
+        json!({"turns": 0, "jobs": 0, "deadLetters": 0, "timers": 0}),
+        "nothing is left to erase"
+    );
     let (store, owner) = (&*site.venue.venue.store, &site.venue.owner);
     let past = |session: &str| {
         let key = super::key("clerk", session);

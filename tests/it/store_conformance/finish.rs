@@ -1,7 +1,7 @@
 //! Jobs ended from outside their turn.
 
 use super::*;
-use trellis::store::{Finished, Held};
+use trellis::store::{Checkpoint, Finished, Held};
 
 async fn finish(w: &World, now: Millis, id: &str, status: JobStatus) -> Finished {
     w.store.finish(now, &w.owner, &session("main"), &ends(id, status), None, &[entry("end")]).await.unwrap()
@@ -102,6 +102,25 @@ pub async fn an_end_clears_the_backoff(w: World) {
     assert_eq!(w.due("main").await, Some(at(2)));
     let grant = granted(w.admit_with(at(3), "main", None, Some(ask())).await);
     assert_eq!(grant.mailbox.len(), 1);
+}
+
+/// One that others do for the session, whose result comes as an event.
+pub async fn an_end_without_an_entry_leaves_the_session_alone(w: World) {
+    w.agent().await;
+    w.append(T0, "main", message("e0")).await;
+    let grant = w.run(T0, task("e1")).await;
+    let child = Checkpoint { turn: 1, open: vec![new_job("child")], ..Checkpoint::default() };
+    w.store.checkpoint(at(1), &grant.lease, &child).await.unwrap();
+    let backoff = After::Release { arrivals: 2, due: Some(at(60_000)), backoff: true };
+    assert_eq!(finish(&w, at(2), "child", JobStatus::Complete).await, Finished::Done);
+    w.store.release(at(3), &grant.lease, backoff).await.unwrap();
+    assert_eq!(w.due("main").await, Some(at(60_000)), "it ended during the lease");
+    w.store
+        .finish(at(4), &w.owner, &session("main"), &ends("other", JobStatus::Complete), Some(&new_job("other")), &[])
+        .await
+        .unwrap();
+    assert_eq!(w.due("main").await, Some(at(60_000)));
+    assert_eq!(w.wake(at(5), "main").await, LeaseOutcome::Backoff(at(60_000)));
 }
 
 pub async fn its_messages_are_written_with_it(w: World) {

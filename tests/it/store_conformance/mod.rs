@@ -93,6 +93,7 @@ macro_rules! conformance {
                     the_first_end_of_a_job_wins its_entry_leaves_an_idle_session
                     its_entry_stays_while_the_session_is_leased the_holder_learns_of_a_cancellation
                     an_end_during_the_lease_leaves_the_session_due an_end_clears_the_backoff
+                    an_end_without_an_entry_leaves_the_session_alone
                     its_messages_are_written_with_it an_ended_job_gets_no_head;
                 forget:
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew

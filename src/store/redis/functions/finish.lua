@@ -28,12 +28,14 @@ register('finish', function(keys, args)
   end
   finish_job(o, now, finish)
   send(o, now, outbox)
-  if call('ZSCORE', o .. ':sessions', s) then
+  -- A job that others do for the session has no task in it: its result will be an event of its own.
+  local tasks = entries_of(o, s, finish[1])
+  if #tasks > 0 then
     local ends = call('HGET', session_key(o, s), 'until')
     if ends and tonumber(ends) > now then
       call('HSET', session_key(o, s), 'nudged', 1)
     else
-      drop(o, s, entries_of(o, s, finish[1]))
+      drop(o, s, tasks)
     end
     call('HDEL', session_key(o, s), 'backoff')
     set_due(o, s, now)
