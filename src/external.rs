@@ -100,16 +100,17 @@ async fn known(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<Known, S
     })
 }
 
-/// Watches a job that is about to be opened. One that was opened before is watched already.
-pub async fn watch(venue: &Venue, owner: &Owner, watch: &Watch) -> Result<(), StoreError> {
+/// Watches a job that is about to be opened. One that was opened before is watched already, and goes
+/// on as it was: this is returned.
+pub async fn watch(venue: &Venue, owner: &Owner, watch: Watch) -> Result<Watch, StoreError> {
     for _ in 0..TRIES {
         let known = known(&*venue.store, owner, &watch.job).await?;
         if known.status.is_some() {
-            return Ok(());
+            return Ok(known.watch.unwrap_or(watch));
         }
-        let writes = moved(known.watch.as_ref(), known.version, watch);
+        let writes = moved(known.watch.as_ref(), known.version, &watch);
         if venue.store.write(venue.now(), owner, &writes).await? == Written::Done {
-            return Ok(());
+            return Ok(watch);
         }
     }
     Err(contended(&watch.job))

@@ -112,14 +112,15 @@ async fn start(
     let given = |key: &str| arguments[key].as_u64();
     let times = Times::of(given("startTimeout"), given("heartbeatTimeout"), given("deadline"));
     let watch = Watch::new(job.clone(), queue.clone(), now, times, call.caller.envelope.deadline);
-    let message = message(call, site, &watch, &arguments["input"]);
-    let bytes = message.body.to_string().len();
+    let bytes = message(call, site, &watch, &arguments["input"]).body.to_string().len();
     if bytes > OUTBOUND_BYTES {
         return Err(OpError::Invalid(format!(
             "the job has {bytes} bytes, expected at most {OUTBOUND_BYTES}; put large values where the worker can read them and name the place"
         )));
     }
-    external::watch(venue, owner, &watch).await?;
+    // A turn that is run again says what it said before, whatever the time is now.
+    let watch = external::watch(venue, owner, watch).await?;
+    let message = message(call, site, &watch, &arguments["input"]);
     let head = JobHead {
         id: job.clone(),
         event: event.clone(),
@@ -128,7 +129,7 @@ async fn start(
         session: rules::session(&job),
         caller: Some(call.caller.name.clone()),
         input: arguments,
-        created: now,
+        created: watch.created,
         parent: Some(site.parent.clone()),
         reply_to: None,
         redrive_of: None,

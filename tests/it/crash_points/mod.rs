@@ -435,6 +435,8 @@ scenarios! {
     a_task_of_three_turns = "a task of three turns with tools";
     a_task_with_a_child_job_inside_the_turn = "a task with a child job that answers within the turn";
     a_task_parked_for_its_child_job = "a task that is parked until its child job ends";
+    a_task_with_an_external_job_inside_the_turn = "a task with a job for an external worker that answers within the turn";
+    a_task_parked_for_an_external_worker = "a task that is parked until an external worker is done";
     a_message_with_tools = "a message with tools";
     a_cancelled_task = "a cancelled task";
     two_tasks_in_one_session = "two tasks in one session";

@@ -49,7 +49,7 @@ pub const THREE_TURNS: Scenario = Scenario {
     ..PLAIN
 };
 
-pub const ALL: [Scenario; 13] = [
+pub const ALL: [Scenario; 15] = [
     THREE_TURNS,
     Scenario {
         name: "a task with a child job that answers within the turn",
@@ -66,6 +66,23 @@ pub const ALL: [Scenario; 13] = [
         racing: true,
         jobs: 2,
         turns: 3,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a task with a job for an external worker that answers within the turn",
+        agents: &[("buyer", r#"{"tools": ["v/ops/queue/publish"]}"#)],
+        events: &[task("buyer", "t1", r#"{"input": {"wait": 20000}}"#)],
+        jobs: 2,
+        turns: 2,
+        ..PLAIN
+    },
+    Scenario {
+        name: "a task that is parked until an external worker is done",
+        agents: &[("buyer", r#"{"tools": ["v/ops/queue/publish"]}"#)],
+        events: &[task("buyer", "t1", r#"{"input": {"wait": 0}}"#)],
+        racing: true,
+        jobs: 2,
+        turns: 2,
         ..PLAIN
     },
     Scenario {
@@ -216,6 +233,14 @@ then = { text = "the helper is done" }
 [[rule]]
 when = { agent = "boss", text = "Pending job results" }
 then = { text = "the helper is done" }
+
+[[rule]]
+when = { agent = "buyer", turn = 1 }
+then = { calls = [{ tool = "queue_publish", arguments = { queue = "scans", input = "page", wait = "{{input.wait}}" } }] }
+
+[[rule]]
+when = { agent = "buyer" }
+then = { text = "the worker is done" }
 
 [[rule]]
 when = { agent = "helper" }

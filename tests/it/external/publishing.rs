@@ -252,7 +252,10 @@ async fn a_watch_whose_job_never_came_to_be_is_removed() {
     let times = trellis::domain::external::Times::of(Some(1), None, None);
     let id = trellis::domain::ids::JobId::new(&"0a".repeat(16)).unwrap();
     let watch = trellis::domain::external::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
-    external::watch(&venue.venue, &venue.owner, &watch).await.unwrap();
+    external::watch(&venue.venue, &venue.owner, watch.clone()).await.unwrap();
+    // Its turn died, and is run again.
+    let again = trellis::domain::external::Watch { due: watch.due.plus(Duration::from_millis(1)), ..watch };
+    external::watch(&venue.venue, &venue.owner, again).await.unwrap();
     let keys = async |prefix| venue.venue.store.scan(&venue.owner, prefix, None, false, 10).await.unwrap().len();
     let mut left = Vec::new();
     for wait in [Duration::from_secs(2), Duration::from_mins(30), Duration::from_mins(31)] {
