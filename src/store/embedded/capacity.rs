@@ -12,7 +12,11 @@ use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
 use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
 use crate::store::keys::{Gate, GateStatus};
+use std::collections::HashMap;
 use std::time::Duration;
+
+/// Who was told to come and didn't has lost its slot after this; it is told again.
+pub(super) const AGAIN: Duration = Duration::from_secs(5);
 
 /// The owner's cap, 0 = none: the last who asked for a lease is right.
 pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
@@ -28,7 +32,7 @@ pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: Gate) 
         wait(tx, slot)?;
         return Ok(false);
     }
-    if !has_turn(tx, now, slot) {
+    if !has_turn(tx, now, slot)? {
         wait(tx, slot)?;
         take_turn(tx, &slot.owner, &slot.key.agent.token());
         return Ok(false);
@@ -47,11 +51,20 @@ fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> bool {
     }
 }
 
-/// Whether the owner has a slot for it: while agents take turns, it is for those told to come.
-fn has_turn(tx: &Tx<'_>, now: Millis, slot: &Slot) -> bool {
-    let Some(owner) = tx.index().of(&slot.owner) else { return true };
-    let Some(free) = owner.free(now.0) else { return true };
-    free > 0 && (owner.turns().next().is_none() || owner.told.contains_key(&slot.token))
+/// Whether the owner has a slot for it: those told to come go first, then those who wait.
+fn has_turn(tx: &Tx<'_>, now: Millis, slot: &Slot) -> Result<bool, Fault> {
+    let Some(owner) = tx.index().of(&slot.owner) else { return Ok(true) };
+    let Some(free) = owner.free(now.0) else { return Ok(true) };
+    if free == 0 || owner.told.contains_key(&slot.token) {
+        return Ok(free > 0);
+    }
+    Ok(owner.turns().next().is_none() && promised(tx, now, &slot.owner, AGAIN)? < free)
+}
+
+/// Slots of an owner that sessions are on their way for.
+fn promised(tx: &Tx<'_>, now: Millis, owner: &str, again: Duration) -> Result<usize, Fault> {
+    let told = tx.index().of(owner).into_iter().flat_map(|index| index.told.keys());
+    told.map(|session| is_on_its_way(tx, now, owner, session, again).map(usize::from)).sum()
 }
 
 /// Joins the agent's queue, or keeps its place there.
@@ -81,67 +94,101 @@ pub(super) fn wake_waiting(
     again: Duration,
 ) -> Result<Vec<OutboxEntry>, Fault> {
     let (token, agent) = (owner.token(), agent.token());
-    let next = next_of(tx, now, &token, &agent)?;
-    if tx.index().of(&token).is_some_and(|owner| owner.cap.is_some()) {
-        if !next.is_empty() {
-            take_turn(tx, &token, &agent);
-        }
+    if is_capped(tx, &token) {
+        // Who was told a moment ago has its slot already.
+        let again = again.max(AGAIN);
+        offer(tx, now, &token, &agent, again)?;
         return take_turns(tx, now, owner, again);
     }
-    let mut wakes = Vec::new();
-    for session in next {
-        if !is_on_its_way(tx, now, &token, &session, again)? {
-            wakes.push(tell(tx, now, owner, &session)?);
-        }
-    }
-    Ok(wakes)
+    let found = untold(tx, now, &token, &agent, again, usize::MAX)?;
+    found.iter().map(|session| tell(tx, now, owner, session)).collect()
 }
 
-/// Tells sessions to come for the free slots of their owner: one of each agent, then again.
+/// The same for all agents of an owner.
+pub(super) fn wake_all(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Duration) -> Result<(), Fault> {
+    let token = owner.token();
+    let capped = is_capped(tx, &token);
+    for agent in tx.index().agents_waiting(&token) {
+        if capped {
+            offer(tx, now, &token, &agent, again)?;
+        } else {
+            wake_waiting(tx, now, owner, &agent_id(&agent)?, again)?;
+        }
+    }
+    if capped {
+        take_turns(tx, now, owner, again)?;
+    }
+    Ok(())
+}
+
+fn is_capped(tx: &Tx<'_>, owner: &str) -> bool {
+    tx.index().of(owner).is_some_and(|owner| owner.cap.is_some())
+}
+
+/// The agent waits for a slot of its owner, if a session of it does that could come.
+fn offer(tx: &mut Tx<'_>, now: Millis, owner: &str, agent: &str, again: Duration) -> Result<(), Fault> {
+    if !untold(tx, now, owner, agent, again, 1)?.is_empty() {
+        take_turn(tx, owner, agent);
+    }
+    Ok(())
+}
+
+/// Tells sessions to come for the free slots of their owner: one of each agent, then again. Agents
+/// without another one leave, so that each look tells somebody or is the last at its agent.
 fn take_turns(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Duration) -> Result<Vec<OutboxEntry>, Fault> {
     let (token, mut wakes) = (owner.token(), Vec::new());
-    let Some(index) = tx.index().of(&token) else { return Ok(wakes) };
-    let mut free = index.free(now.0).unwrap_or(0);
-    for session in if free > 0 { index.told.keys().collect() } else { Vec::new() } {
-        free = free.saturating_sub(usize::from(is_on_its_way(tx, now, &token, session, again)?));
+    let mut free = tx.index().of(&token).and_then(|index| index.free(now.0)).unwrap_or(0);
+    if free > 0 {
+        free = free.saturating_sub(promised(tx, now, &token, again)?);
     }
-    let mut before = None;
-    while wakes.len() < free && before != Some(wakes.len()) {
-        before = Some(wakes.len());
-        let agents: Vec<String> = tx.index().of(&token).into_iter().flat_map(|o| o.turns().cloned()).collect();
-        for agent in agents {
-            if wakes.len() >= free {
-                break;
-            }
-            let next = next_of(tx, now, &token, &agent)?;
-            if next.is_empty() {
-                tx.index_mut().owner(&token).end_turn(&agent);
-            }
-            for session in next {
-                if !is_on_its_way(tx, now, &token, &session, again)? {
-                    wakes.push(tell(tx, now, owner, &session)?);
-                    tx.index_mut().owner(&token).end_turn(&agent);
-                    take_turn(tx, &token, &agent);
-                    break;
-                }
+    let mut left: HashMap<String, std::vec::IntoIter<String>> = HashMap::new();
+    while wakes.len() < free {
+        let Some(agent) = tx.index().of(&token).and_then(|index| index.turns().next().cloned()) else { break };
+        tx.index_mut().owner(&token).end_turn(&agent);
+        if !left.contains_key(&agent) {
+            let found = untold(tx, now, &token, &agent, again, free - wakes.len())?;
+            left.insert(agent.clone(), found.into_iter());
+        }
+        let Some(mine) = left.get_mut(&agent) else { break };
+        if let Some(session) = mine.next() {
+            let another = mine.len() > 0;
+            wakes.push(tell(tx, now, owner, &session)?);
+            if another {
+                take_turn(tx, &token, &agent);
             }
         }
     }
     Ok(wakes)
 }
 
-/// The waiting sessions for which an agent has a slot, in order.
-fn next_of(tx: &Tx<'_>, now: Millis, owner: &str, agent: &str) -> Result<Vec<String>, Fault> {
+/// At most `limit` waiting sessions for which an agent has a slot and which aren't on their way, in order.
+fn untold(
+    tx: &Tx<'_>,
+    now: Millis,
+    owner: &str,
+    agent: &str,
+    again: Duration,
+    limit: usize,
+) -> Result<Vec<String>, Fault> {
+    let mut found = Vec::new();
     let Some(index) = tx.index().agent(owner, agent).filter(|index| !index.waiting.is_empty()) else {
-        return Ok(Vec::new());
+        return Ok(found);
     };
     // One agent's damaged gate must not stop the sweep of its owner, nor the commit that wakes.
-    let Ok(Some((gate, _))) = gate(tx, owner, &agent_id(agent)?) else { return Ok(Vec::new()) };
+    let Ok(Some((gate, _))) = gate(tx, owner, &agent_id(agent)?) else { return Ok(found) };
     if gate.status != GateStatus::Active {
-        return Ok(Vec::new());
+        return Ok(found);
     }
     let free = usize::try_from(gate.concurrency).unwrap_or(usize::MAX).saturating_sub(index.live(now.0));
-    Ok(index.waiting.values().take(free).cloned().collect())
+    for session in index.waiting.values().take(free) {
+        if found.len() == limit {
+            break;
+        }
+        if !is_on_its_way(tx, now, owner, session, again)? {
+            found.push(session.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:

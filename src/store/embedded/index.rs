@@ -134,6 +134,10 @@ impl Index {
             index.owner(&owner).outbox.insert(place, OutboxSlot { id, at: 0 });
             Ok(ControlFlow::Continue(()))
         })?;
+        for owner in index.owners.values_mut() {
+            // Nobody has said yet: the first who comes does, and needn't be one of many.
+            owner.cap = owner.agents.values().any(|agent| !agent.waiting.is_empty()).then_some(1);
+        }
         Ok(index)
     }
 

@@ -13,10 +13,7 @@ use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
 use crate::store::{After, Doc, EventKind, Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, Next};
 use bytes::Bytes;
-use std::{ops::ControlFlow, time::Duration};
-
-/// A session told to come for its slot is told again after this, unless it came.
-const WAKE_AGAIN: Duration = Duration::from_secs(5);
+use std::ops::ControlFlow;
 
 /// The agent's gate and the version of its document; `None` when there is no such agent.
 pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Option<(Gate, u64)>, Fault> {
@@ -52,7 +49,7 @@ pub(super) fn ask(
         slot.save(tx)?;
         if waited {
             // It was told to come for a slot and doesn't need it; a sweep hands this on.
-            capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+            capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, capacity::AGAIN)?;
         }
         return Ok(LeaseOutcome::Empty);
     };
@@ -208,7 +205,7 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     session.due = if again { Some(now.0) } else { due };
     session.backoff = due.filter(|_| backoff && !again);
     slot.save(tx)?;
-    let wakes = capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, WAKE_AGAIN)?;
+    let wakes = capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, capacity::AGAIN)?;
     Ok(Next::Released { wakes })
 }
 

@@ -25,9 +25,7 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
         slot.save(tx)?;
         swept.due.push(key);
     }
-    for agent in tx.index().agents_waiting(&token) {
-        capacity::wake_waiting(tx, now, owner, &capacity::agent_id(&agent)?, grace)?;
-    }
+    capacity::wake_all(tx, now, owner, grace)?;
     let (stale, more_outbox) = tx.index().stale(&token, now, grace, limit);
     for place in stale {
         let Some(slot) = tx.index_mut().owner(&token).outbox.get_mut(&place) else { continue };

@@ -69,7 +69,8 @@ macro_rules! conformance {
                     a_newcomer_does_not_take_the_slot_of_one_that_was_told_to_come
                     an_agent_without_a_slot_leaves_its_turn_to_the_next a_suspended_agent_keeps_nobody_waiting
                     a_lost_wake_of_an_owners_slot_is_made_again a_higher_cap_lets_all_in
-                    a_holder_keeps_its_slot_when_the_cap_sinks;
+                    a_holder_keeps_its_slot_when_the_cap_sinks a_resumed_agent_is_told_of_each_free_slot_once
+                    a_queue_at_one_agent_keeps_no_other_from_free_slots many_agents_are_told_in_their_turn_and_none_twice;
                 commit:
                     a_commit_applies_everything a_commit_is_idempotent_while_held
                     a_commit_is_idempotent_after_its_release a_commit_is_known_after_another_was_granted

@@ -137,3 +137,59 @@ pub async fn a_holder_keeps_its_slot_when_the_cap_sinks(w: World) {
     assert!(done(&w, at(4), &second).await.is_empty(), "one is still running");
     assert_eq!(done(&w, at(5), &first).await, ["c"]);
 }
+
+pub async fn a_resumed_agent_is_told_of_each_free_slot_once(w: World) {
+    agents(&w).await;
+    run(admit(&w, T0, "other/x", 5).await);
+    w.gate("SUSPENDED 8 100 queue").await;
+    for (n, to) in (1..).zip(["b", "c", "d"]) {
+        assert_eq!(admit(&w, at(n), to, 5).await, LeaseOutcome::Suspended);
+    }
+    w.gate("ACTIVE 8 100 queue").await;
+    let told = || async { w.store.outbox(&w.owner).await.unwrap().len() };
+    assert_eq!(told().await, 3);
+    w.gate_of("third", "ACTIVE 8 100 queue").await;
+    assert_eq!(told().await, 3, "they have been told");
+    assert_eq!(w.take_wakes().await, ["b", "c", "d"]);
+}
+
+pub async fn a_queue_at_one_agent_keeps_no_other_from_free_slots(w: World) {
+    w.gate("ACTIVE 1 100 queue").await;
+    w.gate_of("other", "ACTIVE 8 100 queue").await;
+    let first = run(admit(&w, T0, "a", 4).await);
+    for (n, to) in (1..).zip(["b", "c"]) {
+        assert_eq!(admit(&w, at(n), to, 4).await, LeaseOutcome::Waiting);
+    }
+    assert_eq!(done(&w, at(3), &first).await, ["b"]);
+    // `b` was told and has its slot for sure, and there are three more.
+    for (n, to) in (4..).zip(["other/x", "other/y", "other/z"]) {
+        run(admit(&w, at(n), to, 4).await);
+    }
+    assert_eq!(admit(&w, at(7), "other/late", 4).await, LeaseOutcome::Waiting);
+    run(wake(&w, at(8), "b", 4).await);
+}
+
+pub async fn many_agents_are_told_in_their_turn_and_none_twice(w: World) {
+    let names: Vec<String> = (0..100).map(|n| format!("agent{n:03}")).collect();
+    for name in &names {
+        w.gate_of(name, "ACTIVE 8 100 queue").await;
+    }
+    let mut running = Vec::new();
+    for name in names.iter().take(2) {
+        running.push(run(admit(&w, T0, &format!("{name}/first"), 2).await));
+    }
+    for (n, name) in (1..).zip(&names) {
+        for session in ["s", "t"] {
+            assert_eq!(admit(&w, at(n), &format!("{name}/{session}{n:03}"), 2).await, LeaseOutcome::Waiting);
+        }
+    }
+    // All are let in at once: one of each agent, then the others.
+    assert_eq!(wake(&w, at(200), "agent000/s001", 150).await, LeaseOutcome::Waiting);
+    w.sweep(at(201)).await;
+    let entries = w.store.outbox(&w.owner).await.unwrap();
+    let told: Vec<_> = entries.iter().filter_map(woken).collect();
+    let first = told.iter().filter(|session| session.starts_with('s')).count();
+    assert_eq!((told.len(), first), (148, 100));
+    w.sweep(at(202)).await;
+    assert_eq!(w.store.outbox(&w.owner).await.unwrap().len(), 148);
+}

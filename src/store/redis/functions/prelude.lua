@@ -401,10 +401,32 @@ local function free_of_owner(o, now)
   end
 end
 
--- Whether the owner has a slot: while agents take turns, it is for those told to come.
+-- Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:
+-- time alone makes no second one. `woken` is its field there, or false.
+local function is_on_its_way(o, now, woken, again)
+  local told, id = string.match(woken or '', '^(%d+) ?(.*)$')
+  return told and (tonumber(told) + again > now or again > 0 and call('HEXISTS', o .. ':outbox', id) == 1)
+end
+
+-- Slots that sessions are on their way for.
+local function promised(o, now, again)
+  local slots = 0
+  for _, woken in ipairs(call('HVALS', o .. ':woken')) do
+    if is_on_its_way(o, now, woken, again) then
+      slots = slots + 1
+    end
+  end
+  return slots
+end
+
+-- Whether the owner has a slot: those told to come go first, then those who wait.
 local function has_turn(o, now, s)
   local free = free_of_owner(o, now)
-  return not free or free > 0 and (call('EXISTS', o .. ':turns') == 0 or call('HEXISTS', o .. ':woken', s) == 1)
+  if not free or free < 1 then
+    return not free
+  end
+  local is_told = call('HEXISTS', o .. ':woken', s) == 1
+  return is_told or call('EXISTS', o .. ':turns') == 0 and promised(o, now, LOOK_AGAIN_MS) < free
 end
 
 -- Behind those who wait, or where it is already.
@@ -449,58 +471,62 @@ local function hold_until(o, s, ends)
   wait_no_more(o, s)
 end
 
--- The waiting sessions for which an agent has a slot, in order.
-local function next_of(o, now, agent)
-  if call('EXISTS', o .. ':waiting:' .. agent) == 0 then
-    return {}
+-- At most `limit` waiting sessions for which an agent has a slot and which aren't on their way, in order.
+local function untold(o, now, agent, again, limit)
+  local found = {}
+  if limit < 1 or call('EXISTS', o .. ':waiting:' .. agent) == 0 then
+    return found
   end
   -- Nothing that was written before may stay half done because of it.
   local status, concurrency = gate(o, agent, true)
   local free = status == 'ACTIVE' and concurrency - running(o, now, agent) or 0
-  return free > 0 and call('ZRANGE', o .. ':waiting:' .. agent, 0, free - 1) or {}
-end
-
--- Whether a waiting session was told to come less than `again` ago, or its wake lies unpublished:
--- time alone makes no second one. `woken` is its field there, or false.
-local function is_on_its_way(o, now, woken, again)
-  local told, id = string.match(woken or '', '^(%d+) ?(.*)$')
-  return told and (tonumber(told) + again > now or again > 0 and call('HEXISTS', o .. ':outbox', id) == 1)
-end
-
--- Tells the first of these sessions that isn't on its way to come; it keeps its place until it is
--- granted. Its wake, or nothing.
-local function tell_one(o, now, sessions, again)
-  for _, s in ipairs(sessions) do
-    if not is_on_its_way(o, now, call('HGET', o .. ':woken', s), again) then
-      local wake = send_wake(o, s)
-      call('HSET', o .. ':woken', s, text(now) .. ' ' .. wake[1])
-      return wake
+  -- No more than were told can stand before those that weren't.
+  local last = math.min(free, limit + call('HLEN', o .. ':woken')) - 1
+  for _, s in ipairs(last >= 0 and call('ZRANGE', o .. ':waiting:' .. agent, 0, last) or {}) do
+    if #found < limit and not is_on_its_way(o, now, call('HGET', o .. ':woken', s), again) then
+      found[#found + 1] = s
     end
+  end
+  return found
+end
+
+-- Tells a waiting session to come; it keeps its place until it is granted. Its wake.
+local function tell(o, now, s)
+  local wake = send_wake(o, s)
+  call('HSET', o .. ':woken', s, text(now) .. ' ' .. wake[1])
+  return wake
+end
+
+-- The agent waits for a slot of its owner, if a session of it does that could come.
+local function offer(o, now, agent, again)
+  if #untold(o, now, agent, again, 1) > 0 then
+    take_turn(o, agent)
   end
 end
 
--- Tells sessions to come for the free slots of their owner: one of each agent, then again.
+-- Tells sessions to come for the free slots of their owner: one of each agent, then again. Agents
+-- without another one leave, so that each look tells somebody or is the last at its agent.
 local function take_turns(o, now, again)
-  local wakes, before, free = {}, -1, free_of_owner(o, now)
-  for _, woken in ipairs(free > 0 and call('HVALS', o .. ':woken') or {}) do
-    if is_on_its_way(o, now, woken, again) then
-      free = free - 1
+  local wakes, left, free = {}, {}, free_of_owner(o, now)
+  free = free > 0 and free - promised(o, now, again) or 0
+  while #wakes < free do
+    local agents = call('ZRANGE', o .. ':turns', 0, 63)
+    if #agents == 0 then
+      break
     end
-  end
-  while #wakes < free and before ~= #wakes do
-    before = #wakes
-    for _, agent in ipairs(call('ZRANGE', o .. ':turns', 0, -1)) do
+    for _, agent in ipairs(agents) do
       if #wakes >= free then
         break
       end
-      local next = next_of(o, now, agent)
-      local wake = tell_one(o, now, next, again)
-      if wake or #next == 0 then
-        call('ZREM', o .. ':turns', agent)
-      end
-      if wake then
-        wakes[#wakes + 1] = wake
-        take_turn(o, agent)
+      left[agent] = left[agent] or { at = 1, sessions = untold(o, now, agent, again, free - #wakes) }
+      local mine = left[agent]
+      call('ZREM', o .. ':turns', agent)
+      if mine.sessions[mine.at] then
+        wakes[#wakes + 1] = tell(o, now, mine.sessions[mine.at])
+        mine.at = mine.at + 1
+        if mine.sessions[mine.at] then
+          take_turn(o, agent)
+        end
       end
     end
   end
@@ -509,18 +535,33 @@ end
 
 -- Wakes waiting sessions for which there is room. The wakes made.
 local function wake_waiting(o, now, agent, again)
-  local next = next_of(o, now, agent)
   if free_of_owner(o, now) then
-    if #next > 0 then
-      take_turn(o, agent)
-    end
+    -- Who was told a moment ago has its slot already.
+    again = math.max(again, LOOK_AGAIN_MS)
+    offer(o, now, agent, again)
     return take_turns(o, now, again)
   end
   local wakes = {}
-  for _, s in ipairs(next) do
-    wakes[#wakes + 1] = tell_one(o, now, { s }, again)
+  for i, s in ipairs(untold(o, now, agent, again, math.huge)) do
+    wakes[i] = tell(o, now, s)
   end
   return wakes
+end
+
+-- The same for all agents of the owner.
+local function wake_all(o, now, again)
+  local agents, is_capped = call('SMEMBERS', o .. ':waiting'), free_of_owner(o, now)
+  table.sort(agents)
+  for _, agent in ipairs(agents) do
+    if is_capped then
+      offer(o, now, agent, again)
+    else
+      wake_waiting(o, now, agent, again)
+    end
+  end
+  if is_capped then
+    take_turns(o, now, again)
+  end
 end
 
 -- Resumed, or given more slots.

@@ -36,12 +36,8 @@ register('sweep', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, grace, limit = clock(take()), tonumber(take()), tonumber(take())
   local due, more_due = overdue(o .. ':due', now, now + grace, limit)
-  local agents = call('SMEMBERS', o .. ':waiting')
-  table.sort(agents)
-  for _, agent in ipairs(agents) do
-    -- Part of this answer: the sweep takes wakes without grace.
-    wake_waiting(o, now, agent, grace)
-  end
+  -- Part of this answer: the sweep takes wakes without grace.
+  wake_all(o, now, grace)
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
   return { due, messages(o, ids), (more_due or more_ids) and 1 or 0 }
