@@ -28,6 +28,13 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
 }
 
+/// One job as people look at it: with why it waits when its agent is suspended.
+pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
+    let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
+    say_who_is_suspended(venue, owner, &mut found).await?;
+    Ok(found.pop())
+}
+
 /// Key of a job's place in the list. It has the time of the admission, which a request that lay in
 /// the queue has long after it was created.
 pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<DocKey>, StoreError> {
@@ -71,7 +78,6 @@ async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job
         let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
         jobs.push(Job { head, status, updated, result, waiting, outbound });
     }
-    say_who_is_suspended(venue, owner, &mut jobs).await?;
     Ok(jobs)
 }
 
@@ -102,7 +108,9 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
     let ids: Vec<JobId> = page.docs.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
-    Ok((get_many(venue, owner, &ids).await?, page.total))
+    let mut jobs = get_many(venue, owner, &ids).await?;
+    say_who_is_suspended(venue, owner, &mut jobs).await?;
+    Ok((jobs, page.total))
 }
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
@@ -112,8 +120,11 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     loop {
         let Some(job) = get(venue, owner, id).await? else { return Ok(None) };
         let now = venue.clock.steady();
-        if job.status.is_terminal() || now >= deadline {
+        if job.status.is_terminal() {
             return Ok(Some(job));
+        }
+        if now >= deadline {
+            return shown(venue, owner, id).await;
         }
         tokio::time::sleep(pause.min(deadline.saturating_sub(now))).await;
         pause = (pause * 3 / 2).min(POLL.1);

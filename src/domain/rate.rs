@@ -251,8 +251,15 @@ pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &Call, now: Millis) -
     let pairs = || limits.iter().zip(0..);
     let waits = pairs().filter_map(|(limit, at)| limit.check(&meters[at], call, now).err());
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
+        // Whoever waits behind another anywhere is first nowhere: two that are first before each other would
+        // wait for ever.
+        let is_behind = pairs().any(|(_, at)| meters[at].kept_for_others(call, now) > 0);
         for (limit, at) in pairs() {
-            limit.queue(&mut meters[at], call, &longest, now);
+            if is_behind {
+                meters[at].first.take_if(|first| first.id == call.id);
+            } else {
+                limit.queue(&mut meters[at], call, &longest, now);
+            }
         }
         return Err(longest);
     }
@@ -394,6 +401,22 @@ mod tests {
             assert!(booked(&limit, &mut meter, &call(&second.to_string(), 10), now).is_err(), "{second}");
         }
         assert_eq!(booked(&limit, &mut meter, &call("huge", 5_000), NOW.plus(Duration::from_millis(pause))), Ok(()));
+    }
+
+    #[test]
+    fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
+        let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
+        let both: Vec<_> = limits.iter().collect();
+        let mut meters = vec![Meter::default(); 2];
+        let mut book = |call: &Call, now| book(&both, &mut meters, call, now);
+        assert_eq!(book(&call("now", 50), NOW), Ok(()));
+        let (one, two) = (call("one", 900), call("two", 1_100));
+        let (mut waits, mut now) = (vec![one, two], NOW);
+        for _ in 0..200 {
+            waits.retain(|call| book(call, now).is_err());
+            now = now.plus(Duration::from_secs(5));
+        }
+        assert_eq!(waits, [], "each of them has been made");
     }
 
     #[test]

@@ -56,19 +56,15 @@ pub struct JobView {
     pub updated: Millis,
     /// A dead letter of it waits to be driven again.
     pub dead: bool,
-    /// A job that it started has not ended: it spends from the accounts of this one.
-    pub parent_of_open: bool,
+    /// A job that it started has not ended, or a timer that it set still fires: they spend from its accounts.
+    pub pays: bool,
     /// Its task lies in a mailbox still: without the job it would count as open.
     pub in_mailbox: bool,
 }
 
 /// Whether a job goes.
 pub fn job_goes(rules: Rules, now: Millis, job: &JobView) -> bool {
-    job.status.is_terminal()
-        && is_over(rules.jobs, job.updated, now)
-        && !job.dead
-        && !job.parent_of_open
-        && !job.in_mailbox
+    job.status.is_terminal() && is_over(rules.jobs, job.updated, now) && !job.dead && !job.pays && !job.in_mailbox
 }
 
 /// A session, as far as it matters here.
@@ -165,7 +161,7 @@ mod tests {
     }
 
     fn job(status: JobStatus, ended: u64) -> JobView {
-        JobView { status, updated: days(ended), dead: false, parent_of_open: false, in_mailbox: false }
+        JobView { status, updated: days(ended), dead: false, pays: false, in_mailbox: false }
     }
 
     #[test]
@@ -177,11 +173,8 @@ mod tests {
             assert!(!job_goes(Rules::NEVER, NOW, &job(status, 900)), "{status:?}");
         }
         let old = job(JobStatus::Failed, 900);
-        for stays in [
-            JobView { dead: true, ..old },
-            JobView { parent_of_open: true, ..old },
-            JobView { in_mailbox: true, ..old },
-        ] {
+        for stays in [JobView { dead: true, ..old }, JobView { pays: true, ..old }, JobView { in_mailbox: true, ..old }]
+        {
             assert!(!job_goes(rules, NOW, &stays), "{stays:?}");
         }
         assert_eq!(job_horizon(rules, NOW), Some(days(30)));

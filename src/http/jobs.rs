@@ -18,6 +18,9 @@ use std::time::Duration;
 /// Jobs of one page of a filtered list that names no `limit`.
 const FILTERED_PAGE: u64 = 100;
 
+/// Looks, 50 ms apart, of a deletion that waits for a worker to let go of its job.
+const LETS_GO: u32 = 40;
+
 /// Jobs of one page.
 const PAGE: u64 = 1_000;
 
@@ -39,7 +42,7 @@ pub(super) async fn wait_for(api: &Api, owner: &Owner, id: &JobId, wait: Duratio
     let waiting = api.closing.run_until_cancelled(jobs::wait(&api.venue, owner, id, wait)).await;
     match waiting {
         Some(job) => Ok(job?),
-        None => Ok(jobs::get(&api.venue, owner, id).await?),
+        None => Ok(jobs::shown(&api.venue, owner, id).await?),
     }
 }
 
@@ -52,7 +55,7 @@ pub(super) fn unknown(id: &JobId) -> Problem {
 }
 
 async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
-    jobs::get(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
+    jobs::shown(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
 }
 
 /// Names of the query that make a list a filtered one.
@@ -144,10 +147,23 @@ pub(super) async fn cancel(
 pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
     let job = known(&api, &who, &job_id(&id)?).await?;
     let (id, status) = (&job.head.id, job.status.as_str());
-    let refused = match retention::delete(&api.venue, who.owner(), &job).await? {
+    let mut deleted = retention::delete(&api.venue, who.owner(), &job).await?;
+    for _ in 0..LETS_GO {
+        // Who waited for the end of a job may be faster than its worker, which lets go of it just after.
+        if deleted != Deleted::InMailbox {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        deleted = retention::delete(&api.venue, who.owner(), &job).await?;
+    }
+    let refused = match deleted {
         Deleted::Done => return Ok(axum::Json(job.to_json()).into_response()),
         Deleted::Open => format!("job `{id}` is {status}: cancel it before deleting it"),
-        Deleted::Spending => format!("a job that job `{id}` started has not ended: cancel that, or wait for it"),
+        Deleted::Spending => {
+            format!(
+                "a job that job `{id}` started has not ended, or a timer that it set still fires: cancel that, or wait for it"
+            )
+        }
         Deleted::InMailbox => {
             format!("job `{id}` is {status}, and its worker has not let go of it yet: try again in a moment")
         }

@@ -123,7 +123,7 @@ impl Watch {
     async fn look(&mut self) -> Option<Value> {
         self.pause = (self.pause * 3 / 2).clamp(POLL.0, POLL.1);
         self.look = Instant::now() + self.pause;
-        let job: Job = match jobs::get(&self.api.venue, &self.owner, &self.job).await {
+        let job: Job = match jobs::shown(&self.api.venue, &self.owner, &self.job).await {
             Ok(Some(job)) => job,
             Ok(None) => {
                 self.ended = true;

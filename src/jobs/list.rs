@@ -1,6 +1,6 @@
 //! Jobs by state, agent, session, time and text.
 
-use super::get_many;
+use super::{get_many, say_who_is_suspended};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::LIST_LOOKS;
@@ -113,7 +113,9 @@ pub async fn find(
             .take_while(|place| filter.since.is_none_or(|since| created(place) >= since))
             .collect();
         let ids: Vec<_> = new_enough.iter().filter_map(|place| keys::listed_job(place)).collect();
-        let mut jobs = get_many(venue, owner, &ids).await?.into_iter().peekable();
+        let mut jobs = get_many(venue, owner, &ids).await?;
+        say_who_is_suspended(venue, owner, &mut jobs).await?;
+        let mut jobs = jobs.into_iter().peekable();
         for (place, id) in new_enough.iter().zip(&ids) {
             // One whose record is gone already has no job.
             let Some(job) = jobs.next_if(|job| job.head.id == *id) else { continue };

@@ -44,7 +44,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         (Namespace::Jobs, Some(id)) => match JobId::new(id) {
             Err(_) => Ok(None),
             Ok(id) => {
-                let job = jobs::get(call.venue, owner, &id).await?.map(|job| job.to_json());
+                let job = jobs::shown(call.venue, owner, &id).await?.map(|job| job.to_json());
                 Ok(job.and_then(|value| navigate(&value, rest).cloned()))
             }
         },

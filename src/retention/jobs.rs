@@ -9,6 +9,7 @@ use crate::domain::retention::{JobView, Rules, job_goes, sent_by};
 use crate::domain::time::Millis;
 use crate::jobs;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
+use crate::timers;
 use crate::venue::Venue;
 
 /// What is forgotten with a job, its place in the list aside, and what may speak against that.
@@ -26,9 +27,11 @@ pub enum Deleted {
     Done,
     /// Nothing: it has not ended.
     Open,
-    /// Nothing: a job that it started has not ended, and spends from its accounts.
+    /// Nothing: a job that it started has not ended, or a timer that it set still fires, and spends from
+    /// its accounts.
     Spending,
-    /// Nothing: its task lies in a mailbox still, and would run again.
+    /// Nothing: its task lies in a mailbox still, or its session is being served and the queue may deliver
+    /// it again; it would run again.
     InMailbox,
 }
 
@@ -39,10 +42,10 @@ pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, 
     }
     let Remains { mut documents, events, view } =
         remains(venue, owner, &job.head, (job.status, job.updated), job.result.as_ref()).await?;
-    if view.parent_of_open {
+    if view.pays {
         return Ok(Deleted::Spending);
     }
-    if view.in_mailbox {
+    if view.in_mailbox || (job.head.op.is_none() && is_served(venue, owner, &job.head).await?) {
         return Ok(Deleted::InMailbox);
     }
     documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
@@ -74,7 +77,7 @@ pub(super) async fn goes(
 
 /// A job of which only this is known.
 const fn young(status: JobStatus, updated: Millis) -> JobView {
-    JobView { status, updated, dead: false, parent_of_open: false, in_mailbox: false }
+    JobView { status, updated, dead: false, pays: false, in_mailbox: false }
 }
 
 async fn remains(
@@ -88,7 +91,8 @@ async fn remains(
     let died = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
     let letter = if died { dead::get(venue, owner, id).await? } else { None };
     let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
-    let (children, parent_of_open) = children(venue, owner, id).await?;
+    let (children, pays) = children(venue, owner, id).await?;
+    let pays = pays || pays_timers(venue, owner, id).await?;
     // What completes a task takes it out of the mailbox.
     let may_wait = status != JobStatus::Complete && head.op.is_none();
     let in_mailbox = may_wait && in_mailbox(venue, owner, head).await?;
@@ -99,7 +103,7 @@ async fn remains(
     documents.extend(parent.map(|parent| keys::job_child(parent, id)));
     let mut events = vec![head.event.clone()];
     events.extend(EventId::new(sent_by(id)));
-    Ok(Remains { documents, events, view: JobView { dead, parent_of_open, in_mailbox, ..young(status, updated) } })
+    Ok(Remains { documents, events, view: JobView { dead, pays, in_mailbox, ..young(status, updated) } })
 }
 
 /// Entries of the jobs that a job has started, and whether one of those has not ended.
@@ -120,6 +124,25 @@ async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocK
         }
         found.extend(page.into_iter().map(|(key, _)| key));
     }
+}
+
+/// Whether a timer that still fires spends from the accounts of a job.
+async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    let accounts = keys::job_accounts(job);
+    let docs = venue.store.read(owner, &accounts).await?;
+    if docs.iter().all(|doc| doc.value.is_none()) {
+        return Ok(false);
+    }
+    let timers = timers::list(venue, owner, None, false).await?;
+    let mut paid = timers.iter().flat_map(|timer| &timer.submission.envelope.accounts);
+    Ok(paid.any(|name| accounts.contains(&keys::account(name))))
+}
+
+/// Whether a worker has the job's session, or died with it: what brought the task may not be settled.
+async fn is_served(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
+    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
+    let facts = agents::sessions::find(venue, owner, &session).await?;
+    Ok(facts.is_some_and(|facts| facts.lease_until.is_some()))
 }
 
 async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {

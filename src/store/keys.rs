@@ -288,8 +288,13 @@ pub fn job_list_until(last: Millis) -> String {
 
 /// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
 pub fn job_documents(job: &JobId) -> [String; 7] {
-    let [agent, request] = [account(&format!("{job}-agent")), account(&format!("{job}-request"))];
+    let [agent, request] = job_accounts(job);
     [job_head(job), job_status(job), job_result(job), job_wait(job), outbound(job), agent, request]
+}
+
+/// The accounts of a job's own budgets: its agent's limits, and what the request names.
+pub fn job_accounts(job: &JobId) -> [String; 2] {
+    ["agent", "request"].map(|of| account(&format!("{job}-{of}")))
 }
 
 /// The job of a job list entry.

@@ -129,11 +129,12 @@ async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
         Ok(Taken::Ignored(reason)) => {
             tracing::warn!(owner = %delivery.owner, %job, reason, "answer of an external worker ignored");
         }
-        Err(error) => {
+        Err(error) if error.is_transient() => {
             tracing::warn!(%job, %error, "answer of an external worker not taken yet");
             delivery.settle.nak(RETRY).await;
             return;
         }
+        Err(error) => tracing::error!(%job, %error, "answer of an external worker dropped"),
     }
     delivery.settle.ack().await;
 }

@@ -5,13 +5,15 @@ use bytes::Bytes;
 use serde_json::json;
 use std::time::Duration;
 use trellis::clock::Clock;
+use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
+use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
 use trellis::retention::{Deleted, delete};
-use trellis::store::{Admit, Change, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, keys};
-use trellis::{dead, jobs};
+use trellis::store::{Admit, After, Change, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, keys};
+use trellis::{dead, jobs, timers};
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);
@@ -134,15 +136,56 @@ async fn what_is_still_needed_is_not_deleted() {
     // A job that it has started goes on.
     let ended = venue.submit("clerk", "t2", json!("go")).await.job.unwrap();
     let child = venue.submit("clerk", "t3", json!("go")).await.job.unwrap();
-    let change = Change::Put(Bytes::new());
-    let write = DocWrite { key: keys::job_child(&ended, &child), expect: Expect::Any, change };
-    venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
-    let status = keys::encode_status(JobStatus::Cancelled, venue.venue.now());
-    let change = Change::Put(Bytes::from(status));
-    let write = DocWrite { key: keys::job_status(&ended), expect: Expect::Any, change };
-    venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
+    put(&venue, keys::job_child(&ended, &child), Bytes::new()).await;
+    put(&venue, keys::job_status(&ended), keys::encode_status(JobStatus::Cancelled, venue.venue.now())).await;
     assert_eq!(deleted(&venue, &ended).await, Deleted::Spending);
     for id in [&job, &ended] {
         assert_eq!(found(&venue, id).await.status, JobStatus::Cancelled);
     }
+}
+
+async fn put(venue: &TestVenue, key: String, value: impl Into<Bytes>) {
+    let write = DocWrite { key, expect: Expect::Any, change: Change::Put(value.into()) };
+    venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_job_whose_session_is_being_served_stays_until_it_rests() {
+    let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
+    venue.agent("clerk", json!({})).await;
+    let submitted = venue.submit("clerk", "t1", json!("go")).await;
+    let (job, session) = (submitted.job.unwrap(), submitted.session);
+    let held = grant(&venue, &session, "w").await;
+    put(&venue, keys::job_status(&job), keys::encode_status(JobStatus::Complete, venue.venue.now())).await;
+    assert_eq!(deleted(&venue, &job).await, Deleted::InMailbox, "the queue may deliver it again");
+    let then = After::Release { arrivals: held.arrivals, due: None, backoff: false };
+    venue.venue.store.release(venue.venue.now(), &held.lease, then).await.unwrap();
+    assert_eq!(deleted(&venue, &job).await, Deleted::Done);
+}
+
+#[tokio::test]
+async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
+    let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
+    venue.agent("clerk", json!({})).await;
+    let job = venue.submit("clerk", "t1", json!("go")).await.job.unwrap();
+    jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
+    let account = format!("{job}-request");
+    put(&venue, keys::account(&account), "{}").await;
+    let envelope = Envelope { accounts: vec![account], ..Envelope::default() };
+    let timer = Wanted {
+        id: TimerId::of("t"),
+        name: None,
+        origin: "t".parse().unwrap(),
+        place: None,
+        agent: "clerk".parse().unwrap(),
+        kind: Kind::Task,
+        submission: Submission { input: json!("go"), envelope, ..Submission::default() },
+        schedule: Schedule::Every { every: 60_000, start: START },
+        catch_up: CatchUp::default(),
+        overlap: Overlap::default(),
+    };
+    timers::set(&venue.venue, &venue.owner, &timer).await.unwrap();
+    assert_eq!(deleted(&venue, &job).await, Deleted::Spending);
+    timers::cancel(&venue.venue, &venue.owner, &timer.id).await.unwrap();
+    assert_eq!(deleted(&venue, &job).await, Deleted::Done);
 }

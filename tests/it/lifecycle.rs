@@ -62,7 +62,7 @@ async fn a_suspended_agent_takes_work_and_loses_none_of_it() {
         tasks.push(venue.submit("a", id, json!(id)).await.job.unwrap());
     }
     assert_eq!(info(&venue, "a").await["tasks"], 3);
-    let waiting = jobs::get(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
+    let waiting = jobs::shown(&venue.venue, &venue.owner, &tasks[0]).await.unwrap().unwrap().to_json();
     assert_eq!(waiting["waiting"], json!({"reason": "agent `a` is suspended: repairs"}));
     let resumed = call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
     assert_eq!((&resumed["status"], resumed["error"].is_null()), (&json!("SLEEPING"), true));
