@@ -1,0 +1,151 @@
+//! Rows of `agents.md`, A run and Harness tools, in real turns: what the model is told, and what becomes of it.
+
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::time::Duration;
+use trellis::domain::chat::ChatMessage;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::JobId;
+use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::jobs;
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "explicit", prompt = "text alone does not complete it" }
+then = { text = "I was told" }
+
+[[rule]]
+when = { agent = "explicit" }
+then = { text = "done, I think" }
+
+[[rule]]
+when = { agent = "looper" }
+then = { text = "still looking", calls = [{ tool = "lattice_read", arguments = { path = "w/x" } }] }
+
+[[rule]]
+when = { agent = "finder", text = "again", turn = 1 }
+then = { calls = [{ tool = "test_echo", arguments = { said = "again" } }] }
+
+[[rule]]
+when = { agent = "finder", turn = 1 }
+then = { calls = [{ tool = "more_tools", arguments = { query = "test echo" } }] }
+
+[[rule]]
+when = { agent = "finder", tool = "more_tools" }
+then = { calls = [{ tool = "test_echo", arguments = { said = "found" } }] }
+
+[[rule]]
+when = { agent = "finder" }
+then = { text = "{{tool_result.said}}" }
+
+[[rule]]
+when = { agent = "packer", text = "pack", turn = 1 }
+then = { calls = [{ tool = "compact", arguments = { summary = "seven crates were counted" } }] }
+
+[[rule]]
+when = { agent = "packer", prompt = "crate by crate" }
+then = { text = "it is all there" }
+
+[[rule]]
+when = { agent = "packer", prompt = "seven crates were counted" }
+then = { text = "there is a summary" }
+
+[[rule]]
+when = { agent = "packer" }
+then = { text = "I counted crate by crate" }
+
+[[rule]]
+when = { agent = "waiter", text = "next" }
+then = { text = "on it" }
+
+[[rule]]
+when = { agent = "waiter" }
+then = { calls = [{ tool = "test_never", arguments = {} }, { tool = "test_echo", arguments = {} }] }
+"#;
+
+async fn venue() -> (TestVenue, tempfile::TempDir) {
+    let (venue, dir) = TestVenue::embedded(RULES).await;
+    venue.worker().await;
+    (venue, dir)
+}
+
+/// Gives a task to the agent's session `main`.
+async fn submit(venue: &TestVenue, agent: &str, input: &str) -> JobId {
+    let session_id = Some("main".parse().unwrap());
+    let submission = Submission { input: json!(input), session_id, ..Submission::default() };
+    venue.arrive(agent, input, true, submission).await.job.unwrap()
+}
+
+async fn done(venue: &TestVenue, agent: &str, input: &str) -> Job {
+    let job = submit(venue, agent, input).await;
+    venue.ended(&job).await
+}
+
+async fn output(venue: &TestVenue, agent: &str, input: &str) -> Value {
+    done(venue, agent, input).await.result.unwrap().output.unwrap_or_default()
+}
+
+async fn said(venue: &TestVenue, agent: &str) -> Vec<String> {
+    let turns = venue.turns(agent, "main").await;
+    let texts = turns.into_iter().flat_map(|turn| turn.said).map(|message| match message {
+        ChatMessage::User { text, .. } | ChatMessage::Assistant { text, .. } | ChatMessage::Tool { text, .. } => text,
+    });
+    texts.collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_explicit_mode_the_agent_is_told_once_and_then_the_task_fails() {
+    let (venue, _dir) = venue().await;
+    venue.agent("explicit", json!({"completion": "explicit"})).await;
+    let job = done(&venue, "explicit", "go").await;
+    assert_eq!(job.result.unwrap().error_code, Some(ErrorCode::NoCompletion));
+    assert_eq!(said(&venue, "explicit").await, ["done, I think", "I was told"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_its_limit_a_task_ends_with_the_last_text() {
+    let (venue, _dir) = venue().await;
+    venue.agent("looper", json!({"limits": {"turns": 3}})).await;
+    let result = done(&venue, "looper", "go").await.result.unwrap();
+    assert_eq!(result.error_code, Some(ErrorCode::LimitReached));
+    assert_eq!(result.error.unwrap(), "the limit of 3 turns was reached; the last text was: still looking");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tool_that_was_found_can_be_called_in_this_task_and_in_later_ones_of_the_session() {
+    let (venue, _dir) = venue().await;
+    venue.agent("finder", json!({"tools": ["more_tools"], "defaultTools": false})).await;
+    assert_eq!(output(&venue, "finder", "first").await, "found");
+    assert_eq!(output(&venue, "finder", "again").await, "again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn compaction_puts_a_summary_in_the_prompt_and_deletes_nothing() {
+    let (venue, _dir) = venue().await;
+    venue.agent("packer", json!({"loop": "goalTree", "tools": ["compact"]})).await;
+    assert_eq!(output(&venue, "packer", "count").await, "I counted crate by crate");
+    assert_eq!(output(&venue, "packer", "look").await, "it is all there");
+    done(&venue, "packer", "pack").await;
+    assert_eq!(output(&venue, "packer", "look-again").await, "there is a summary");
+    let kept = said(&venue, "packer").await;
+    assert!(kept.contains(&"I counted crate by crate".to_owned()), "{kept:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
+    let (venue, _dir) = venue().await;
+    venue.agent("waiter", json!({"tools": ["v/ops/test/never", "v/ops/test/echo"]})).await;
+    let job = submit(&venue, "waiter", "go").await;
+    while venue.model_calls().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
+    // The session goes on: every call has a result, else a provider would refuse its transcript.
+    assert_eq!(output(&venue, "waiter", "next").await, "on it");
+    let turns = venue.turns("waiter", "main").await;
+    let calls: Vec<_> = turns[0].said.iter().filter(|m| matches!(m, ChatMessage::Tool { .. })).collect();
+    assert_eq!((turns.len(), calls.len()), (2, 2), "{turns:#?}");
+    let texts = said(&venue, "waiter").await;
+    assert!(texts.iter().any(|text| text.contains("cancelled")), "{texts:?}");
+}
