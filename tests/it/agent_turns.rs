@@ -1,8 +1,8 @@
 //! Rows of `agents.md`, A run and Harness tools, in real turns: what the model is told, and what becomes of it.
 
 use crate::support::venue::TestVenue;
+use futures::StreamExt;
 use serde_json::{Value, json};
-use std::time::Duration;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
@@ -136,9 +136,8 @@ async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
     let (venue, _dir) = venue().await;
     venue.agent("waiter", json!({"tools": ["v/ops/test/never", "v/ops/test/echo"]})).await;
     let job = submit(&venue, "waiter", "go").await;
-    while venue.model_calls().is_empty() {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let mut pieces = venue.venue.bus.follow(&job, Some(0)).await.unwrap();
+    while !String::from_utf8_lossy(&pieces.next().await.unwrap().body).contains("test_never") {}
     jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
     // The session goes on: every call has a result, else a provider would refuse its transcript.
