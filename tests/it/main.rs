@@ -4,6 +4,7 @@
 
 mod support;
 
+mod agent_rows;
 mod agent_turns;
 mod approvals;
 mod auth;
