@@ -150,16 +150,17 @@ impl Limit {
 
     /// Whether one more call fits; else why not, and until when.
     fn check(&self, meter: &Meter, call: &Call, now: Millis) -> Result<(), Wait> {
-        let busy = meter.running.iter().filter(|(id, running)| **id != call.id && running.counts(now)).count();
+        let busy = meter.running.iter().filter(|(id, running)| **id != call.id && counts(running.until, now)).count();
         if let Some(limit) = self.concurrency
             && busy >= usize::try_from(limit).unwrap_or(usize::MAX)
         {
             let reason = format!("rate limit of `{}`: {limit} calls at once", self.of);
             return Err(Wait { until: now.plus(LOOK_AGAIN), reason });
         }
+        let kept = meter.ahead_of(call, now).map_or(0, |first| first.share);
         let shares = [
             (self.requests.map(u64::from), meter.requests, 0, 1, "requests"),
-            (self.tokens, meter.tokens, meter.kept_for_others(call, now), call.tokens, "tokens"),
+            (self.tokens, meter.tokens, kept, call.tokens, "tokens"),
         ];
         for (limit, reached, kept, amount, what) in shares {
             let Some(limit) = limit else { continue };
@@ -175,19 +176,18 @@ impl Limit {
         Ok(())
     }
 
-    /// A call that has to wait for tokens is the first in line, unless another is.
+    /// A call that has to wait for tokens is the first in line: no other is.
     fn queue(&self, meter: &mut Meter, call: &Call, wait: &Wait, now: Millis) {
         let Some(limit) = self.tokens else { return };
         let share = share(call.tokens, limit);
-        let fits = ahead(meter.tokens, now).saturating_add(share) <= MINUTE;
-        if !fits && !meter.first.as_ref().is_some_and(|first| first.id != call.id && first.counts(now)) {
+        if ahead(meter.tokens, now).saturating_add(share) > MINUTE {
             meter.first = Some(First { id: call.id.clone(), share, until: wait.until.plus(LATE) });
         }
     }
 
     fn book(&self, meter: &mut Meter, call: &Call, now: Millis) {
-        meter.first.take_if(|first| first.id == call.id || !first.counts(now));
-        meter.running.retain(|_, running| running.counts(now));
+        meter.first.take_if(|first| first.id == call.id || !counts(first.until, now));
+        meter.running.retain(|_, running| counts(running.until, now));
         if let Some(limit) = self.requests {
             meter.requests = micros(now) + ahead(meter.requests, now) + share(1, u64::from(limit));
         }
@@ -212,23 +212,15 @@ impl Limit {
 }
 
 impl Meter {
-    /// What the first in line takes, in microseconds, unless it is this call.
-    fn kept_for_others(&self, call: &Call, now: Millis) -> u64 {
-        let first = self.first.as_ref().filter(|first| first.id != call.id && first.counts(now));
-        first.map_or(0, |first| first.share)
+    /// The first in line, unless it is this call.
+    fn ahead_of(&self, call: &Call, now: Millis) -> Option<&First> {
+        self.first.as_ref().filter(|first| first.id != call.id && counts(first.until, now))
     }
 }
 
-impl First {
-    fn counts(&self, now: Millis) -> bool {
-        self.until > now && self.until.since(now) <= LONGEST
-    }
-}
-
-impl Running {
-    fn counts(self, now: Millis) -> bool {
-        self.until > now && self.until.since(now) <= LONGEST
-    }
+/// Whether what ends then isn't over, and was booked by a clock that can be right.
+fn counts(until: Millis, now: Millis) -> bool {
+    until > now && until.since(now) <= LONGEST
 }
 
 /// How far a time is ahead of now.
@@ -253,7 +245,7 @@ pub fn book(limits: &[&Limit], meters: &mut [Meter], call: &Call, now: Millis) -
     if let Some(longest) = waits.max_by_key(|wait| wait.until) {
         // Whoever waits behind another anywhere is first nowhere: two that are first before each other would
         // wait for ever.
-        let is_behind = pairs().any(|(_, at)| meters[at].kept_for_others(call, now) > 0);
+        let is_behind = pairs().any(|(_, at)| meters[at].ahead_of(call, now).is_some());
         for (limit, at) in pairs() {
             if is_behind {
                 meters[at].first.take_if(|first| first.id == call.id);

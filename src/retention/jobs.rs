@@ -8,7 +8,7 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::retention::{JobView, Rules, job_goes, sent_by};
 use crate::domain::time::Millis;
 use crate::jobs;
-use crate::store::{Doc, DocKey, Forget, StoreError, keys};
+use crate::store::{Doc, DocKey, Forget, SessionFacts, StoreError, keys};
 use crate::timers;
 use crate::venue::Venue;
 
@@ -140,13 +140,16 @@ async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, 
 
 /// Whether a worker has the job's session, or died with it: what brought the task may not be settled.
 async fn is_served(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
-    let facts = agents::sessions::find(venue, owner, &session).await?;
-    Ok(facts.is_some_and(|facts| facts.lease_until.is_some()))
+    Ok(session(venue, owner, head).await?.is_some_and(|facts| facts.lease_until.is_some()))
 }
 
 async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
-    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
-    let Some(facts) = agents::sessions::find(venue, owner, &session).await? else { return Ok(false) };
-    Ok(facts.mailbox.iter().any(|entry| entry.job.as_ref() == Some(&head.id)))
+    let holds = |facts: SessionFacts| facts.mailbox.iter().any(|entry| entry.job.as_ref() == Some(&head.id));
+    Ok(session(venue, owner, head).await?.is_some_and(holds))
+}
+
+/// The session that serves a job.
+async fn session(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<SessionFacts>, StoreError> {
+    let key = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
+    agents::sessions::find(venue, owner, &key).await
 }

@@ -3,7 +3,7 @@
 //! Sent before it is moved: a crash between the two sends the same again under the same ids, which
 //! admission knows.
 
-use super::{arrival, get, put};
+use super::{arrival, forget, get, put};
 use crate::agents;
 use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
@@ -13,7 +13,7 @@ use crate::domain::time::Millis;
 use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
 use crate::ingress::{self, SubmitError};
 use crate::jobs;
-use crate::store::{Change, DocWrite, Expect, Refusal, StoreError, keys};
+use crate::store::{Refusal, StoreError, keys};
 use crate::venue::Venue;
 use std::time::Duration;
 
@@ -84,7 +84,9 @@ async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Milli
     // Else somebody has moved it since.
     let Some(timer) = known.filter(|timer| timer.due == due) else { return Ok(()) };
     if !timer.is_active() {
-        return forget(venue, owner, &timer, version).await;
+        // It was kept long enough. On a conflict it has been set anew.
+        forget(venue, owner, &timer, version).await?;
+        return Ok(());
     }
     advance(venue, owner, &timer, version, now).await
 }
@@ -94,17 +96,6 @@ async fn advance(venue: &Venue, owner: &Owner, timer: &Timer, version: u64, now:
     let moved = send(venue, owner, timer, now).await?;
     // On a conflict another process was faster, or it was cancelled: what is there now stands.
     put(venue, owner, Some(timer), version, &moved).await?;
-    Ok(())
-}
-
-/// Deletes a timer that was kept long enough.
-async fn forget(venue: &Venue, owner: &Owner, timer: &Timer, version: u64) -> Result<(), StoreError> {
-    let delete = |key, expect| DocWrite { key, expect, change: Change::Delete };
-    let writes = [
-        delete(keys::timer(&timer.id), Expect::Version(version)),
-        delete(keys::timer_due(timer.due, &timer.id), Expect::Any),
-    ];
-    venue.store.write(venue.now(), owner, &writes).await?;
     Ok(())
 }
 

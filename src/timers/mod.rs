@@ -140,17 +140,22 @@ pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), Sto
     for _ in 0..TRIES {
         let (known, version) = get(venue, owner, id).await?;
         let Some(known) = known else { return Ok(()) };
-        let delete = |key, expect| DocWrite { key, expect, change: Change::Delete };
-        let writes = [
-            delete(keys::timer(id), Expect::Version(version)),
-            delete(keys::timer_due(known.due, id), Expect::Any),
-            delete(keys::agent_timer(&known.agent, id), Expect::Any),
-        ];
-        if venue.store.write(venue.now(), owner, &writes).await? == Written::Done {
+        if forget(venue, owner, &known, version).await? == Written::Done {
             return Ok(());
         }
     }
     Err(contended(id))
+}
+
+/// Deletes the timer of this version with its places in the indexes.
+async fn forget(venue: &Venue, owner: &Owner, timer: &Timer, version: u64) -> Result<Written, StoreError> {
+    let delete = |key, expect| DocWrite { key, expect, change: Change::Delete };
+    let writes = [
+        delete(keys::timer(&timer.id), Expect::Version(version)),
+        delete(keys::timer_due(timer.due, &timer.id), Expect::Any),
+        delete(keys::agent_timer(&timer.agent, &timer.id), Expect::Any),
+    ];
+    venue.store.write(venue.now(), owner, &writes).await
 }
 
 /// Ends all timers of an agent that is there no more.

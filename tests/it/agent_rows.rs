@@ -1,20 +1,15 @@
 //! Rows of `agents.md` that no other test names: overwrite, versions of a configuration, fork, order of results, loads, sessions.
 
+use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::agents;
-use trellis::domain::agent::{AgentRecord, AgentStatus};
-use trellis::domain::authority::Authority;
-use trellis::domain::authority::policy::Revocation;
+use trellis::domain::agent::AgentStatus;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{Job, JobStatus};
-use trellis::domain::lattice::layout::Scope;
-use trellis::ops::dispatch::invoke;
-use trellis::ops::{Caller, Invocation, NOTHING, Site};
-use trellis::workspace::Workspace;
 use trellis::{jobs, ledger, policy};
 
 const RULES: &str = r#"
@@ -74,20 +69,7 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
 }
 
 async fn call(venue: &TestVenue, operation: &str, input: Value) -> Value {
-    let caller = Caller::new(venue.owner.clone(), "local/me".into(), Authority::unlimited());
-    let workspace = Workspace::new(venue.venue.store.clone(), venue.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue: &venue.venue,
-        caller: &caller,
-        workspace: &workspace,
-        scoped: &NOTHING,
-        site: Site::Api { key: None },
-    };
-    invoke(&call, &format!("v/ops/agent/{operation}"), input).await.unwrap().value
-}
-
-async fn record(venue: &TestVenue, agent: &str) -> AgentRecord {
-    agents::get(&venue.venue, &venue.owner, &agent.parse().unwrap()).await.unwrap().unwrap().0
+    operate(&venue.venue, &boss(&venue.owner), &format!("v/ops/agent/{operation}"), input).await.unwrap()
 }
 
 async fn job(venue: &TestVenue, id: &JobId) -> Job {
@@ -125,7 +107,7 @@ async fn overwrite_keeps_sessions_tasks_timeline_status_and_error() {
 
     let input = json!({"agentId": "kept", "config": config("You are the second."), "overwrite": true});
     call(&venue, "create", input).await;
-    let now = record(&venue, "kept").await;
+    let now = venue.record("kept").await;
     assert_eq!((now.status, now.error.as_deref()), (AgentStatus::Suspended, Some("repairs")));
     assert_eq!(now.config_version, 2);
     assert_eq!(before, (sessions().await, timeline().await, venue.turns("kept", &session).await));
@@ -174,7 +156,7 @@ async fn fork_copies_config_and_state() {
     let seen = venue.run("reader", "t1", json!({"do": "load", "level": "agent"})).await;
     assert_eq!(output(&seen), json!("I see it"));
     call(&venue, "fork", json!({"agentId": "reader", "to": "copy"})).await;
-    let (source, copy) = (record(&venue, "reader").await, record(&venue, "copy").await);
+    let (source, copy) = (venue.record("reader").await, venue.record("copy").await);
     assert_eq!(source.state.loads.len(), 1, "{:?}", source.state);
     assert_eq!((copy.config, copy.state), (source.config, source.state));
     assert!(venue.turns("copy", seen.head.session.as_str()).await.is_empty());
@@ -223,16 +205,7 @@ async fn a_load_is_checked_against_authority_at_every_render() {
     };
     assert_eq!(ask("t1", json!({"do": "load", "level": "session"})).await, json!("I see it"));
     assert_eq!(row(2).await.0, "full");
-    let revocation = Revocation {
-        id: "r1".into(),
-        path: Some("w/reports".into()),
-        holder: None,
-        grant: None,
-        reason: None,
-        by: "test".into(),
-        at: venue.venue.now(),
-    };
-    policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap().unwrap();
+    venue.revoke("w/reports").await;
     assert_eq!(ask("t2", json!("look")).await, json!("I see nothing"));
     let (status, reason) = row(3).await;
     assert!(status == "denied" && reason.contains("w/reports/Q1"), "{status}: {reason}");

@@ -1,5 +1,6 @@
 //! Calls that wait for a person: approved, edited, rejected, expired, and what gets in between.
 
+use crate::support::operate::operate;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -7,7 +8,6 @@ use std::time::Duration;
 use trellis::approvals;
 use trellis::bus::{Address, InKind, Message};
 use trellis::domain::approval::{Approval, Verdict};
-use trellis::domain::authority::policy::Revocation;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
@@ -16,10 +16,9 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::jobs;
-use trellis::ops::{Caller, Invocation, OpError, Site, dispatch};
+use trellis::ops::{Caller, OpError};
 use trellis::policy;
 use trellis::shutdown::Shutdown;
-use trellis::workspace::Workspace;
 
 const RULES: &str = r#"
 [[rule]]
@@ -285,16 +284,7 @@ async fn what_was_revoked_before_the_approval_is_denied_after_it() {
     venue.agent("payer", pay()).await;
     let job = submit(&venue, "payer", "s").await;
     let asked = waiting(&venue, 1).await.remove(0);
-    let revocation = Revocation {
-        id: "r1".into(),
-        path: Some("w/paid".into()),
-        holder: None,
-        grant: None,
-        reason: None,
-        by: "me".into(),
-        at: venue.venue.now(),
-    };
-    policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap();
+    venue.revoke("w/paid").await;
     decide(&venue, &asked, approved()).await.unwrap();
     venue.ended(&job).await;
     assert_eq!(paid(&venue).await, None);
@@ -418,16 +408,8 @@ async fn what_nobody_answers_in_time_is_denied() {
 async fn questions_are_for_turns() {
     let (venue, _dir) = venue().await;
     let caller = person(&venue);
-    let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue: &venue.venue,
-        caller: &caller,
-        workspace: &workspace,
-        scoped: &trellis::ops::NOTHING,
-        site: Site::Api { key: None },
-    };
     let asks = json!({"title": "t", "asks": [{"id": "a", "type": "text", "prompt": "?"}]});
-    let error = dispatch::invoke(&call, "v/ops/human/ask", asks).await.unwrap_err();
+    let error = operate(&venue.venue, &caller, "v/ops/human/ask", asks).await.unwrap_err();
     assert!(error.to_string().contains("is for agents"), "{error}");
 }
 

@@ -3,7 +3,6 @@
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::agents;
 use trellis::agents::lifecycle::{By, resume};
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::authority::Authority;
@@ -100,10 +99,6 @@ async fn once(venue: &TestVenue, job: &JobId, wanted: impl Fn(&Job) -> bool) -> 
     panic!("job {job} never became as wanted");
 }
 
-async fn record(venue: &TestVenue, agent: &str) -> trellis::domain::agent::AgentRecord {
-    agents::get(&venue.venue, &venue.owner, &agent.parse().unwrap()).await.unwrap().unwrap().0
-}
-
 #[tokio::test]
 async fn provider_short_of_something_is_asked_again_after_what_it_says() {
     let (venue, _dir) = venue().await;
@@ -156,7 +151,7 @@ async fn provider_400_is_not_retried_and_fails_the_task() {
     let result = job.result.unwrap();
     assert_eq!((result.error_code, job.waiting), (Some(ErrorCode::ModelError), None));
     assert!(result.error.unwrap().contains("400: bad request"));
-    assert_eq!(record(&venue, "refused").await.status, AgentStatus::Active);
+    assert_eq!(venue.record("refused").await.status, AgentStatus::Active);
 }
 
 #[tokio::test]
@@ -165,12 +160,12 @@ async fn provider_401_suspends_the_agent_and_its_task_goes_on_once_it_is_mended(
     venue.agent("unpaid", json!({"model": {"provider": "scripted", "name": "locked"}})).await;
     let job = venue.submit("unpaid", "t1", json!("go")).await.job.unwrap();
     for _ in 0..1_200 {
-        if record(&venue, "unpaid").await.status == AgentStatus::Suspended {
+        if venue.record("unpaid").await.status == AgentStatus::Suspended {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let suspended = record(&venue, "unpaid").await;
+    let suspended = venue.record("unpaid").await;
     let error = suspended.error.clone().expect("suspended with a reason");
     assert!(error.ends_with("mend it, then `trellis agent resume unpaid`"), "{error}");
     let seen = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
@@ -180,7 +175,7 @@ async fn provider_401_suspends_the_agent_and_its_task_goes_on_once_it_is_mended(
     resume(&venue.venue, &venue.owner, &"unpaid".parse().unwrap(), by).await.unwrap();
     let job = venue.ended(&job).await;
     assert_eq!(job.status, JobStatus::Complete);
-    assert_eq!(record(&venue, "unpaid").await.error, None);
+    assert_eq!(venue.record("unpaid").await.error, None);
 }
 
 #[tokio::test]

@@ -1,17 +1,15 @@
 //! Rows of `agents.md`, States: suspend, resume, update, delete, remove, fork.
 
+use crate::support::operate::operate;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::agents;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::AgentId;
 use trellis::domain::job::JobStatus;
-use trellis::domain::lattice::layout::Scope;
 use trellis::jobs;
-use trellis::ops::dispatch::invoke;
-use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site};
+use trellis::ops::{Caller, OpError};
 use trellis::store::keys;
-use trellis::workspace::Workspace;
 
 const ECHO: &str = "";
 
@@ -25,15 +23,7 @@ fn never() -> Value {
 
 async fn call_as(venue: &TestVenue, authority: Authority, operation: &str, input: Value) -> Result<Value, OpError> {
     let caller = Caller::new(venue.owner.clone(), "local/me".into(), authority);
-    let workspace = Workspace::new(venue.venue.store.clone(), venue.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue: &venue.venue,
-        caller: &caller,
-        workspace: &workspace,
-        scoped: &NOTHING,
-        site: Site::Api { key: None },
-    };
-    invoke(&call, &format!("v/ops/agent/{operation}"), input).await.map(|output| output.value)
+    operate(&venue.venue, &caller, &format!("v/ops/agent/{operation}"), input).await
 }
 
 async fn call(venue: &TestVenue, operation: &str, input: Value) -> Result<Value, OpError> {

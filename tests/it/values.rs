@@ -2,6 +2,7 @@
 
 use crate::support::cli::{Done, Up};
 use crate::support::nats;
+use crate::support::operate::operate;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use futures::StreamExt;
@@ -16,14 +17,12 @@ use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::lattice::layout::Scope;
 use trellis::ingress::{Arrival, submit as submit_to};
 use trellis::ledger;
-use trellis::ops::{Caller, Invocation, Site, dispatch};
+use trellis::ops::Caller;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::workspace::Workspace;
 
 const RULES: &str = r#"
 [[rule]]
@@ -231,18 +230,9 @@ async fn two_users(store: Arc<dyn Store>) {
 
 /// Writes as the owner of the venue's agents does over the API.
 async fn write(venue: &TestVenue, path: &str, value: Value) {
-    let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
     let caller = Caller::new(venue.owner.clone(), venue.owner.to_string(), Authority::unlimited());
     let caller = Caller { operator: true, ..caller };
-    let site = Site::Api { key: None };
-    let call = Invocation {
-        venue: &venue.venue,
-        caller: &caller,
-        workspace: &workspace,
-        scoped: &trellis::ops::NOTHING,
-        site,
-    };
-    dispatch::invoke(&call, "v/ops/lattice/write", json!({"path": path, "value": value})).await.unwrap();
+    operate(&venue.venue, &caller, "v/ops/lattice/write", json!({"path": path, "value": value})).await.unwrap();
 }
 
 #[tokio::test]

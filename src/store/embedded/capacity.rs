@@ -85,22 +85,22 @@ fn take_turn(tx: &mut Tx<'_>, owner: &str, agent: &str) {
 }
 
 /// Puts a wake into the outbox for each waiting session that has a free slot, once per `again`;
-/// returns what it put there. While a wake lies unpublished, time alone makes no second one.
+/// returns what it put there. `agent` is its token. While a wake lies unpublished, time alone makes no second one.
 pub(super) fn wake_waiting(
     tx: &mut Tx<'_>,
     now: Millis,
     owner: &Owner,
-    agent: &AgentId,
+    agent: &str,
     again: Duration,
 ) -> Result<Vec<OutboxEntry>, Fault> {
-    let (token, agent) = (owner.token(), agent.token());
+    let token = owner.token();
     if is_capped(tx, &token) {
         // Who was told a moment ago has its slot already.
         let again = again.max(AGAIN);
-        offer(tx, now, &token, &agent, again)?;
+        offer(tx, now, &token, agent, again)?;
         return take_turns(tx, now, owner, again);
     }
-    let found = untold(tx, now, &token, &agent, again, usize::MAX)?;
+    let found = untold(tx, now, &token, agent, again, usize::MAX)?;
     found.iter().map(|session| tell(tx, now, owner, session)).collect()
 }
 
@@ -112,7 +112,7 @@ pub(super) fn wake_all(tx: &mut Tx<'_>, now: Millis, owner: &Owner, again: Durat
         if capped {
             offer(tx, now, &token, &agent, again)?;
         } else {
-            wake_waiting(tx, now, owner, &agent_id(&agent)?, again)?;
+            wake_waiting(tx, now, owner, &agent, again)?;
         }
     }
     if capped {
@@ -210,7 +210,7 @@ fn tell(tx: &mut Tx<'_>, now: Millis, owner: &Owner, session: &str) -> Result<Ou
 }
 
 /// The agent of a token.
-pub(super) fn agent_id(token: &str) -> Result<AgentId, Fault> {
+fn agent_id(token: &str) -> Result<AgentId, Fault> {
     let bad = || Fault::Record(format!("agent token `{token}` is damaged"));
     AgentId::new(decode_token(token).ok_or_else(bad)?).map_err(|_| bad())
 }

@@ -49,7 +49,7 @@ pub(super) fn ask(
         slot.save(tx)?;
         if waited {
             // It was told to come for a slot and doesn't need it; a sweep hands this on.
-            capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, capacity::AGAIN)?;
+            capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), capacity::AGAIN)?;
         }
         return Ok(LeaseOutcome::Empty);
     };
@@ -205,7 +205,7 @@ pub(super) fn then(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, then: After) -
     session.due = if again { Some(now.0) } else { due };
     session.backoff = due.filter(|_| backoff && !again);
     slot.save(tx)?;
-    let wakes = capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent, capacity::AGAIN)?;
+    let wakes = capacity::wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), capacity::AGAIN)?;
     Ok(Next::Released { wakes })
 }
 

@@ -4,7 +4,7 @@ use super::mailbox::Slot;
 use super::outbox;
 use super::tx::{Fault, Tx};
 use super::{capacity, docs};
-use crate::domain::ids::{AgentId, Owner, SessionKey, decode_token};
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Swept};
 use std::time::Duration;
@@ -43,9 +43,8 @@ pub(super) fn sweep(tx: &mut Tx<'_>, now: Millis, owner: &Owner, grace: Duration
 /// Wakes those who wait for agents whose gate was written: resumed, or given more slots.
 pub(super) fn gates_changed(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<(), Fault> {
     for write in writes {
-        let gate = write.key.strip_prefix("g/").and_then(|k| k.strip_suffix("/gate"));
-        let Some(agent) = gate.and_then(decode_token).and_then(|a| AgentId::new(a).ok()) else { continue };
-        capacity::wake_waiting(tx, now, owner, &agent, Duration::ZERO)?;
+        let Some(agent) = write.key.strip_prefix("g/").and_then(|k| k.strip_suffix("/gate")) else { continue };
+        capacity::wake_waiting(tx, now, owner, agent, Duration::ZERO)?;
     }
     Ok(())
 }

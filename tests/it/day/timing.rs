@@ -4,16 +4,12 @@ use super::GAP;
 use super::calendar::{Calendar, CatchUp, Entry, Plan, at_night, hourly, office};
 use super::life::Life;
 use crate::support::dice::Dice;
+use crate::support::operate::{boss, operate};
 use jiff::tz::TimeZone;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::authority::Authority;
-use trellis::domain::lattice::layout::Scope;
 use trellis::domain::timer::TimerId;
-use trellis::ops::{Caller, Invocation, NOTHING, Site, dispatch};
 use trellis::timers;
-use trellis::workspace::Workspace;
 
 const ALL: [CatchUp; 3] = [CatchUp::One, CatchUp::All, CatchUp::Skip];
 
@@ -22,11 +18,7 @@ async fn set(life: &Life, calendar: &mut Calendar, how: Value, plan: Plan, catch
     let (venue, owner) = (&life.door.venue, &life.door.owner);
     let mut input = json!({"agentId": "bell", "input": {"name": "ring"}, "catchUp": catch_up.name()});
     input.as_object_mut().unwrap().extend(how.as_object().unwrap().clone());
-    let caller = Caller::new(owner.clone(), "local/me".into(), Authority::unlimited());
-    let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
-    let call =
-        Invocation { venue, caller: &caller, workspace: &workspace, scoped: &NOTHING, site: Site::Api { key: None } };
-    let set = dispatch::invoke(&call, "v/ops/agent/trigger", input).await.unwrap().value;
+    let set = operate(venue, &boss(owner), "v/ops/agent/trigger", input).await.unwrap();
     let id = TimerId::new(set["timer"].as_str().unwrap()).unwrap();
     let (skip, task) = (how["overlap"] == "skip", how["kind"] != "message");
     let entry = Entry::new(id, plan, catch_up, skip, task, venue.now());

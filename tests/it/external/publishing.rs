@@ -1,20 +1,17 @@
 //! How a job gets to its workers, and what becomes of one that doesn't.
 
 use super::{Office, RULES, code, output};
+use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{Job, JobStatus};
-use trellis::domain::lattice::layout::Scope;
 use trellis::external;
 use trellis::jobs;
 use trellis::ledger::erase::{self, Erasure};
-use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site, dispatch};
+use trellis::ops::OpError;
 use trellis::store::{Change, DocWrite, Expect, keys};
-use trellis::workspace::Workspace;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_has_all_that_its_worker_needs() {
@@ -168,11 +165,7 @@ async fn an_embedded_queue_has_no_external_workers_and_says_what_to_do() {
 }
 
 async fn called(venue: &TestVenue, input: Value) -> Result<Value, OpError> {
-    let caller = Caller::new(venue.owner.clone(), "local/me".into(), Authority::unlimited());
-    let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    let site = Site::Api { key: None };
-    let call = Invocation { venue: &venue.venue, caller: &caller, workspace: &workspace, scoped: &NOTHING, site };
-    dispatch::invoke(&call, "v/ops/queue/publish", input).await.map(|output| output.value)
+    operate(&venue.venue, &boss(&venue.owner), "v/ops/queue/publish", input).await
 }
 
 #[tokio::test]

@@ -8,13 +8,11 @@ mod lattice;
 mod schema;
 
 use crate::support::http::Server;
+use crate::support::operate::operate;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use trellis::domain::authority::{Authority, Capability};
-use trellis::domain::lattice::layout::Scope;
-use trellis::ops::{Caller, Invocation, Site, dispatch};
+use trellis::ops::Caller;
 use trellis::venue::Venue;
-use trellis::workspace::Workspace;
 
 /// The refusal of an operation: status, and that its text has `part`.
 async fn refused(server: &Server, operation: &str, input: Value, status: u16, part: &str) {
@@ -35,14 +33,5 @@ async fn call(server: &Server, caller: &Caller, operation: &str, input: Value) -
 }
 
 async fn call_at(venue: &Venue, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
-    let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue,
-        caller,
-        workspace: &workspace,
-        scoped: &trellis::ops::NOTHING,
-        site: Site::Api { key: None },
-    };
-    let output = dispatch::invoke(&call, operation, input).await;
-    output.map(|output| output.value).map_err(|error| error.to_string())
+    operate(venue, caller, operation, input).await.map_err(|error| error.to_string())
 }

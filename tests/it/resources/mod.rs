@@ -19,7 +19,6 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
-use trellis::domain::authority::policy::Revocation;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
@@ -212,16 +211,7 @@ impl Site {
     }
 
     async fn revoke(&self, path: &str) {
-        let revocation = Revocation {
-            id: "r1".into(),
-            path: Some(path.into()),
-            holder: None,
-            grant: None,
-            reason: None,
-            by: "test".into(),
-            at: self.venue.venue.now(),
-        };
-        trellis::policy::revoke(&self.venue.venue, &self.venue.owner, revocation).await.unwrap().unwrap();
+        self.venue.revoke(path).await;
     }
 }
 

@@ -1,29 +1,24 @@
 //! Purge: everything of a namespace goes, and nothing else.
 
 use super::{Backend, Site, writable};
+use crate::support::operate;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 use trellis::dead;
+use trellis::domain::authority::Capability;
 use trellis::domain::authority::envelope::Envelope;
-use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, SessionKey};
-use trellis::domain::lattice::layout::Scope;
 use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
-use trellis::ops::{Caller, Invocation, OpError, Site as From, dispatch};
+use trellis::ops::{Caller, OpError};
 use trellis::timers;
-use trellis::workspace::Workspace;
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
     let venue = &site.venue.venue;
     let owner = &site.venue.owner;
-    let caller = Caller { operator, ..Caller::new(owner.clone(), owner.to_string(), Authority::unlimited()) };
-    let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), Scope::default());
-    let scoped = &trellis::ops::NOTHING;
-    let call = Invocation { venue, caller: &caller, workspace: &workspace, scoped, site: From::Api { key: None } };
-    dispatch::invoke(&call, &format!("v/ops/resource/{verb}"), arguments).await.map(|output| output.value)
+    let caller = Caller { operator, ..operate::boss(owner) };
+    operate::operate(venue, &caller, &format!("v/ops/resource/{verb}"), arguments).await
 }
 
 async fn a_user_is_erased_by_one_command(backend: Backend) {

@@ -2,8 +2,6 @@
 
 use super::*;
 use crate::support::watched::Watched;
-use trellis::domain::authority::policy::Revocation;
-use trellis::policy;
 use trellis::worker::preview::{self, Preview};
 
 const CALLER: &str = r#"
@@ -109,16 +107,7 @@ async fn a_section_that_was_revoked_since_it_was_shown_is_not_handed_on() {
     venue.agent("caller", json!({"tools": tools, "context": ["w/pay/x", "w/free/x", list]})).await;
     let job = venue.submit("caller", "t1", json!("go")).await.job.unwrap();
     soon(&recorded).await;
-    let revocation = Revocation {
-        id: "r1".into(),
-        path: Some("w/pay".into()),
-        holder: None,
-        grant: None,
-        reason: None,
-        by: "test".into(),
-        at: venue.venue.now(),
-    };
-    policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap().unwrap();
+    venue.revoke("w/pay").await;
     go_on.notify_one();
     let job = venue.ended(&job).await;
     let turns = turns(&venue, &job).await;

@@ -2,17 +2,16 @@
 
 use super::parrot::{Parrot, encodings};
 use crate::support::http::Server;
+use crate::support::operate::operate;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::hosts::HostRule;
-use trellis::domain::lattice::layout::Scope;
 use trellis::ops::http::HttpPolicy;
-use trellis::ops::{Caller, Catalog, Invocation, Site, dispatch};
+use trellis::ops::{Caller, Catalog};
 use trellis::secrets::Vault;
 use trellis::venue::Venue;
-use trellis::workspace::Workspace;
 
 const VALUE: &str = "sk-planted/9a+Zq\"7\\w?x";
 
@@ -38,16 +37,7 @@ fn caller(caps: &[(&str, &str)]) -> Caller {
 }
 
 async fn call(venue: &Venue, caller: &Caller, operation: &str, input: Value) -> Result<Value, String> {
-    let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue,
-        caller,
-        workspace: &workspace,
-        scoped: &trellis::ops::NOTHING,
-        site: Site::Api { key: None },
-    };
-    let output = dispatch::invoke(&call, operation, input).await;
-    output.map(|output| output.value).map_err(|error| error.to_string())
+    operate(venue, caller, operation, input).await.map_err(|error| error.to_string())
 }
 
 #[track_caller]

@@ -3,6 +3,7 @@
 mod bad_input;
 mod pages;
 
+use crate::support::operate;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -16,11 +17,9 @@ use trellis::domain::context::ledger::{Ledger, Row};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::domain::lattice::layout::Scope;
 use trellis::ledger;
-use trellis::ops::{Caller, Invocation, Site, dispatch};
+use trellis::ops::Caller;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::workspace::Workspace;
 
 async fn venue(dir: &Path, rules: &Value) -> TestVenue {
     let store = EmbeddedStore::open(dir).unwrap();
@@ -34,15 +33,7 @@ async fn venue(dir: &Path, rules: &Value) -> TestVenue {
 async fn operate(venue: &TestVenue, operation: &str, input: Value) -> Value {
     let name = venue.owner.to_string();
     let caller = Caller { operator: true, ..Caller::new(venue.owner.clone(), name, Authority::default()) };
-    let workspace = Workspace::new(Arc::clone(&venue.venue.store), venue.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue: &venue.venue,
-        caller: &caller,
-        workspace: &workspace,
-        scoped: &trellis::ops::NOTHING,
-        site: Site::Api { key: None },
-    };
-    dispatch::invoke(&call, operation, input).await.unwrap().value
+    operate::operate(&venue.venue, &caller, operation, input).await.unwrap()
 }
 
 async fn write(venue: &TestVenue, path: &str, value: Value) {

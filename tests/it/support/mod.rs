@@ -5,6 +5,7 @@ pub mod dice;
 pub mod fleet;
 pub mod http;
 pub mod nats;
+pub mod operate;
 pub mod port;
 pub mod python;
 pub mod redis;

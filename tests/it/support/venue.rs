@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::agents;
 use trellis::auth::Auth;
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
-use trellis::domain::agent::AgentConfig;
+use trellis::domain::agent::{AgentConfig, AgentRecord};
+use trellis::domain::authority::policy::Revocation;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use trellis::domain::job::Job;
@@ -35,6 +35,7 @@ use trellis::telemetry::Metrics;
 use trellis::venue::{Venue, load_or_make_key};
 use trellis::worker::{self, WorkerOptions};
 use trellis::workspace::{Workspace, WriteOp};
+use trellis::{agents, policy};
 
 /// A venue with a folder for its rules and its log of model calls.
 pub struct TestVenue {
@@ -191,6 +192,25 @@ impl TestVenue {
         )
         .await
         .unwrap();
+    }
+
+    /// The record of an agent.
+    pub async fn record(&self, agent: &str) -> AgentRecord {
+        agents::get(&self.venue, &self.owner, &agent.parse().unwrap()).await.unwrap().unwrap().0
+    }
+
+    /// Revokes a path, as `r1`.
+    pub async fn revoke(&self, path: &str) {
+        let revocation = Revocation {
+            id: "r1".into(),
+            path: Some(path.into()),
+            holder: None,
+            grant: None,
+            reason: None,
+            by: "test".into(),
+            at: self.venue.now(),
+        };
+        policy::revoke(&self.venue, &self.owner, revocation).await.unwrap().unwrap();
     }
 
     pub async fn submit(&self, agent: &str, id: &str, input: Value) -> Submitted {

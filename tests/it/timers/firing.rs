@@ -293,7 +293,7 @@ async fn deleting_an_agent_ends_its_timers_at_once(on: On) {
     lifecycle::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
     assert_eq!(get(&venue, &id).await.phase, Phase::Failed { error: "agent `a` was deleted".into() });
     let late = json!({"agentId": "a", "input": 1, "every": "1h"});
-    let refused = call_as(&venue.venue, &boss(&venue), None, "v/ops/agent/trigger", late).await.unwrap_err();
+    let refused = call_as(&venue.venue, &boss(&venue.owner), None, "v/ops/agent/trigger", late).await.unwrap_err();
     assert!(refused.to_string().contains("terminated"), "{refused}");
     pass(&venue, TEN).await;
     assert_eq!((all_jobs(&venue).await.len(), get(&venue, &other).await.fired), (1, 1));

@@ -4,24 +4,21 @@ mod firing;
 mod fleet;
 mod setting;
 
+use crate::support::operate::{boss, operate_once};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::time::Duration;
 use trellis::clock::Clock;
-use trellis::domain::authority::Authority;
 use trellis::domain::ids::EventId;
 use trellis::domain::job::Job;
-use trellis::domain::lattice::layout::Scope;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Timer, TimerId};
 use trellis::jobs;
-use trellis::ops::{Caller, Invocation, OpError, Site, dispatch};
+use trellis::ops::{Caller, OpError};
 use trellis::store::keys;
 use trellis::timers;
 use trellis::venue::Venue;
-use trellis::workspace::Workspace;
 
 /// 2026-01-01T00:00:00Z, a Thursday.
 const START: Millis = Millis(1_767_225_600_000);
@@ -49,11 +46,6 @@ async fn venue(on: On, rules: &str) -> Option<(TestVenue, tempfile::TempDir)> {
     Some((venue, dir))
 }
 
-/// A caller that may do everything.
-fn boss(venue: &TestVenue) -> Caller {
-    Caller::new(venue.owner.clone(), "local/me".into(), Authority::unlimited())
-}
-
 async fn call_as(
     venue: &Venue,
     caller: &Caller,
@@ -61,20 +53,12 @@ async fn call_as(
     path: &str,
     input: Value,
 ) -> Result<Value, OpError> {
-    let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation {
-        venue,
-        caller,
-        workspace: &workspace,
-        scoped: &trellis::ops::NOTHING,
-        site: Site::Api { key: key.map(|key| EventId::new(key).unwrap()) },
-    };
-    dispatch::invoke(&call, path, input).await.map(|output| output.value)
+    operate_once(venue, caller, key.map(|key| EventId::new(key).unwrap()), path, input).await
 }
 
 /// An operation by somebody who may do everything.
 async fn run(venue: &TestVenue, path: &str, input: Value) -> Value {
-    call_as(&venue.venue, &boss(venue), None, path, input).await.unwrap()
+    call_as(&venue.venue, &boss(&venue.owner), None, path, input).await.unwrap()
 }
 
 /// Sets a timer for `a`; `how` says when, and whatever else.

@@ -38,7 +38,7 @@ async fn bad_input_is_refused_with_the_reason() {
     ] {
         let mut input = json!({"agentId": "a", "input": "tick"});
         input.as_object_mut().unwrap().extend(how.as_object().unwrap().clone());
-        let refused = call_as(&venue.venue, &boss(&venue), None, TRIGGER, input).await;
+        let refused = call_as(&venue.venue, &boss(&venue.owner), None, TRIGGER, input).await;
         let refused = refused.map_or_else(|error| error.to_string(), |set| format!("{set} for `{part}`"));
         assert!(refused.contains(part) && !refused.contains("for `"), "{refused}");
     }
@@ -84,18 +84,19 @@ async fn an_agent_has_a_hundred_timers_at_most() {
         last = Some(set(&venue, json!({"every": "1h"})).await);
     }
     let more = json!({"agentId": "a", "input": 1, "every": "1h"});
-    let refused = call_as(&venue.venue, &boss(&venue), None, TRIGGER, more.clone()).await.unwrap_err();
+    let refused = call_as(&venue.venue, &boss(&venue.owner), None, TRIGGER, more.clone()).await.unwrap_err();
     assert!(refused.to_string().contains("has 100 timers"), "{refused}");
     run(&venue, "v/ops/timer/cancel", json!({"timer": last})).await;
-    call_as(&venue.venue, &boss(&venue), None, TRIGGER, more).await.unwrap();
+    call_as(&venue.venue, &boss(&venue.owner), None, TRIGGER, more).await.unwrap();
 }
 
 #[tokio::test]
 async fn the_same_again_changes_nothing_and_a_name_is_replaced() {
     let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
     let daily = |cron: &str| json!({"agentId": "a", "input": 1, "cron": cron, "name": "daily"});
-    let set =
-        async |key: &str, input: Value| call_as(&venue.venue, &boss(&venue), Some(key), TRIGGER, input).await.unwrap();
+    let set = async |key: &str, input: Value| {
+        call_as(&venue.venue, &boss(&venue.owner), Some(key), TRIGGER, input).await.unwrap()
+    };
     let first = set("k1", daily("0 9 * * *")).await;
     assert_eq!(first["next"], "2026-01-01T09:00:00.000Z");
     assert_eq!(set("k2", daily("0 9 * * *")).await, first);
@@ -232,7 +233,7 @@ fn by_command_a_timer_is_set_and_survives_kill_9() {
 #[tokio::test]
 async fn a_timer_does_not_outlive_the_time_of_the_request_that_sets_it() {
     let (venue, _dir) = venue(On::Embedded, ECHO).await.unwrap();
-    let mut caller = boss(&venue);
+    let mut caller = boss(&venue.owner);
     caller.envelope.deadline = Some(START.plus(Duration::from_mins(30)));
     let set = async |how: Value| {
         let mut input = json!({"agentId": "a", "input": 1});

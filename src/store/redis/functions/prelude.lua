@@ -506,8 +506,8 @@ end
 
 -- Tells sessions to come for the free slots of their owner: one of each agent, then again. Agents
 -- without another one leave, so that each look tells somebody or is the last at its agent.
-local function take_turns(o, now, again)
-  local wakes, left, free = {}, {}, free_of_owner(o, now)
+local function take_turns(o, now, again, free)
+  local wakes, left = {}, {}
   free = free > 0 and free - promised(o, now, again) or 0
   while #wakes < free do
     local agents = call('ZRANGE', o .. ':turns', 0, 63)
@@ -535,11 +535,12 @@ end
 
 -- Wakes waiting sessions for which there is room. The wakes made.
 local function wake_waiting(o, now, agent, again)
-  if free_of_owner(o, now) then
+  local free = free_of_owner(o, now)
+  if free then
     -- Who was told a moment ago has its slot already.
     again = math.max(again, LOOK_AGAIN_MS)
     offer(o, now, agent, again)
-    return take_turns(o, now, again)
+    return take_turns(o, now, again, free)
   end
   local wakes = {}
   for i, s in ipairs(untold(o, now, agent, again, math.huge)) do
@@ -550,17 +551,17 @@ end
 
 -- The same for all agents of the owner.
 local function wake_all(o, now, again)
-  local agents, is_capped = call('SMEMBERS', o .. ':waiting'), free_of_owner(o, now)
+  local agents, free = call('SMEMBERS', o .. ':waiting'), free_of_owner(o, now)
   table.sort(agents)
   for _, agent in ipairs(agents) do
-    if is_capped then
+    if free then
       offer(o, now, agent, again)
     else
       wake_waiting(o, now, agent, again)
     end
   end
-  if is_capped then
-    take_turns(o, now, again)
+  if free then
+    take_turns(o, now, again, free)
   end
 end
 

@@ -1,0 +1,33 @@
+//! Operations called from outside turns, as the API calls them.
+
+use serde_json::Value;
+use std::sync::Arc;
+use trellis::domain::authority::Authority;
+use trellis::domain::ids::{EventId, Owner};
+use trellis::domain::lattice::layout::Scope;
+use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site, dispatch};
+use trellis::venue::Venue;
+use trellis::workspace::Workspace;
+
+/// A caller who may do everything of an owner.
+pub fn boss(owner: &Owner) -> Caller {
+    Caller::new(owner.clone(), "local/me".into(), Authority::unlimited())
+}
+
+/// Runs an operation in the workspace of the caller's owner.
+pub async fn operate(venue: &Venue, caller: &Caller, path: &str, input: Value) -> Result<Value, OpError> {
+    operate_once(venue, caller, None, path, input).await
+}
+
+/// The same under an idempotency key.
+pub async fn operate_once(
+    venue: &Venue,
+    caller: &Caller,
+    key: Option<EventId>,
+    path: &str,
+    input: Value,
+) -> Result<Value, OpError> {
+    let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
+    let call = Invocation { venue, caller, workspace: &workspace, scoped: &NOTHING, site: Site::Api { key } };
+    dispatch::invoke(&call, path, input).await.map(|output| output.value)
+}
