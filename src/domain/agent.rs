@@ -302,7 +302,7 @@ const KEYS: [&str; 24] = [
 
 /// Keys of the specification that this version doesn't act on: refused rather than ignored,
 /// because an ignored limit is a promise that isn't kept.
-const LATER: [&str; 2] = ["llmOperation", "visibility"];
+const LATER: [&str; 1] = ["visibility"];
 
 /// What is wrong with an agent's configuration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -101,7 +101,8 @@ impl Provider for Memory {
             }
             "write" => {
                 let named = arguments["scope"].as_str();
-                let scope = target(call.access.held, call.name, named).map_err(OpError::Denied)?;
+                let policy = Settings::parse(call.access.settings).unwrap_or_default().write_policy;
+                let scope = target(call.access.held, call.name, named, policy).map_err(OpError::Denied)?;
                 let new = new_entry(call, arguments, &scope)?;
                 call.uses(Ability::Write, &scope).await;
                 Ok(call.access.workspace.change(call.index, Arc::new(Write(new))).await?)

@@ -2,12 +2,11 @@
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::asset::not_text;
-use crate::domain::context::entry::{Read, Source};
+use crate::domain::context::entry::{Read, Source, job_part};
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item, bounded};
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
-use crate::domain::lattice::value::get as navigate;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::values::Resolver;
 use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, Site, dispatch, lattice};
@@ -113,7 +112,7 @@ impl Reader<'_> {
             return Ok(Err((Absence::Missing, format!("the job is {}", found.status.as_str()))));
         };
         Ok(match (result.output, result.error) {
-            (Some(output), _) => match navigate(&output, within) {
+            (Some(output), _) => match job_part(&output, within) {
                 Some(value) => Ok(value.clone()),
                 None => Err((Absence::Missing, "nothing is there in the job's output".into())),
             },

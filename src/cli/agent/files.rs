@@ -41,7 +41,7 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
             .map_err(|e| Failure::usage(format!("folder `{}` can't be read: {e}", path.display())))?;
         let mut inside: Vec<PathBuf> = entries.into_iter().map(|e| e.path()).filter(|p| kind(p).is_some()).collect();
         if inside.is_empty() {
-            return Err(Failure::usage(format!("folder `{}` has no `.toml` and no `.json` file", path.display())));
+            return Err(Failure::usage(format!("folder `{}` has no `.toml`, `.json` or `.yaml` file", path.display())));
         }
         inside.sort();
         files.append(&mut inside);
@@ -53,12 +53,14 @@ fn expand(paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
 enum Kind {
     Toml,
     Json,
+    Yaml,
 }
 
 fn kind(path: &Path) -> Option<Kind> {
     match path.extension()?.to_str()? {
         "toml" => Some(Kind::Toml),
         "json" => Some(Kind::Json),
+        "yaml" | "yml" => Some(Kind::Yaml),
         _ => None,
     }
 }
@@ -70,7 +72,7 @@ pub fn config_of(path: &Path) -> Result<Value, String> {
 
 /// Id and checked configuration of an agent file.
 fn read(path: &Path) -> Result<(AgentId, Value), String> {
-    let kind = kind(path).ok_or("expected a file that ends in `.toml` or `.json`")?;
+    let kind = kind(path).ok_or("expected a file that ends in `.toml`, `.json` or `.yaml`")?;
     let text = input::file(path).map_err(|failure| failure.text)?;
     let mut config = parse(kind, &text)?;
     let id = match config.as_object_mut().and_then(|map| map.shift_remove("id")) {
@@ -87,11 +89,19 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
 fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     match kind {
         Kind::Json => serde_json::from_str(text).map_err(|e| format!("malformed JSON: {e}")),
+        Kind::Yaml => yaml(text),
         Kind::Toml => {
             let table: toml::Table = text.parse().map_err(|e: toml::de::Error| format!("malformed TOML: {e}"))?;
             serde_json::to_value(table).map_err(|e| e.to_string())
         }
     }
+}
+
+/// YAML 1.2: only `true` and `false` are booleans, so that a country `no` stays a text.
+fn yaml(text: &str) -> Result<Value, String> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(text, options)
+        .map_err(|error| format!("malformed YAML: {}", error.to_string().trim_start_matches("error: ")))
 }
 
 #[cfg(test)]
@@ -116,9 +126,21 @@ mod tests {
     }
 
     #[test]
+    fn a_manifest_in_yaml_is_an_agent_file() {
+        let text =
+            "id: helper\nkind: llm\nmodel:\n  provider: openai\n  name: gpt-5.4\ninstruction: |\n  Help.\n  Say no.\n";
+        let (id, config) = file("x.yaml", text).unwrap();
+        let read = AgentConfig::parse(&config).unwrap();
+        assert_eq!((id.as_str(), read.system_prompt.as_str()), ("helper", "Help.\nSay no.\n"));
+        assert!(file("x.yml", "a: 1\na: 2").unwrap_err().contains("duplicate mapping key: a"));
+        assert!(file("x.yml", "model: scripted/echo\nsystemPrompt: no").is_ok(), "no boolean");
+    }
+
+    #[test]
     fn mistakes_are_named() {
         for (name, text, expected) in [
-            ("a.yaml", "", "expected a file that ends in `.toml` or `.json`"),
+            ("a.yaml", "", "expected an agent configuration as a map, got null"),
+            ("a.txt", "", "expected a file that ends in `.toml`, `.json` or `.yaml`"),
             ("a.json", "{", "malformed JSON: EOF while parsing an object at line 1 column 1"),
             ("a.json", r#"{"id": 1}"#, "`id`: expected text, got `1`"),
             ("a b.toml", "", "illegal agent id `a b`: whitespace is not allowed"),

@@ -18,7 +18,22 @@ mod tests {
     use serde_json::json;
 
     /// Keys of files that are none of a configuration.
-    const BESIDE: [&str; 3] = ["id", "operation", "state"];
+    const BESIDE: [&str; 14] = [
+        "id",
+        "operation",
+        "state",
+        "name",
+        "llmOperation",
+        "url",
+        "apiKey",
+        "responseFormat",
+        "kind",
+        "instruction",
+        "outputSchema",
+        "maxSteps",
+        "tokenBudget",
+        "timeoutMs",
+    ];
 
     fn fits(value: &Value) -> bool {
         misfits(&schema(), value, 1).unwrap().0.is_empty()
@@ -54,6 +69,12 @@ mod tests {
         for value in [
             json!({"model": model}),
             json!({"state": {"config": {"model": model}}, "operation": "llmagent:chat"}),
+            json!({"llmOperation": "v/ops/langchain/openai", "model": "gpt-5.4-mini", "responseFormat": "json"}),
+            json!({"llmOperation": "v/ops/langchain/xai"}),
+            json!({"model": "claude-sonnet-4-5", "url": "https://x", "apiKey": "s/KEY", "name": "Reader"}),
+            json!({"kind": "llm", "instruction": "Help.", "model": model, "outputSchema": {"answer": "string"}}),
+            json!({"kind": "llm", "model": model, "maxSteps": 3, "tokenBudget": 9, "timeoutMs": 10, "tools": [{"kind": "agent", "agent": "x"}]}),
+            json!({"model": model, "state": {"context": ["w/x"]}}),
             json!({"model": model, "tools": ["v/ops/lattice/read", {"name": "t", "description": "d", "input": {}}]}),
             json!({"model": model, "caps": [{"with": "w", "can": "crud"}], "delegable": []}),
             json!({"model": model, "context": ["w/x", {"ref": "w/y", "required": true}], "busy": "replace"}),
@@ -111,7 +132,11 @@ mod tests {
             with("outputs", json!({"done": {"schema": {}}})),
             with("outputs", json!({"complete": {}})),
             with("loop", json!("tree")),
-            with("llmOperation", json!("x")),
+            with("llmOperation", json!(1)),
+            with("kind", json!("sequential")),
+            with("responseFormat", json!("xml")),
+            with("maxSteps", json!(0)),
+            with("visibility", json!("x")),
         ] {
             assert!(!fits(&value), "the schema takes {value}");
             assert!(AgentConfig::parse(&value).is_err(), "the parser takes {value}");

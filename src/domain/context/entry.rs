@@ -5,6 +5,7 @@ use super::load::Load;
 use crate::domain::agent::AgentState;
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
+use crate::domain::lattice::value::get as navigate;
 use crate::domain::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES};
 use crate::domain::scope::check_instance;
 use serde::{Deserialize, Serialize};
@@ -33,7 +34,7 @@ pub struct FullEntry {
     /// A finished job whose output is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<String>,
-    /// Where in the job's output: segments separated by `/`.
+    /// Where in the job's output: segments separated by `/`, or by dots as in Covia, see [`job_part`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// Literal text.
@@ -103,6 +104,18 @@ pub struct Read {
     pub required: bool,
     /// What counts when it is handed on.
     pub tags: Tags,
+}
+
+/// The part of a job's output that an entry names. Covia separates keys by dots, and begins with
+/// `output` where it means the whole; a key that is there as it is written counts first.
+pub fn job_part<'v>(output: &'v Value, within: &[String]) -> Option<&'v Value> {
+    let [dotted] = within else { return navigate(output, within) };
+    navigate(output, within).or_else(|| {
+        let keys: Vec<String> = dotted.split('.').map(str::to_owned).collect();
+        let inside = |keys: &[String]| (!keys.contains(&String::new())).then(|| navigate(output, keys)).flatten();
+        inside(&keys)
+            .or_else(|| keys.split_first().filter(|(first, _)| *first == "output").and_then(|(_, rest)| inside(rest)))
+    })
 }
 
 impl TryFrom<Value> for ContextEntry {
@@ -295,6 +308,27 @@ mod tests {
 
     fn entry(value: Value) -> ContextEntry {
         serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_part_of_a_jobs_output_is_named_with_slashes_or_dots() {
+        let output = json!({"decision": {"rule": "AP-1", "a.b": 1}, "list": [{"x": 2}], "v1.2": 3});
+        for (within, expected) in [
+            (&["decision", "rule"][..], Some(json!("AP-1"))),
+            (&["decision.rule"], Some(json!("AP-1"))),
+            (&["output.decision.rule"], Some(json!("AP-1"))),
+            (&["output"], Some(output.clone())),
+            (&["list.0.x"], Some(json!(2))),
+            (&["v1.2"], Some(json!(3))),
+            (&["decision", "a.b"], Some(json!(1))),
+            (&["decision", "a.c"], None),
+            (&["decision..rule"], None),
+            (&["nothing"], None),
+            (&[], Some(output.clone())),
+        ] {
+            let within: Vec<String> = within.iter().map(|part| (*part).to_owned()).collect();
+            assert_eq!(job_part(&output, &within), expected.as_ref(), "{within:?}");
+        }
     }
 
     #[test]

@@ -1,13 +1,15 @@
 //! Memory: entries by scope, read upwards and written downwards.
 
+mod settings;
+
 use super::{Ability, Held, indented};
+use crate::domain::authority::capability::readable;
 use crate::domain::authority::grant::check_namespace;
-use crate::domain::limits::{
-    MEMORY_CONTENT_BYTES, MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES, MEMORY_TOPICS,
-};
+use crate::domain::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+pub use settings::{Preload, Settings, WritePolicy};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -86,56 +88,6 @@ pub struct Source {
     pub job: Option<String>,
 }
 
-/// Settings of a memory in an agent's configuration.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct Settings {
-    /// The topics that can be read stand in the context.
-    pub auto_scan: bool,
-    /// Entries that stand in the context.
-    pub preload: Preload,
-    /// Marks of the entries that it writes.
-    pub tags: Vec<String>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self { auto_scan: true, preload: Preload::Topics(Vec::new()), tags: Vec::new() }
-    }
-}
-
-/// Entries that stand in the context.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub enum Preload {
-    /// All of them.
-    All(All),
-    /// Those about any of these topics.
-    Topics(Vec<String>),
-}
-
-/// The word `all`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum All {
-    /// All entries.
-    All,
-}
-
-impl Settings {
-    /// Reads them.
-    pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
-        let read: Self = serde_json::from_value(Value::Object(settings.clone())).map_err(|error| {
-            let hint = if settings.contains_key("preload") { " (`preload`: a list of topics, or `all`)" } else { "" };
-            format!("{error}{hint}")
-        })?;
-        match read.tags.iter().find(|tag| tag.is_empty() || tag.len() > MEMORY_TOPIC_BYTES) {
-            None => Ok(read),
-            Some(tag) => Err(format!("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {}", tag.len())),
-        }
-    }
-}
-
 /// Topics as they are kept: lower case, trimmed, each once, in their order; none is `general`.
 pub fn topics(given: &[String]) -> Result<Vec<String>, String> {
     let mut kept: Vec<String> = Vec::new();
@@ -182,14 +134,21 @@ pub fn visible(held: &Held) -> Vec<String> {
     scopes
 }
 
-/// The scope that a write means: what it names, granted or below what was granted, else the only one.
-pub fn target(held: &Held, tool: &str, named: Option<&str>) -> Result<String, String> {
+/// The scope that a write means: what it names, granted or, where the agent's policy says so, below what
+/// was granted; else the only one.
+pub fn target(held: &Held, tool: &str, named: Option<&str>, policy: WritePolicy) -> Result<String, String> {
     let scope = match named {
         None => held.the_one(tool, Ability::Write, "scope")?,
         Some(named) => named.strip_prefix("r/").unwrap_or(named),
     };
     check_namespace(scope).map_err(|rule| format!("`scope`: {rule}"))?;
     held.check(tool, Ability::Write, scope)?;
+    if !policy.descendants && !held.on(Ability::Write).iter().any(|granted| granted == scope) {
+        return Err(format!(
+            "`scope`: `{}` lies below what is granted, and `writePolicy.descendants` of this memory is false",
+            readable(scope)
+        ));
+    }
     Ok(scope.to_owned())
 }
 
@@ -299,12 +258,7 @@ pub fn context(entries: &[Entry], settings: &Settings, read: &str) -> Option<Str
     if settings.auto_scan {
         parts.push(scan(entries));
     }
-    let topics = match &settings.preload {
-        Preload::All(All::All) => Some(Vec::new()),
-        Preload::Topics(topics) if topics.is_empty() => None,
-        Preload::Topics(named) => Some(named.iter().map(|topic| topic.trim().to_lowercase()).collect()),
-    };
-    parts.extend(topics.and_then(|topics| preload(entries, topics, read)));
+    parts.extend(preload(entries, &settings.preload, read));
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
@@ -325,11 +279,16 @@ fn scan(entries: &[Entry]) -> String {
     text
 }
 
-fn preload(entries: &[Entry], topics: Vec<String>, read: &str) -> Option<String> {
+fn preload(entries: &[Entry], preload: &Preload, read: &str) -> Option<String> {
+    if preload.is_none() {
+        return None;
+    }
+    let topics = if preload.all { Vec::new() } else { preload.topics.clone() };
     let wanted = Wanted { topics, ..Wanted::default() };
-    let (found, count) = select(entries, &wanted, MEMORY_PRELOAD);
+    let of_kind = |entry: &&Entry| preload.kinds.is_empty() || preload.kinds.contains(&entry.kind);
+    let (found, count) = select(entries.iter().filter(of_kind), &wanted, preload.limit);
     let mut lines: Vec<String> = Vec::new();
-    let mut left = MEMORY_PRELOAD_CHARS;
+    let mut left = preload.chars;
     for entry in &found {
         let line = format!("- [{}] {}", entry.topics.join(", "), indented(&entry.content));
         let Some(rest) = left.checked_sub(line.chars().count()) else { break };

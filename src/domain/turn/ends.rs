@@ -70,6 +70,16 @@ fn typed(setting: &Setting, result: &Value, done: &str) -> Result<String, String
     }
 }
 
+/// The value that a text is, where it is JSON of the type that was asked for, bare or as one fenced block.
+pub(super) fn typed_text(setting: &Setting, text: &str) -> Option<Value> {
+    let text = text.trim();
+    let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
+    let bare = fenced.map_or(text, |inside| inside.strip_prefix("json").unwrap_or(inside));
+    let value = serde_json::from_str(bare).ok()?;
+    let schema = setting.output()?;
+    outputs::wrong(schema, &value).is_none().then_some(value)
+}
+
 fn failing(setting: &Setting, arguments: &Value) -> Result<String, String> {
     let schema = setting.config.outputs.fail.as_ref().map(|output| &output.schema);
     match schema.and_then(|schema| outputs::wrong(schema, &outputs::value(Some(schema), arguments))) {

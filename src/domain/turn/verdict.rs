@@ -87,6 +87,9 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
         (true, true, _) => Verdict::Park,
         (true, false, Completion::Implicit) => Verdict::Ended(JobResult::complete(text.clone().into())),
         (true, false, Completion::Explicit) if setting.output().is_some() => {
+            if let Some(value) = ends::typed_text(setting, text) {
+                return Verdict::Ended(JobResult::complete(value));
+            }
             let refused = progress.map_or(0, |progress| progress.refused);
             match (refused < OUTPUT_REFUSALS, at_limit) {
                 (true, false) => Verdict::Refuse,

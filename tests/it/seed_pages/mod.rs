@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod pages;
+mod sources;
 
 use crate::support::operate;
 use crate::support::venue::TestVenue;

@@ -1,0 +1,179 @@
+//! The sources' spellings of a configuration, turned into the one of agent files.
+//!
+//! | source | what it spells otherwise | where |
+//! |---|---|---|
+//! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat` | here, [`model`] |
+//! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind` | [`agntz`] |
+//!
+//! What has no meaning here is refused by its name and with the reason, never ignored.
+
+mod agntz;
+mod model;
+
+use super::{AgentConfigError, merge};
+use crate::domain::lattice::value::type_name;
+use crate::domain::tools::guard::catalog_path;
+use serde_json::{Map, Value, json};
+
+type Config = Map<String, Value>;
+
+fn bad<T>(text: impl Into<String>) -> Result<T, AgentConfigError> {
+    Err(AgentConfigError::Value(text.into()))
+}
+
+/// The same configuration in the spelling of agent files.
+pub(super) fn mapped(map: &Config) -> Result<Config, AgentConfigError> {
+    let mut config = if agntz::is_manifest(map) { agntz::mapped(map)? } else { map.clone() };
+    if let Some(state) = config.shift_remove("state") {
+        config = with_state(config, &state)?;
+    }
+    if let Some(operation) = config.shift_remove("operation") {
+        looped(&mut config, &operation)?;
+    }
+    model::settle(&mut config)?;
+    if let Some(format) = config.shift_remove("responseFormat") {
+        typed(&mut config, &format)?;
+    }
+    if let Some(name) = config.shift_remove("name") {
+        named(&mut config, &name)?;
+    }
+    Ok(config)
+}
+
+/// `state.config` wins over the keys beside it, key by key; the entries of `state.context` come after
+/// those of `context`.
+fn with_state(config: Config, state: &Value) -> Result<Config, AgentConfigError> {
+    let mut merged = Value::Object(config);
+    merge::shallow(&mut merged, &state_config(state)?);
+    let Value::Object(mut config) = merged else { return Ok(Map::new()) };
+    match (state.get("context"), config.entry("context").or_insert_with(|| json!([]))) {
+        (Some(Value::Array(more)), Value::Array(entries)) => entries.extend(more.iter().cloned()),
+        (None | Some(Value::Array(_)), _) => {}
+        (Some(other), _) => return bad(format!("`state.context`: expected a list, got {}", type_name(other))),
+    }
+    if config["context"] == json!([]) {
+        config.shift_remove("context");
+    }
+    Ok(config)
+}
+
+/// The configuration in a `state`, which may hold `context` besides.
+pub fn state_config(state: &Value) -> Result<Config, AgentConfigError> {
+    let Some(map) = state.as_object() else {
+        return bad(format!("`state`: expected a map, got {}", type_name(state)));
+    };
+    if let Some(other) = map.keys().find(|key| !["config", "context"].contains(&key.as_str())) {
+        return bad(format!(
+            "`state.{other}`: expected `state.config` and `state.context` alone, an agent's state is its own"
+        ));
+    }
+    match map.get("config") {
+        None => Ok(Map::new()),
+        Some(Value::Object(config)) => Ok(config.clone()),
+        Some(other) => bad(format!("`state.config`: expected a map, got {}", type_name(other))),
+    }
+}
+
+/// `operation` names the loop.
+fn looped(config: &mut Config, operation: &Value) -> Result<(), AgentConfigError> {
+    let Some(name) = operation.as_str() else {
+        return bad(format!("`operation`: expected text, got {}", type_name(operation)));
+    };
+    match catalog_path(name).as_str() {
+        "v/ops/llmagent/chat" => {}
+        "v/ops/goaltree/chat" => {
+            config.entry("loop").or_insert_with(|| "goalTree".into());
+        }
+        _ => return bad(format!("`operation`: expected `llmagent:chat` or `goaltree:chat`, got `{name}`")),
+    }
+    Ok(())
+}
+
+/// `responseFormat` is the type of what completes a task: `"text"`, `"json"` or `{name, schema}`.
+fn typed(config: &mut Config, format: &Value) -> Result<(), AgentConfigError> {
+    let schema = match format {
+        Value::String(text) if text == "text" => return Ok(()),
+        Value::String(text) if text == "json" => json!({}),
+        Value::Object(map) if map.contains_key("schema") => {
+            if let Some(other) = map.keys().find(|key| !["name", "schema", "strict"].contains(&key.as_str())) {
+                return bad(format!("`responseFormat.{other}`: unknown key, expected `name` and `schema`"));
+            }
+            map["schema"].clone()
+        }
+        other => {
+            return bad(format!("`responseFormat`: expected \"text\", \"json\" or `{{name, schema}}`, got {other}"));
+        }
+    };
+    if config.get("outputs").is_some_and(|outputs| outputs.get("complete").is_some()) {
+        return bad("`responseFormat`: `outputs.complete` says it already, leave one out");
+    }
+    let outputs = config.entry("outputs").or_insert_with(|| json!({}));
+    let Value::Object(outputs) = outputs else {
+        return bad(format!("`outputs`: expected a map, got {}", type_name(outputs)));
+    };
+    outputs.insert("complete".into(), json!({"schema": schema}));
+    Ok(())
+}
+
+/// A title for people: it begins the description.
+fn named(config: &mut Config, name: &Value) -> Result<(), AgentConfigError> {
+    let Some(name) = name.as_str() else {
+        return bad(format!("`name`: expected text, got {}", type_name(name)));
+    };
+    let whole = match config.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{name}: {text}"),
+        None => name.to_owned(),
+    };
+    config.insert("description".into(), whole.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn state_config_wins_and_the_operation_names_the_loop() {
+        for (given, expected) in [
+            (json!({"systemPrompt": "a"}), Ok(json!({"systemPrompt": "a"}))),
+            (
+                json!({"operation": "llmagent:chat", "systemPrompt": "a", "state": {"config": {"systemPrompt": "b"}}}),
+                Ok(json!({"systemPrompt": "b"})),
+            ),
+            (json!({"operation": "v/ops/goaltree/chat"}), Ok(json!({"loop": "goalTree"}))),
+            (json!({"operation": "goaltree:chat", "loop": "chat"}), Ok(json!({"loop": "chat"}))),
+            (json!({"model": {"a": 1}, "state": {"config": {"model": {"b": 1}}}}), Ok(json!({"model": {"b": 1}}))),
+            (json!({"state": {}}), Ok(json!({}))),
+            (
+                json!({"context": ["w/a"], "state": {"context": ["w/b"], "config": {"context": ["w/c"]}}}),
+                Ok(json!({"context": ["w/c", "w/b"]})),
+            ),
+            (json!({"state": {"context": ["w/b"]}}), Ok(json!({"context": ["w/b"]}))),
+            (json!({"responseFormat": "text"}), Ok(json!({}))),
+            (json!({"responseFormat": "json"}), Ok(json!({"outputs": {"complete": {"schema": {}}}}))),
+            (
+                json!({"responseFormat": {"name": "X", "schema": {"type": "object"}}, "outputs": {"fail": {"schema": {}}}}),
+                Ok(json!({"outputs": {"fail": {"schema": {}}, "complete": {"schema": {"type": "object"}}}})),
+            ),
+            (json!({"name": "Reader", "description": "reads"}), Ok(json!({"description": "Reader: reads"}))),
+            (json!({"name": "Reader"}), Ok(json!({"description": "Reader"}))),
+            (json!({"name": 1}), Err("`name`: expected text")),
+            (json!({"responseFormat": "xml"}), Err("`responseFormat`: expected \"text\", \"json\"")),
+            (json!({"responseFormat": {"schema": {}, "x": 1}}), Err("`responseFormat.x`")),
+            (json!({"responseFormat": "json", "outputs": {"complete": {"schema": {}}}}), Err("says it already")),
+            (json!({"state": {"context": 1}}), Err("`state.context`: expected a list")),
+            (json!({"operation": 1}), Err("`operation`: expected text")),
+            (json!({"operation": "other:chat"}), Err("`llmagent:chat` or `goaltree:chat`, got `other:chat`")),
+            (json!({"state": []}), Err("`state`: expected a map")),
+            (json!({"state": {"cursor": 1}}), Err("`state.cursor`")),
+            (json!({"state": {"config": 1}}), Err("`state.config`: expected a map")),
+        ] {
+            match (mapped(given.as_object().unwrap()).map(Value::Object), expected) {
+                (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{given}"),
+                (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
+                (got, expected) => panic!("{given}: expected {expected:?}, got {got:?}"),
+            }
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! Configurations as the sources write them, in the formats that they use: applied by the binary, and a task each.
+
+use crate::support::cli::{Process, Up};
+use serde_json::{Value, json};
+
+/// What a model of any name answers.
+const RULES: &str = r#"
+[[rule]]
+when = { prompt = "Analyze the sentiment" }
+then = { text = "```json\n{\"sentiment\": \"positive\", \"confidence\": 0.9}\n```" }
+
+[[rule]]
+when = { prompt = "You are Alice" }
+then = { text = "{\"vendor_name\": \"ACME\", \"total_amount\": 12.5}" }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+/// An example: file, text, what its task returns, what its prompt shows.
+type Example = (&'static str, &'static str, Value, &'static [&'static str]);
+
+fn examples() -> Vec<Example> {
+    vec![
+        (
+            "support-with-memory.yaml",
+            AGNTZ_MEMORY,
+            json!("done"),
+            &["Help the user. Use memory only when it is relevant."],
+        ),
+        ("memrez-support.yaml", AGNTZ_PRELOAD, json!("done"), &["Use durable memory"]),
+        ("sentiment-analyzer.yaml", AGNTZ_TYPED, json!({"sentiment": "positive", "confidence": 0.9}), &["Analyze"]),
+        ("Alice.json", COVIA_ALICE, json!({"vendor_name": "ACME", "total_amount": 12.5}), &["You are Alice"]),
+        (
+            "buyer.json",
+            COVIA_PAGE,
+            json!("done"),
+            &["[Context: Company Policy", "## Covia Lattice", "- crud on w/enrichments/"],
+        ),
+        ("reader.json", COVIA_TEMPLATE, json!("done"), &["You are a data analysis agent"]),
+        ("mailer.yaml", PLATOS_YAML, json!("done"), &["Say hello."]),
+        ("mailer-too.json", PLATOS_JSON, json!("done"), &["Say hello."]),
+        ("orchestrator.json", IDEALIC, json!("done"), &["You orchestrate."]),
+    ]
+}
+
+/// `agntz-context-and-resources`, "Resources".
+const AGNTZ_MEMORY: &str = "id: support-with-memory
+kind: llm
+model:
+  provider: openai
+  name: gpt-5.4
+instruction: |
+  Help the user. Use memory only when it is relevant.
+resources:
+  memory:
+    mode: read-write
+    autoScan: true
+";
+
+/// agntz's schema of resources, with everything that a memory takes.
+const AGNTZ_PRELOAD: &str = "id: memrez-support
+name: memrez Support Example
+kind: llm
+model: { provider: openai, name: gpt-5.6-sol, temperature: 0.2 }
+instruction: |
+  Help the user. Use durable memory when it is relevant.
+resources:
+  memory:
+    mode: read-write
+    autoScan: true
+    preload:
+      core: true
+      topics: [goals, equipment]
+      limit: 30
+      maxChars: 10000
+      types: [fact, preference, summary]
+    writePolicy:
+      descendants: true
+      ancestorPromotion: none
+maxSteps: 12
+";
+
+const AGNTZ_TYPED: &str = "# LLM agent with structured output
+id: sentiment-analyzer
+name: Sentiment Analyzer
+description: Analyzes the sentiment of text
+kind: llm
+model:
+  provider: openai
+  name: gpt-5.6-luna
+instruction: |
+  Analyze the sentiment of the following text and respond with a JSON object.
+outputSchema:
+  sentiment:
+    type: string
+    enum: [positive, negative, neutral]
+  confidence: number
+";
+
+/// Covia's demo of invoices.
+const COVIA_ALICE: &str = r#"{
+  "operation": "v/ops/goaltree/chat",
+  "state": { "config": {
+    "llmOperation": "v/ops/langchain/openai",
+    "model": "gpt-5.4-mini",
+    "defaultTools": false,
+    "caps": [],
+    "systemPrompt": "You are Alice, an AP Invoice Scanner.",
+    "responseFormat": {
+      "name": "InvoiceExtraction",
+      "schema": {
+        "type": "object",
+        "properties": { "vendor_name": { "type": "string" }, "total_amount": { "type": "number" } },
+        "required": ["vendor_name", "total_amount"],
+        "additionalProperties": false
+      }
+    }
+  }}
+}"#;
+
+/// `covia-tools-and-context`: tools, context and capabilities of the page in one agent.
+const COVIA_PAGE: &str = r#"{
+  "model": "gpt-5.4-mini",
+  "tools": [
+    "v/ops/covia/read",
+    "v/ops/covia/write",
+    { "operation": "v/ops/http/get", "name": "fetch_url", "description": "Fetch a web page" }
+  ],
+  "context": [
+    { "ref": "w/docs/policy", "label": "Company Policy" },
+    { "ref": "w/vendor-records/acme", "label": "ACME Vendor Record" }
+  ],
+  "caps": [
+    { "with": "w/vendor-records/", "can": "crud/read" },
+    { "with": "w/enrichments/", "can": "crud" }
+  ],
+  "state": { "context": [{ "op": "v/ops/covia/list", "input": { "path": "w/vendors" }, "label": "Known Vendors" }] }
+}"#;
+
+const COVIA_TEMPLATE: &str = r#"{
+  "name": "Reader Agent Template",
+  "description": "Read-only data analysis.",
+  "operation": "v/ops/llmagent/chat",
+  "systemPrompt": "You are a data analysis agent with read-only access.",
+  "llmOperation": "v/ops/langchain/openai",
+  "model": "gpt-5.4-mini",
+  "defaultTools": false,
+  "tools": ["v/ops/covia/read", "v/ops/covia/list", "v/ops/covia/slice", "more_tools"]
+}"#;
+
+/// `platos-agent-context`, "Configure mappings" and "Inject into tool arguments".
+const PLATOS_YAML: &str = "model: { provider: openai, name: gpt-5.4 }
+systemPrompt: Say ${greeting}.
+tools:
+  - { operation: v/ops/test/echo, name: send_email, description: Sends mail }
+contextMapping:
+  - { key: user_id, source: session.user_id, fallback: none }
+  - { key: calendar_id, source: _auto }
+  - { key: region, source: _global }
+  - { key: greeting, source: 'CONSTANT:hello' }
+toolArgInjection:
+  send_email: { from: user_email, tenant_id: tenant_id }
+";
+
+const PLATOS_JSON: &str = r#"{
+  "model": {"provider": "openai", "name": "gpt-5.4"},
+  "systemPrompt": "Say ${greeting}.",
+  "tools": [{"operation": "v/ops/test/echo", "name": "send_email", "description": "Sends mail"}],
+  "contextMapping": {
+    "greeting": {"source": "CONSTANT:hello"},
+    "toolArgInjection": {
+      "send_email": { "from": "user_email", "tenant_id": "tenant_id" }
+    }
+  }
+}"#;
+
+/// `idealic-agent-scopes`: provisioned and requested scopes, a delegate with both, an activity.
+const IDEALIC: &str = r#"{
+  "model": "openai/gpt-5.4",
+  "systemPrompt": "You orchestrate.",
+  "tools": [
+    { "name": "sendMessage", "description": "Sends a message.", "_scopes": { "const": ["input"] } },
+    { "operation": "v/ops/test/echo", "name": "logEvent", "_scopes": { "const": ["state"] } },
+    {
+      "name": "summarizeArticle", "description": "Sums an article up.", "_delegate": "anonymous",
+      "_scopes": { "type": "array", "items": { "enum": ["state", "input"] } }
+    }
+  ]
+}"#;
+
+#[test]
+fn configurations_of_the_sources_are_applied_as_they_stand_and_work_on_a_task() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("rules.toml"), RULES).unwrap();
+    let mut mock = Process::start(dir.path(), ["mock-llm", "rules.toml", "--listen", "127.0.0.1:0"]);
+    let address = mock.says("serving `rules.toml` on ");
+    let up = Up::start_with(&[&format!("models.endpoints.openai.base_url={address}"), "catalog.test=true"]);
+    for (file, text, expected, shown) in examples() {
+        up.file(file, text);
+        let agent = file.rsplit_once('.').unwrap().0;
+        assert_eq!(up.run(&["agent", "apply", file]).ok(), format!("{agent} created, configuration 1"), "{file}");
+        let done = up.run(&["submit", agent, "go", "--wait", "--grant", "app/user/u1", "--output", "json"]).ok();
+        let job: Value = serde_json::from_str(&done).unwrap_or_else(|_| panic!("{file}: {done}"));
+        assert_eq!((&job["status"], &job["output"]), (&json!("COMPLETE"), &expected), "{file}: {job}");
+        let turns: Value = serde_json::from_str(&up.run(&["turn", "list", agent, "--output", "json"]).ok()).unwrap();
+        let name = turns["turns"][0]["name"].as_str().unwrap_or_else(|| panic!("{file}: {turns}")).to_owned();
+        let prompt = up.run(&["turn", "show", &name, "--prompt"]).ok();
+        for part in shown {
+            assert!(prompt.contains(part), "{file}: expected `{part}` in {prompt}");
+        }
+        assert_eq!(up.run(&["agent", "apply", file]).ok(), format!("{agent} unchanged, configuration 1"), "{file}");
+    }
+}
+
+#[test]
+fn what_has_no_meaning_here_is_refused_by_its_name_and_the_reason() {
+    let up = Up::start();
+    for (file, text, expected) in [
+        ("pipeline.yaml", "kind: sequential\nsteps: []\n", "`kind`: expected `llm`, got \"sequential\""),
+        ("skilled.yaml", "kind: llm\nmodel: openai/x\nskills: [researcher]\n", "`skills` has no meaning here: "),
+        (
+            "local.yaml",
+            "kind: llm\nmodel: openai/x\ntools:\n  - kind: local\n    tools: [calculator]\n",
+            "`tools[0]`: a `local` tool is a function of an agntz process",
+        ),
+        (
+            "promoted.yaml",
+            "model: openai/x\nresources: { memory: { writePolicy: { ancestorPromotion: parent } } }\n",
+            "expected `none`, got `parent`: a grant writes into its own scope and below it, never above",
+        ),
+        ("rag.yaml", "model: openai/x\nresources: { docs: { kind: rag } }\n", "`rag`"),
+        ("other.json", r#"{"llmOperation": "v/test/ops/llm"}"#, "no model answers under `v/test/ops/llm`"),
+        ("named.json", r#"{"model": "wonder-1"}"#, "write `PROVIDER/wonder-1` or `{provider, name}`"),
+        ("state.json", r#"{"model": "gpt-5", "state": {"history": []}}"#, "`state.history`: expected `state.config`"),
+    ] {
+        up.file(file, text);
+        up.run(&["agent", "apply", file]).expect(2, expected);
+    }
+}
