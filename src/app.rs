@@ -6,8 +6,8 @@ use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
 use crate::bus::{Bus, BusError};
 use crate::clock::Clock;
-use crate::config::{BusUrl, Config, StoreUrl, mask_url};
-use crate::http::{self, HttpOptions};
+use crate::config::{BusUrl, Config, HttpConfig, StoreUrl, mask_url};
+use crate::http::{self, HttpOptions, Room};
 use crate::model::Model;
 use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
@@ -179,16 +179,37 @@ async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), Ap
     let url = format!("http://{}", listener.local_addr().map_err(failed)?);
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
     let auth = Arc::clone(&app.auth);
-    let options = HttpOptions { auth, ..HttpOptions::new(url, config.http.body_limit) };
-    let (venue, ending, on_failure) = (Arc::clone(&app.venue), shutdown.clone(), shutdown.clone());
+    let (options, venue, ending) = (http_options(&config.http, url, auth), Arc::clone(&app.venue), shutdown.clone());
     shutdown.spawn_service("http", async move {
-        let closing = async move { ending.ending().cancelled().await };
-        if let Err(error) = http::serve(listener, venue, options, closing).await {
-            tracing::error!("HTTP API failed: {error}");
-            on_failure.trigger();
-        }
+        http::serve(listener, venue, options, async move { ending.ending().cancelled().await }).await;
     });
     Ok(())
+}
+
+fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>) -> HttpOptions {
+    let asked = Room { total: c.connections, per_address: c.connections_per_address, proxies: c.proxies.clone() };
+    let room = asked.within(descriptors());
+    if room.total < c.connections {
+        let (asked, total) = (c.connections, room.total);
+        tracing::warn!(
+            "`http.connections` is {asked}, but the file descriptors of this process (`ulimit -n`) are enough for {total}"
+        );
+    }
+    HttpOptions {
+        auth,
+        room,
+        header_time: c.header_time,
+        body_time: c.body_time,
+        idle_time: c.idle_time,
+        ..HttpOptions::new(url, c.body_limit)
+    }
+}
+
+/// How many descriptors this process may have, where the system says so.
+fn descriptors() -> Option<usize> {
+    let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
 }
 
 /// A model call that took so much longer than it may was lost with its worker.

@@ -57,6 +57,8 @@ pub struct Metrics {
     pub sweeps: Counter,
     /// Messages whose subject names no owner, agent and kind.
     pub messages_unreadable: Counter,
+    /// HTTP connections beyond the limits.
+    pub http_refused: Counter,
     /// Tasks that panicked.
     pub task_panics: Counter,
     /// Seconds from grant to commit.
@@ -85,6 +87,7 @@ impl Metrics {
             outbox_published: Counter::default(),
             sweeps: Counter::default(),
             messages_unreadable: Counter::default(),
+            http_refused: Counter::default(),
             task_panics: Counter::default(),
             // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
             turn_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 17)),
@@ -109,6 +112,7 @@ impl Metrics {
             "messages whose subject names no owner, agent and kind",
             self.messages_unreadable.clone(),
         );
+        r.register("http_refused", "HTTP connections beyond the limits", self.http_refused.clone());
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());

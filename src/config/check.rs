@@ -39,11 +39,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
             max_bytes: number(l, "bus.max_bytes", 1 << 20..=1 << 50),
         },
-        http: HttpConfig {
-            listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
-                .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
-            body_limit: number(l, "http.body_limit", 1024..=983_040),
-        },
+        http: http(l),
         http_client: HttpClientConfig {
             allow_hosts: parse(
                 l,
@@ -83,6 +79,22 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
     };
     combinations(l, &config);
     if layers.errors.is_empty() { Ok(config) } else { Err(ConfigErrors(layers.errors)) }
+}
+
+fn http(l: &mut Layers) -> HttpConfig {
+    HttpConfig {
+        listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
+            .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
+        body_limit: number(l, "http.body_limit", 1024..=983_040),
+        connections: number(l, "http.connections", 1..=100_000),
+        connections_per_address: number(l, "http.connections_per_address", 1..=100_000),
+        proxies: parse(l, "http.proxies", "IP addresses with commas between such as `10.0.0.7, fd00::7`", |text| {
+            text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(|text| text.parse().ok()).collect()
+        }),
+        header_time: duration(l, "http.header_time", Duration::from_millis(10)..=HOUR),
+        body_time: duration(l, "http.body_time", Duration::from_millis(10)..=HOUR),
+        idle_time: duration(l, "http.idle_time", Duration::from_millis(10)..=HOUR),
+    }
 }
 
 fn grants(l: &mut Layers) -> GrantsConfig {

@@ -14,7 +14,7 @@ use crate::domain::retention::Rules;
 use crate::domain::token::{DidKey, Subject};
 use std::{
     collections::BTreeMap,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -104,6 +104,18 @@ pub struct HttpConfig {
     pub listen: SocketAddr,
     /// Longest request body, in bytes.
     pub body_limit: usize,
+    /// Connections that may be open.
+    pub connections: usize,
+    /// Of one address.
+    pub connections_per_address: usize,
+    /// Addresses that may have more.
+    pub proxies: Vec<IpAddr>,
+    /// For a header to arrive.
+    pub header_time: Duration,
+    /// For a body to arrive.
+    pub body_time: Duration,
+    /// Without a request.
+    pub idle_time: Duration,
 }
 
 /// Calls of the operations `http:*`.

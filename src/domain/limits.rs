@@ -296,3 +296,15 @@ pub const LIST_LOOKS: usize = 1_000;
 
 /// Newest turns of a session in use that retention leaves, however old they are: its conversation.
 pub const TURNS_KEPT: u64 = 50;
+
+/// Bytes of a request's header, and of what is buffered of an answer: a chain of tokens fits four times.
+pub const HTTP_HEADER_BYTES: usize = 128 * 1024;
+
+/// Connections beyond the limit that are told so at once; further ones are closed without a word.
+pub const HTTP_REFUSALS: usize = 32;
+
+/// Longest time for telling one.
+pub const HTTP_REFUSAL_TIME: Duration = Duration::from_secs(2);
+
+/// How long the rest of a body that nobody wants is waited for, before its connection is closed.
+pub const HTTP_DISCARD_TIME: Duration = Duration::from_secs(1);

@@ -12,9 +12,8 @@ use crate::ops::Caller;
 use crate::venue::is_reserved;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
-use bytes::{Bytes, BytesMut};
-use futures::StreamExt;
+use axum::http::HeaderMap;
+use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +24,6 @@ pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
 pub(super) const KEY_HEADER: &str = "Idempotency-Key";
 /// The owner of a request that names none.
 const DEFAULT_OWNER: &str = "local/me";
-/// Longest time for a body to arrive.
-const BODY_TIME: Duration = Duration::from_secs(30);
 /// Longest wait for a job in one request.
 pub(super) const MAX_WAIT: Duration = Duration::from_mins(2);
 
@@ -114,33 +111,15 @@ impl FromRequestParts<Api> for Who {
     }
 }
 
-/// The body as it came, within the limit of size and time.
+/// The body as it came; the guard has read it.
 pub(super) struct Raw(pub(super) Bytes);
 
 impl FromRequest<Api> for Raw {
     type Rejection = Problem;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, Problem> {
-        let limit = api.options.body_limit;
-        let read = async {
-            let mut stream = request.into_body().into_data_stream();
-            let mut body = BytesMut::new();
-            while let Some(chunk) = stream.next().await {
-                let chunk = chunk.map_err(|e| Problem::bad_request(format!("the body didn't arrive: {e}")))?;
-                if body.len() + chunk.len() > limit {
-                    return Err(Problem::new(
-                        StatusCode::PAYLOAD_TOO_LARGE,
-                        format!("the body has more than {limit} bytes; put large values into `w/` piece by piece"),
-                    ));
-                }
-                body.extend_from_slice(&chunk);
-            }
-            Ok(Self(body.freeze()))
-        };
-        tokio::time::timeout(BODY_TIME, read).await.unwrap_or_else(|_| {
-            let seconds = BODY_TIME.as_secs();
-            Err(Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body took longer than {seconds} s to arrive")))
-        })
+        let read = axum::body::to_bytes(request.into_body(), api.options.body_limit).await;
+        read.map(Self).map_err(|e| Problem::bad_request(format!("the body didn't arrive: {e}")))
     }
 }
 

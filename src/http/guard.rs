@@ -1,25 +1,34 @@
 //! Around every request: who may ask at all, how long it may take, and errors in one form.
 
-use super::Api;
+use super::body::{self, Unread};
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{self, Access, methods};
+use super::seat::{Phase, Seat};
+use super::Api;
 use crate::domain::authority::capability::segment;
 use crate::policy;
+use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
+use axum::http::request::Parts;
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures::FutureExt;
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
 
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let request = match admitted(&api, request).await {
+    let seat = request.extensions().get::<Arc<Seat>>().cloned();
+    let request = match arrived(&api, request).await {
         Ok(request) => request,
-        Err(problem) => return problem.into_response(),
+        Err(response) => return response,
     };
+    if let Some(seat) = seat {
+        seat.is(Phase::Work);
+    }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -49,18 +58,39 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     as_problem(response, method.as_str(), &path, route.as_deref())
 }
 
+/// A request that may be handled, with its whole body; or the answer to one that may not.
+async fn arrived(api: &Api, request: Request) -> Result<Request, Response> {
+    let (parts, body) = request.into_parts();
+    // A body that its sender keeps back until it is asked for is not asked for in vain.
+    let kept_back = parts.headers.contains_key(header::EXPECT);
+    let unread = match admitted(api, parts).await {
+        Ok(parts) => match body::read(body, &api.options).await {
+            Ok(bytes) => return Ok(Request::from_parts(parts, Body::from(bytes))),
+            Err(unread) => unread,
+        },
+        Err(problem) => {
+            let arrived = !kept_back && body::discard(body, api.options.body_limit).await;
+            Unread { problem, arrived }
+        }
+    };
+    let mut response = unread.problem.into_response();
+    if !unread.arrived {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Err(response)
+}
+
 /// A request that may be handled, with the caller where callers are recognised. A page of another
 /// origin has no token to send; without tokens its origin is all there is to go by.
-async fn admitted(api: &Api, request: Request) -> Result<Request, Problem> {
+async fn admitted(api: &Api, mut parts: Parts) -> Result<Parts, Problem> {
     if !api.options.auth.is_required() {
-        check_origin(request.uri().authority(), request.headers())?;
-        return Ok(request);
+        check_origin(parts.uri.authority(), &parts.headers)?;
+        return Ok(parts);
     }
-    let (mut parts, body) = request.into_parts();
     let route = parts.extensions.get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
     let access = routes::access(parts.method.as_str(), route.as_deref());
     if access == Access::Open {
-        return Ok(Request::from_parts(parts, body));
+        return Ok(parts);
     }
     let caller = policy::held(&*api.venue.store, api.recognised(&parts.headers)?).await??;
     match access {
@@ -79,7 +109,7 @@ async fn admitted(api: &Api, request: Request) -> Result<Request, Problem> {
         }
     }
     parts.extensions.insert(caller);
-    Ok(Request::from_parts(parts, body))
+    Ok(parts)
 }
 
 /// The framework's own refusals (wrong method, bad path escape, …) get the form of all others.

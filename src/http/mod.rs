@@ -3,26 +3,30 @@
 mod agents;
 mod approvals;
 mod assets;
+mod body;
 pub(crate) mod catalog;
+mod connections;
 mod extract;
 mod guard;
 mod health;
 mod jobs;
 mod life;
+mod listen;
 mod operate;
 mod problem;
 mod routes;
+mod seat;
 mod secrets;
 mod sse;
 mod timers;
 mod turns;
 
+pub use connections::Room;
+
 use crate::auth::Auth;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
-use axum::serve::ListenerExt;
 use std::future::Future;
-use std::io;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,6 +42,16 @@ pub struct HttpOptions {
     pub url: String,
     /// How callers are recognised.
     pub auth: Arc<Auth>,
+    /// How many connections there may be.
+    pub room: Room,
+    /// Longest time for the header of a request to arrive.
+    pub header_time: Duration,
+    /// Longest time for a body to arrive.
+    pub body_time: Duration,
+    /// How long a connection without a request stays open.
+    pub idle_time: Duration,
+    /// How long the other side may take nothing of an answer.
+    pub stall_time: Duration,
     /// Longest time of one request; streams may last longer.
     pub request_time: Duration,
     /// How long running requests may go on after a shutdown has begun.
@@ -53,6 +67,11 @@ impl HttpOptions {
             body_limit,
             url: url.into(),
             auth: Arc::new(Auth::none()),
+            room: Room::default(),
+            header_time: Duration::from_secs(10),
+            body_time: Duration::from_secs(30),
+            idle_time: Duration::from_mins(1),
+            stall_time: Duration::from_secs(30),
             request_time: OPERATION_TIME + Duration::from_secs(10),
             drain: Duration::from_secs(3),
             heartbeat: Duration::from_secs(15),
@@ -80,26 +99,21 @@ impl Deref for Api {
 }
 
 /// Serves until `shutdown` resolves and the running requests have ended, at most
-/// [`HttpOptions::drain`] later. The listener is bound by the caller, who knows its address.
+/// [`HttpOptions::drain`] and a second later. The listener is bound by the caller, who knows its address.
 pub async fn serve(
     listener: TcpListener,
     venue: Arc<Venue>,
     options: HttpOptions,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+) {
     let closing = CancellationToken::new();
     // Tokens may be made for the address, also before anybody has asked for it.
     options.auth.did(catalog::did(&options.url));
     let api = Api(Arc::new(Shared { venue, options, closing: closing.clone() }));
-    let listener = listener.tap_io(|connection| {
-        // A token of a stream is a small packet that must not wait for the next one.
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "TCP_NODELAY not set");
-        }
-    });
-    let signal = async move {
+    let signal = async {
         shutdown.await;
         closing.cancel();
     };
-    axum::serve(listener, routes::router(api)).with_graceful_shutdown(signal).await
+    let router = routes::router(api.clone());
+    tokio::join!(listen::listen(listener, api, router), signal);
 }

@@ -33,6 +33,7 @@ mod goals;
 mod http_api;
 mod http_client;
 mod http_jobs;
+mod http_limits;
 mod job_delete;
 mod job_list;
 mod ledger;

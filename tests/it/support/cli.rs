@@ -63,7 +63,14 @@ pub struct Process {
 impl Process {
     /// Starts it in a folder.
     pub fn start<S: AsRef<OsStr>>(dir: &Path, args: impl IntoIterator<Item = S>) -> Self {
-        let mut child = command(dir).args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = command(dir);
+        command.args(args);
+        Self::of(command)
+    }
+
+    /// Starts any command.
+    pub fn of(mut command: Command) -> Self {
+        let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let log = Arc::new(Mutex::new(String::new()));
         let (lines, copy) = (BufReader::new(child.stderr.take().unwrap()).lines(), Arc::clone(&log));
         std::thread::spawn(move || {
@@ -91,6 +98,11 @@ impl Process {
             assert!(ended.is_none() && start.elapsed() < LIMIT, "no `{words}`, ended {ended:?}: {log}");
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id()
     }
 
     /// Sends a signal, e.g. `TERM`.

@@ -29,7 +29,7 @@ pub struct Server {
     pub venue: Arc<Venue>,
     pub client: Client,
     stop: Option<oneshot::Sender<()>>,
-    serving: Option<JoinHandle<std::io::Result<()>>>,
+    serving: Option<JoinHandle<()>>,
     _dir: Option<TempDir>,
 }
 
@@ -75,12 +75,25 @@ impl Server {
         Self { _dir: Some(dir), ..server }
     }
 
+    /// A server without a worker, with other limits.
+    pub async fn limited(change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
+        let dir = tempfile::Builder::new().prefix("trellis-http").tempdir().unwrap();
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        let venue = Self::venue(Arc::clone(&store) as Arc<dyn Store>, &store).await;
+        let server = Self::changed(venue, Arc::default(), change).await;
+        Self { _dir: Some(dir), ..server }
+    }
+
     /// A server over any store; the queue lies in `queue`.
     pub async fn over(store: Arc<dyn Store>, queue: &Arc<EmbeddedStore>) -> Self {
+        Self::of(Self::venue(store, queue).await).await
+    }
+
+    async fn venue(store: Arc<dyn Store>, queue: &Arc<EmbeddedStore>) -> Arc<Venue> {
         let bus = EmbeddedBus::new(Arc::clone(queue), Duration::from_secs(30), Clock::system()).unwrap();
         let clock = Clock::system();
         let key = load_or_make_key(&*store, clock.now()).await.unwrap();
-        let venue = Arc::new(Venue {
+        Arc::new(Venue {
             store,
             bus: Arc::new(bus),
             clock,
@@ -90,8 +103,7 @@ impl Server {
             secrets: Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap()),
             boundaries: Vec::new(),
             metrics: Arc::new(Metrics::new()),
-        });
-        Self::of(venue).await
+        })
     }
 
     /// A server of a venue that exists.
@@ -101,14 +113,18 @@ impl Server {
 
     /// A server that recognises its callers.
     pub async fn with(venue: Arc<Venue>, auth: Arc<Auth>) -> Self {
+        Self::changed(venue, auth, |options| options).await
+    }
+
+    async fn changed(venue: Arc<Venue>, auth: Arc<Auth>, change: impl FnOnce(HttpOptions) -> HttpOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
-        let options = HttpOptions {
+        let options = change(HttpOptions {
             auth,
             drain: Duration::from_millis(200),
             heartbeat: Duration::from_millis(50),
             ..HttpOptions::new(&url, BODY_LIMIT)
-        };
+        });
         let (stop, stopped) = oneshot::channel();
         let shutdown = async {
             let _ = stopped.await;
@@ -120,7 +136,7 @@ impl Server {
     /// Begins the shutdown and waits for its end.
     pub async fn shut_down(&mut self) {
         drop(self.stop.take());
-        self.serving.take().unwrap().await.unwrap().unwrap();
+        self.serving.take().unwrap().await.unwrap();
     }
 
     /// Any request.

@@ -8,6 +8,7 @@ pub mod nats;
 pub mod operate;
 pub mod port;
 pub mod python;
+pub mod raw;
 pub mod redis;
 pub mod venue;
 pub mod watched;

@@ -1,0 +1,75 @@
+//! The body of a request: read whole within its limits of size and time before anything is done with it.
+//!
+//! It is read on every route, also where nobody asks for it: what is left of a body would be taken for
+//! the next request of its connection.
+
+use super::HttpOptions;
+use super::problem::Problem;
+use crate::domain::limits::HTTP_DISCARD_TIME;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::http::StatusCode;
+use bytes::BytesMut;
+use futures::StreamExt;
+
+/// Why there is no body.
+pub(super) struct Unread {
+    pub(super) problem: Problem,
+    /// All of it has arrived, so that the connection can go on.
+    pub(super) arrived: bool,
+}
+
+/// The whole body.
+pub(super) async fn read(body: Body, options: &HttpOptions) -> Result<Bytes, Unread> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let limit = options.body_limit;
+    let stated = body.size_hint().lower();
+    let mut stream = body.into_data_stream();
+    let mut kept = BytesMut::new();
+    let arriving = async {
+        if stated > limit as u64 {
+            return Ok(false);
+        }
+        while let Some(chunk) = stream.next().await {
+            let chunk = chunk.map_err(|e| Problem::bad_request(format!("the body didn't arrive: {e}")))?;
+            if kept.len() + chunk.len() > limit {
+                return Ok(false);
+            }
+            kept.extend_from_slice(&chunk);
+        }
+        Ok(true)
+    };
+    let seconds = options.body_time.as_secs_f32();
+    let late = || Problem::new(StatusCode::REQUEST_TIMEOUT, format!("the body took longer than {seconds} s to arrive"));
+    match tokio::time::timeout(options.body_time, arriving).await {
+        Ok(Ok(true)) => Ok(kept.freeze()),
+        Ok(Ok(false)) => {
+            // Who is still sending hears the answer only when it was listened to.
+            let arrived = discard(Body::from_stream(stream), limit).await;
+            let text = format!("the body has more than {limit} bytes; put large values into `w/` piece by piece");
+            Err(Unread { problem: Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text), arrived })
+        }
+        Ok(Err(problem)) => Err(Unread { problem, arrived: false }),
+        Err(_) => Err(Unread { problem: late(), arrived: false }),
+    }
+}
+
+/// Lets a body pass that nobody wants, no more of it than two of `limit` bytes; `true` when it was all of it.
+pub(super) async fn discard(body: Body, limit: usize) -> bool {
+    if body.is_end_stream() {
+        return true;
+    }
+    let mut stream = body.into_data_stream();
+    let passing = async {
+        let mut passed = 0;
+        while let Some(chunk) = stream.next().await {
+            match chunk {
+                Ok(chunk) if passed + chunk.len() <= limit * 2 => passed += chunk.len(),
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
+    };
+    tokio::time::timeout(HTTP_DISCARD_TIME, passing).await.unwrap_or(false)
+}

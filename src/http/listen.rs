@@ -1,0 +1,156 @@
+//! Takes connections and serves each within its limits, until the venue shuts down.
+
+use super::connections::Admission;
+use super::problem::Problem;
+use super::seat::{Answering, Phase, Seat, Table, Wire};
+use super::{Api, HttpOptions, body};
+use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSALS, HTTP_REFUSAL_TIME};
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, Response, StatusCode, header};
+use axum::response::IntoResponse;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use std::convert::Infallible;
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+/// Pause after the system has refused a connection, as it does without descriptors.
+const PAUSE: Duration = Duration::from_millis(100);
+/// What connections get for their end beyond the drain of requests.
+const LAST_WORDS: Duration = Duration::from_secs(1);
+
+/// Serves until the venue shuts down and its connections have ended, or their time is over.
+pub(super) async fn listen(listener: TcpListener, api: Api, router: Router) {
+    let table = Table::new(api.options.room.clone());
+    let refusals = Arc::new(Semaphore::new(HTTP_REFUSALS));
+    let (tasks, all) = (TaskTracker::new(), CancellationToken::new());
+    loop {
+        let (stream, from) = tokio::select! {
+            () = api.closing.cancelled() => break,
+            got = listener.accept() => match got {
+                Ok(got) => got,
+                Err(error) => {
+                    rest(&error).await;
+                    continue;
+                }
+            },
+        };
+        // A token of a stream is a small packet that must not wait for the next one.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "TCP_NODELAY not set");
+        }
+        match table.seat(from.ip(), &all) {
+            Ok(seat) => {
+                tasks.spawn(attend(stream, seat, api.clone(), router.clone()));
+            }
+            Err(why) => {
+                tracing::debug!(%from, ?why, "connection refused");
+                api.venue.metrics.http_refused.inc();
+                // Past so many at once the rest is closed without a word.
+                if let Ok(permit) = Arc::clone(&refusals).try_acquire_owned() {
+                    let limit = api.options.body_limit;
+                    tasks.spawn(async move {
+                        refuse(stream, why, limit).await;
+                        drop(permit);
+                    });
+                }
+            }
+        }
+    }
+    drop(listener);
+    tasks.close();
+    if tokio::time::timeout(api.options.drain + LAST_WORDS, tasks.wait()).await.is_err() {
+        tracing::debug!("closing {} connections that don't end", tasks.len());
+        all.cancel();
+        tasks.wait().await;
+    }
+}
+
+/// A connection that ended before it was taken says nothing about the next; other errors may last.
+async fn rest(error: &io::Error) {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
+    if !matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset) {
+        tracing::error!(%error, "no connection can be taken");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// One connection from its first byte to its end.
+async fn attend(stream: TcpStream, seat: Arc<Seat>, api: Api, router: Router) {
+    let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
+    let (close, closing) = (seat.close.clone(), api.closing.clone());
+    let routes = TowerToHyperService::new(router);
+    let sitting = Arc::clone(&seat);
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        let seat = Arc::clone(&sitting);
+        seat.is(Phase::Body);
+        request.extensions_mut().insert(Arc::clone(&seat));
+        let answered = routes.call(request);
+        async move { answered.await.map(|response| response.map(|body| Body::new(Answering { body, seat }))) }
+    });
+    let wire = TokioIo::new(Wire::new(stream, Arc::clone(&seat), stall_time));
+    let mut connection = pin!(http().serve_connection(wire, service));
+    let mut overdue = pin!(seat.overdue(header_time, idle_time));
+    let mut told = false;
+    loop {
+        tokio::select! {
+            ended = connection.as_mut() => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "connection ended");
+                }
+                return;
+            }
+            () = close.cancelled() => return,
+            () = overdue.as_mut() => return,
+            () = closing.cancelled(), if !told => {
+                told = true;
+                connection.as_mut().graceful_shutdown();
+            }
+        }
+    }
+}
+
+/// HTTP/1.1 as it is spoken here. The times of headers are kept by [`Seat`], which knows a
+/// connection that rests from one that has begun.
+fn http() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder.header_read_timeout(None).max_buf_size(HTTP_HEADER_BYTES);
+    builder
+}
+
+/// Says why there is no place, to a request that is heard out.
+async fn refuse(stream: TcpStream, why: Admission, limit: usize) {
+    let service = service_fn(move |request: Request<Incoming>| async move {
+        body::discard(Body::new(request.into_body()), limit).await;
+        let mut response = refusal(why);
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        Ok::<_, Infallible>(response)
+    });
+    let mut builder = http();
+    builder.keep_alive(false);
+    let _ = tokio::time::timeout(HTTP_REFUSAL_TIME, builder.serve_connection(TokioIo::new(stream), service)).await;
+}
+
+fn refusal(why: Admission) -> Response<Body> {
+    let (status, text) = match why {
+        Admission::FullOfAddress => (
+            StatusCode::TOO_MANY_REQUESTS,
+            "too many requests are open from this address (`http.connections_per_address`); use fewer connections, or name a reverse proxy in `http.proxies`",
+        ),
+        Admission::Full | Admission::Open { .. } => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "as many requests are open as the venue takes (`http.connections`); try again in a moment",
+        ),
+    };
+    Problem::new(status, text).retry_after(1).into_response()
+}

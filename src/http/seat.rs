@@ -1,0 +1,230 @@
+//! One connection: what it does, how long it may, and the bytes through it.
+
+use super::connections::{Admission, Connections, Room};
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::{Frame, SizeHint};
+use std::collections::HashMap;
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Sleep, sleep};
+use tokio_util::sync::CancellationToken;
+
+/// What a connection does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Its last request is answered.
+    Idle,
+    /// A header is awaited, or the rest of one.
+    Header,
+    /// A body is awaited.
+    Body,
+    /// A request is handled and answered.
+    Work,
+}
+
+/// All connections of a server.
+pub(super) struct Table(Mutex<Seats>);
+
+struct Seats {
+    connections: Connections,
+    close: HashMap<u64, CancellationToken>,
+}
+
+impl Table {
+    pub(super) fn new(room: Room) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Seats { connections: Connections::new(room), close: HashMap::new() })))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Seats> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A seat for a connection, which may cost another one its own; or why there is none.
+    pub(super) fn seat(self: &Arc<Self>, from: IpAddr, all: &CancellationToken) -> Result<Arc<Seat>, Admission> {
+        let mut seats = self.lock();
+        match seats.connections.comes(from) {
+            Admission::Open { number, instead_of } => {
+                if let Some(other) = instead_of.and_then(|other| seats.close.remove(&other)) {
+                    other.cancel();
+                }
+                let close = all.child_token();
+                seats.close.insert(number, close.clone());
+                let (phase, _) = watch::channel(Phase::Header);
+                Ok(Arc::new(Seat { table: Arc::clone(self), number, close, phase, stuck: AtomicBool::new(false) }))
+            }
+            refused @ (Admission::Full | Admission::FullOfAddress) => Err(refused),
+        }
+    }
+}
+
+/// The place of one connection; it is free when this is dropped.
+pub(super) struct Seat {
+    table: Arc<Table>,
+    number: u64,
+    /// Cancelled when the connection has to go.
+    pub(super) close: CancellationToken,
+    phase: watch::Sender<Phase>,
+    /// The other side takes nothing of what is written.
+    stuck: AtomicBool,
+}
+
+impl Seat {
+    /// It does something else now.
+    pub(super) fn is(&self, phase: Phase) {
+        let before = self.phase.send_replace(phase);
+        match (before, phase) {
+            (Phase::Idle | Phase::Header | Phase::Body, Phase::Work) => self.table.lock().connections.works(self.number),
+            (Phase::Work, Phase::Idle | Phase::Header | Phase::Body) => self.table.lock().connections.waits(self.number),
+            (Phase::Idle | Phase::Header | Phase::Body | Phase::Work, _) => {}
+        }
+    }
+
+    /// Bytes have come: of the next request, when the last one is answered.
+    fn arrived(&self) {
+        self.phase.send_if_modified(|phase| {
+            let begins = *phase == Phase::Idle;
+            if begins {
+                *phase = Phase::Header;
+            }
+            begins
+        });
+    }
+
+    /// Resolves when it has been idle, or sent at its header, for too long. The times of body and
+    /// work are the request's own.
+    pub(super) async fn overdue(&self, header: Duration, idle: Duration) {
+        let mut phase = self.phase.subscribe();
+        loop {
+            let now = *phase.borrow_and_update();
+            let time = match now {
+                Phase::Idle => idle,
+                Phase::Header => header,
+                Phase::Body | Phase::Work => Duration::MAX,
+            };
+            tokio::select! {
+                // The sender lives as long as this seat.
+                _ = phase.changed() => {}
+                () = sleep(time) => {
+                    // The end of a long answer may still be on its way.
+                    if now != Phase::Idle || !self.stuck.load(Ordering::Relaxed) {
+                        tracing::debug!(?now, "connection closed: it sent nothing for too long");
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut seats = self.table.lock();
+        seats.connections.goes(self.number);
+        seats.close.remove(&self.number);
+    }
+}
+
+/// The body of an answer: while it lasts its connection works.
+pub(super) struct Answering {
+    pub(super) body: Body,
+    pub(super) seat: Arc<Seat>,
+}
+
+impl HttpBody for Answering {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Answering {
+    fn drop(&mut self) {
+        self.seat.is(Phase::Idle);
+    }
+}
+
+/// The bytes of a connection. One whose other side takes nothing for `stall` ends with an error.
+pub(super) struct Wire {
+    stream: TcpStream,
+    seat: Arc<Seat>,
+    stall: Duration,
+    stuck: Option<Pin<Box<Sleep>>>,
+}
+
+impl Wire {
+    pub(super) const fn new(stream: TcpStream, seat: Arc<Seat>, stall: Duration) -> Self {
+        Self { stream, seat, stall, stuck: None }
+    }
+
+    fn within_time(&mut self, cx: &mut Context<'_>, wrote: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        self.seat.stuck.store(wrote.is_pending(), Ordering::Relaxed);
+        if wrote.is_ready() {
+            self.stuck = None;
+            return wrote;
+        }
+        let stall = self.stall;
+        let end = self.stuck.get_or_insert_with(|| Box::pin(sleep(stall)));
+        ready!(end.as_mut().poll(cx));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the other side takes nothing")))
+    }
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        if buf.filled().len() > before {
+            self.seat.arrived();
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write(cx, buf);
+        self.within_time(cx, wrote)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let wrote = Pin::new(&mut self.stream).poll_write_vectored(cx, bufs);
+        self.within_time(cx, wrote)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}

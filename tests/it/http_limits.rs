@@ -1,0 +1,213 @@
+//! HTTP connections: their number, their times, and bodies that nobody asked for.
+
+use crate::support::cli::{self, Process};
+use crate::support::http::{BODY_LIMIT, Server};
+use crate::support::port;
+use crate::support::raw::Raw;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use trellis::http::{HttpOptions, Room};
+
+const SHORT: Duration = Duration::from_millis(300);
+
+/// A job that stays open: nobody runs it.
+async fn open_job(server: &Server) -> String {
+    server.echo_agent("a").await;
+    let job = server.post("/api/v1/agents/a/tasks", json!({"input": "x"})).await.body(202);
+    job["job"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_open_connections_do_not_stop_the_api() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = format!("127.0.0.1:{}", port::lasting());
+    let mut command = cli::command(dir.path());
+    let binary = command.get_program().to_owned();
+    let mut limited = std::process::Command::new("sh");
+    // As many as the attack that stopped it met.
+    limited.arg("-c").arg("ulimit -Sn 1024; exec \"$0\" \"$@\"").arg(binary);
+    limited.args(["up", "--data", "data", "--listen", &address, "--set", "http.connections=2000"]);
+    limited.current_dir(dir.path()).stdin(std::process::Stdio::null());
+    command = limited;
+    let mut up = Process::of(command);
+    up.says("HTTP API on ");
+    up.says("file descriptors of this process (`ulimit -n`) are enough for 512");
+    let url = format!("http://{address}");
+    let mut kept = Vec::new();
+    for n in 0..1_100 {
+        let mut raw = Raw::to(&url).await;
+        match n % 3 {
+            0 => {}
+            1 => raw.send("GET /livez HT").await,
+            _ => raw.send("POST /api/v1/run HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 9\r\n\r\n{").await,
+        }
+        kept.push(raw);
+        if n % 100 == 99 {
+            let start = Instant::now();
+            let status: Value = reqwest::get(format!("{url}/api/v1/status")).await.unwrap().json().await.unwrap();
+            assert_eq!(status["status"], "OK", "{n}");
+            assert!(start.elapsed() < Duration::from_secs(5), "{n}: {:?}", start.elapsed());
+        }
+    }
+    let descriptors = std::fs::read_dir(format!("/proc/{}/fd", up.id())).unwrap().count();
+    assert!(descriptors < 700, "{descriptors}");
+    up.signal("TERM");
+    assert!(up.ended().success(), "{}", up.log());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_header_and_a_body_have_a_time_to_arrive() {
+    let server = Server::limited(|options| HttpOptions { header_time: SHORT, body_time: SHORT, ..options }).await;
+    for part in ["", "GET /livez HTTP/1.1\r\nho"] {
+        let mut raw = Raw::to(&server.url).await;
+        raw.send(part).await;
+        let (after, bytes) = raw.closed().await;
+        assert!(bytes == 0 && after < SHORT * 20, "{part:?}: {bytes} bytes, {after:?}");
+    }
+    // Sent drop by drop it has no more time.
+    let mut raw = Raw::to(&server.url).await;
+    let start = Instant::now();
+    for byte in "GET /livez HTTP/1.1\r\nhost: localhost".chars() {
+        raw.send(&byte.to_string()).await;
+        tokio::time::sleep(SHORT / 6).await;
+    }
+    assert_eq!((raw.closed().await.1, start.elapsed() < Duration::from_secs(5)), (0, true));
+
+    for path in ["/api/v1/run", "/api/v1/jobs/0/pause"] {
+        let mut raw = Raw::to(&server.url).await;
+        let method = if path.ends_with("run") { "POST" } else { "PUT" };
+        raw.send(&format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n")).await;
+        for _ in 0..10 {
+            raw.send("{").await;
+            tokio::time::sleep(SHORT / 6).await;
+        }
+        let heard = raw.answer().await;
+        assert_eq!(heard.status, 408, "{heard:?}");
+        assert!(heard.head.contains("connection: close"), "{}", heard.head);
+        assert!(heard.body["detail"].as_str().unwrap().contains("longer than 0.3 s"), "{}", heard.body);
+        assert_eq!(raw.closed().await.1, 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_connection_is_closed_and_a_stream_is_not() {
+    let server =
+        Server::limited(|options| HttpOptions { idle_time: SHORT, header_time: SHORT, stall_time: SHORT, ..options })
+            .await;
+    let job = open_job(&server).await;
+    let mut raw = Raw::to(&server.url).await;
+    for _ in 0..3 {
+        raw.request("GET", "/livez", "").await;
+        assert_eq!(raw.answer().await.status, 200);
+        tokio::time::sleep(SHORT / 2).await;
+    }
+    let (after, bytes) = raw.closed().await;
+    assert!(bytes == 0 && after < SHORT * 20, "{after:?}");
+    let mut stream = Raw::to(&server.url).await;
+    stream.request("GET", &format!("/api/v1/jobs/{job}/sse"), "").await;
+    let start = Instant::now();
+    let alive = |bytes: &[u8]| {
+        let text = String::from_utf8_lossy(bytes);
+        (text.matches("alive").count() > 20).then_some(0)
+    };
+    stream.until(alive).await;
+    assert!(start.elapsed() > SHORT * 3, "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
+    for (room, status, reason) in [
+        (Room { total: 9, per_address: 2, proxies: Vec::new() }, 429, "from this address"),
+        (Room { total: 2, per_address: 1, proxies: vec!["127.0.0.1".parse().unwrap()] }, 503, "try again"),
+    ] {
+        let mut server = Server::limited(|options| HttpOptions { room, ..options }).await;
+        let job = open_job(&server).await;
+        let mut running = Vec::new();
+        for _ in 0..2 {
+            let mut raw = Raw::to(&server.url).await;
+            raw.request("GET", &format!("/api/v1/jobs/{job}/sse"), "").await;
+            raw.until(|bytes| bytes.windows(10).position(|ten| ten == b"job-update")).await;
+            running.push(raw);
+        }
+        // One that comes with a body hears it too, and one that sends nothing is let go.
+        for body in ["", "{\"operation\":\"x\"}"] {
+            let mut refused = Raw::to(&server.url).await;
+            refused.request("POST", "/api/v1/run", body).await;
+            let heard = refused.answer().await;
+            assert_eq!((heard.status, heard.body["status"].as_u64()), (status, Some(u64::from(status))), "{heard:?}");
+            assert!(heard.body["detail"].as_str().unwrap().contains(reason), "{}", heard.body);
+            assert!(heard.head.contains("connection: close") && heard.head.contains("retry-after: 1"), "{}", heard.head);
+            assert_eq!(refused.closed().await.1, 0);
+        }
+        assert_eq!(Raw::to(&server.url).await.closed().await.1, 0);
+        running.pop();
+        let mut served = 0;
+        for _ in 0..100 {
+            let mut raw = Raw::to(&server.url).await;
+            raw.request("GET", "/livez", "").await;
+            served = raw.answer().await.status;
+            if served == 200 {
+                break;
+            }
+            tokio::time::sleep(SHORT / 6).await;
+        }
+        assert_eq!(served, 200, "a place is free again");
+        let mut half = Raw::to(&server.url).await;
+        half.send("GET /livez HT").await;
+        let start = Instant::now();
+        server.shut_down().await;
+        assert!(start.elapsed() < Duration::from_secs(4), "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_takes_nothing_of_the_answer_is_cut_off() {
+    let server = Server::limited(|options| HttpOptions { stall_time: SHORT, ..options }).await;
+    let value = "x".repeat(BODY_LIMIT - 200);
+    server.run("lattice/write", json!({"path": "w/big", "value": value})).await;
+    let mut raw = Raw::to(&server.url).await;
+    // More than the system keeps for both ends.
+    let asked = 400;
+    let get = "GET /api/v1/values/read?path=w/big HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".repeat(asked);
+    raw.send(&get).await;
+    tokio::time::sleep(SHORT * 10).await;
+    let (_, bytes) = raw.closed().await;
+    assert!(bytes < asked * (BODY_LIMIT - 200), "{bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_nobody_asked_for_is_no_next_request() {
+    let server = Server::start().await;
+    let document = server.get("/api/v1/openapi.json").await.body(200);
+    let mut raw = Raw::to(&server.url).await;
+    for (path, item) in document["paths"].as_object().unwrap() {
+        let filled = path.replace("{id}", &"0".repeat(32)).replace(['{', '}'], "");
+        for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+            // What streams has its own connection.
+            if filled.ends_with("/sse") && method == "GET" || item.get(method.to_lowercase()).is_none() {
+                continue;
+            }
+            for body in ["{\"reason\":\"none\"}".to_owned(), format!("\"{}\"", "x".repeat(BODY_LIMIT + 10))] {
+                raw.request(method, &filled, &body).await;
+                let heard = raw.answer().await;
+                assert!(!heard.head.contains("connection: close"), "{method} {filled}: {heard:?}");
+                assert_eq!(heard.status == 413, body.len() > BODY_LIMIT, "{method} {filled}: {heard:?}");
+                raw.request("GET", "/livez", "").await;
+                assert_eq!(raw.answer().await.body, json!({"status": "live"}), "after {method} {filled}");
+            }
+        }
+    }
+    // Refused before it was read: the rest is heard out, or the connection says that it ends.
+    raw.send("PUT /api/v1/jobs/x/delete HTTP/1.1\r\nhost: evil.example\r\ncontent-length: 2\r\n\r\n{}").await;
+    assert_eq!(raw.answer().await.status, 403);
+    raw.send("PUT /api/v1/jobs/x/delete HTTP/1.1\r\nhost: evil.example\r\ncontent-length: 5\r\n\r\n{}").await;
+    let heard = raw.answer().await;
+    assert!(heard.status == 403 && heard.head.contains("connection: close"), "{heard:?}");
+    assert_eq!(raw.closed().await.1, 0);
+    // Who asks first whether to send is told to spare the pains.
+    let mut raw = Raw::to(&server.url).await;
+    let large = BODY_LIMIT + 1;
+    raw.send(&format!("POST /api/v1/run HTTP/1.1\r\nhost: evil.example\r\nexpect: 100-continue\r\ncontent-length: {large}\r\n\r\n"))
+        .await;
+    assert_eq!(raw.answer().await.status, 403);
+}
