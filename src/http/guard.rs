@@ -1,10 +1,10 @@
 //! Around every request: who may ask at all, how long it may take, and errors in one form.
 
+use super::Api;
 use super::body::{self, Unread};
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{self, Access, methods};
 use super::seat::{Phase, Seat};
-use super::Api;
 use crate::domain::authority::capability::segment;
 use crate::policy;
 use axum::body::Body;

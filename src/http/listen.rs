@@ -4,7 +4,7 @@ use super::connections::Admission;
 use super::problem::Problem;
 use super::seat::{Answering, Phase, Seat, Table, Wire};
 use super::{Api, HttpOptions, body};
-use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSALS, HTTP_REFUSAL_TIME};
+use crate::domain::limits::{HTTP_HEADER_BYTES, HTTP_REFUSAL_TIME, HTTP_REFUSALS};
 use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, Response, StatusCode, header};
@@ -89,13 +89,13 @@ async fn rest(error: &io::Error) {
 async fn attend(stream: TcpStream, seat: Arc<Seat>, api: Api, router: Router) {
     let HttpOptions { header_time, idle_time, stall_time, .. } = api.options;
     let (close, closing) = (seat.close.clone(), api.closing.clone());
-    let routes = TowerToHyperService::new(router);
+    let api_service = TowerToHyperService::new(router);
     let sitting = Arc::clone(&seat);
     let service = service_fn(move |mut request: Request<Incoming>| {
         let seat = Arc::clone(&sitting);
         seat.is(Phase::Body);
         request.extensions_mut().insert(Arc::clone(&seat));
-        let answered = routes.call(request);
+        let answered = api_service.call(request);
         async move { answered.await.map(|response| response.map(|body| Body::new(Answering { body, seat }))) }
     });
     let wire = TokioIo::new(Wire::new(stream, Arc::clone(&seat), stall_time));

@@ -81,8 +81,12 @@ impl Seat {
     pub(super) fn is(&self, phase: Phase) {
         let before = self.phase.send_replace(phase);
         match (before, phase) {
-            (Phase::Idle | Phase::Header | Phase::Body, Phase::Work) => self.table.lock().connections.works(self.number),
-            (Phase::Work, Phase::Idle | Phase::Header | Phase::Body) => self.table.lock().connections.waits(self.number),
+            (Phase::Idle | Phase::Header | Phase::Body, Phase::Work) => {
+                self.table.lock().connections.works(self.number)
+            }
+            (Phase::Work, Phase::Idle | Phase::Header | Phase::Body) => {
+                self.table.lock().connections.waits(self.number)
+            }
             (Phase::Idle | Phase::Header | Phase::Body | Phase::Work, _) => {}
         }
     }

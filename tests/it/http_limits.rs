@@ -136,7 +136,11 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
             let heard = refused.answer().await;
             assert_eq!((heard.status, heard.body["status"].as_u64()), (status, Some(u64::from(status))), "{heard:?}");
             assert!(heard.body["detail"].as_str().unwrap().contains(reason), "{}", heard.body);
-            assert!(heard.head.contains("connection: close") && heard.head.contains("retry-after: 1"), "{}", heard.head);
+            assert!(
+                heard.head.contains("connection: close") && heard.head.contains("retry-after: 1"),
+                "{}",
+                heard.head
+            );
             assert_eq!(refused.closed().await.1, 0);
         }
         assert_eq!(Raw::to(&server.url).await.closed().await.1, 0);
@@ -207,7 +211,9 @@ async fn a_body_that_nobody_asked_for_is_no_next_request() {
     // Who asks first whether to send is told to spare the pains.
     let mut raw = Raw::to(&server.url).await;
     let large = BODY_LIMIT + 1;
-    raw.send(&format!("POST /api/v1/run HTTP/1.1\r\nhost: evil.example\r\nexpect: 100-continue\r\ncontent-length: {large}\r\n\r\n"))
-        .await;
+    raw.send(&format!(
+        "POST /api/v1/run HTTP/1.1\r\nhost: evil.example\r\nexpect: 100-continue\r\ncontent-length: {large}\r\n\r\n"
+    ))
+    .await;
     assert_eq!(raw.answer().await.status, 403);
 }

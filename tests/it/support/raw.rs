@@ -37,14 +37,16 @@ impl Raw {
     /// Writes a request with a body, which may be empty.
     pub async fn request(&mut self, method: &str, path: &str, body: &str) {
         let length = body.len();
-        self.send(&format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {length}\r\n\r\n{body}")).await;
+        self.send(&format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: {length}\r\n\r\n{body}"))
+            .await;
     }
 
     /// Reads one answer that states its length.
     pub async fn answer(&mut self) -> Heard {
         let end = self.until(|bytes| bytes.windows(4).position(|four| four == b"\r\n\r\n")).await + 4;
         let head = String::from_utf8(self.read.drain(..end).collect()).unwrap().to_lowercase();
-        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
+        let length =
+            head.lines().find_map(|line| line.strip_prefix("content-length: ")).map_or(0, |n| n.parse().unwrap());
         self.until(|bytes| (bytes.len() >= length).then_some(length)).await;
         let body: Vec<u8> = self.read.drain(..length).collect();
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
