@@ -97,6 +97,7 @@ fn inputs(agent: AgentId) -> Inputs {
             venue: "bench".into(),
             model: config.model.clone(),
             authority: Authority::default(),
+            bound: Authority::default(),
             completion: Completion::Implicit,
             strict: false,
             aliases: false,

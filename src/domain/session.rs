@@ -1,7 +1,7 @@
 //! Session state between turns, and the record that every turn leaves.
 
 use crate::domain::approval::Awaiting;
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::budget::Deadline;
 use crate::domain::chat::{ChatMessage, Usage};
 use crate::domain::context::load::Load;
@@ -164,6 +164,16 @@ pub struct TurnRecord {
     /// What it was allowed to do: a turn that may not do as much doesn't see it.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// What it was allowed to do when its model was asked, where something was taken back before its
+    /// commit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wider: Option<Authority>,
+    /// What the request that it served may do at most.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub bound: Authority,
+    /// What its prompt was read by, the conversation excepted; absent in records that don't say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub used: Option<Vec<Capability>>,
     /// The earlier turn whose calls it made, once a person had decided on them: it has no part of the
     /// transcript of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -189,8 +199,20 @@ impl TurnRecord {
         let heard = self.heard.into_iter().map(|heard| Heard { text: ERASED.to_owned(), ..heard });
         let said =
             (!self.said.is_empty()).then(|| ChatMessage::Assistant { text: ERASED.to_owned(), calls: Vec::new() });
-        let calls = self.calls.into_iter().map(|call| CallRecord { instance: None, scoped: Vec::new(), ..call });
-        Self { heard: heard.collect(), said: said.into_iter().collect(), calls: calls.collect(), erased: true, ..self }
+        let calls = self.calls.into_iter().map(|call| CallRecord {
+            instance: None,
+            scoped: Vec::new(),
+            needs: Vec::new(),
+            ..call
+        });
+        Self {
+            heard: heard.collect(),
+            said: said.into_iter().collect(),
+            calls: calls.collect(),
+            used: self.used.map(|_| Vec::new()),
+            erased: true,
+            ..self
+        }
     }
 }
 
@@ -205,7 +227,8 @@ pub struct Heard {
 }
 
 /// A tool call of a turn.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct CallRecord {
     /// The name that the model used.
     pub tool: String,
@@ -219,4 +242,10 @@ pub struct CallRecord {
     /// What of the context went with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scoped: Vec<HandedOn>,
+    /// The capabilities that it was made by, on physical names; none that are always held.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Capability>,
+    /// It took effect when it was made, and not with the commit of its turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub went_out: bool,
 }

@@ -16,7 +16,7 @@ use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::ops::{Caller, Catalog, Effect, Invocation, OpError, Output, Site, TurnSite, dispatch};
+use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Site, TurnSite, dispatch};
 use crate::policy;
 use crate::resources::clamped;
 use crate::store::{Checkpoint, Held};
@@ -144,7 +144,7 @@ fn unknown(path: &str) -> CallOutcome {
         "outcome unknown: `{path}` was begun and did not end here; it may or may not have happened; \
          check before doing it again"
     );
-    CallOutcome::plain(Outcome::OutcomeUnknown, &text)
+    CallOutcome::plain(Outcome::OutcomeUnknown, &text).outward()
 }
 
 /// What children of this turn have as their parent.
@@ -291,23 +291,33 @@ impl Round<'_> {
             Err(error) => return refused(error),
         };
         // What it needs is said again where it is made.
-        if let Ok(needs) = found.operation.needs(&arguments) {
-            let (runs, target) = (found.spec.path, Target::Operation(found.spec.path.to_owned()));
-            let made = Made { index, call, runs, needs, target, arguments: &arguments };
-            if let Some(asked) = answers::asked(self, &made) {
-                return Ok(asked);
-            }
+        let needs = found.operation.needs(&arguments).unwrap_or_default();
+        let used = self.used(&needs);
+        let (runs, target) = (found.spec.path, Target::Operation(found.spec.path.to_owned()));
+        if let Some(asked) = answers::asked(self, &Made { index, call, runs, needs, target, arguments: &arguments }) {
+            return Ok(asked.by(used));
         }
-        match found.spec.effect {
-            Effect::Once => self.once(index, call, found.spec.path, &arguments).await,
-            Effect::Read | Effect::Buffered | Effect::Idempotent => {
-                self.invoke(index, call, found.spec.path, &arguments).await
-            }
-        }
+        let made = match found.spec.effect {
+            Effect::Once => self.once(index, call, (found.spec.path, &used), &arguments).await?,
+            Effect::Idempotent => self.invoke(index, call, found.spec.path, &arguments).await?.outward(),
+            Effect::Read | Effect::Buffered => self.invoke(index, call, found.spec.path, &arguments).await?,
+        };
+        Ok(made.by(used))
+    }
+
+    /// The capabilities that these needs are met by.
+    pub(super) fn used(&self, needs: &[Need]) -> Vec<Capability> {
+        needs.iter().filter_map(|need| self.caller.authority.used(need.ability, &need.resource)).collect()
     }
 
     /// A call that must not be repeated: intent before it, outcome after it.
-    async fn once(&self, index: u32, call: &PlannedCall, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+    async fn once(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        (path, used): (&str, &[Capability]),
+        arguments: &Value,
+    ) -> Result<CallOutcome, Stop> {
         if let Some(outcome) = self.lock().get(&index).cloned() {
             if outcome.outcome == Outcome::OutcomeUnknown {
                 tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
@@ -316,7 +326,7 @@ impl Round<'_> {
         }
         self.note(index, &CallNote::Intent).await?;
         self.lock().insert(index, unknown(path));
-        let outcome = self.invoke(index, call, path, arguments).await?;
+        let outcome = self.invoke(index, call, path, arguments).await?.outward().by(used.to_vec());
         self.lock().insert(index, outcome.clone());
         self.note(index, &CallNote::Outcome(outcome.clone())).await?;
         Ok(outcome)
@@ -385,11 +395,8 @@ impl Round<'_> {
     ) -> Result<CallOutcome, Stop> {
         match called {
             Ok(output) => Ok(CallOutcome {
-                outcome: Outcome::Ok,
-                text: text::tool_result(&output.value, self.result_bytes),
                 started: output.started.map(|job| (job, agent())),
-                change: None,
-                asked: None,
+                ..CallOutcome::plain(Outcome::Ok, text::tool_result(&output.value, self.result_bytes))
             }),
             Err(error) => refused(error),
         }

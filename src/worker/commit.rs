@@ -127,10 +127,13 @@ async fn again(
     let setting = turn.setting();
     let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
     let now = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope()).within(&setting.authority);
-    let mut denied = recheck::denied(&worker.venue.catalog, turn.calls(), &now);
+    let mut denied = recheck::denied(turn.calls(), decision.shown(), &now);
     denied.extend(recheck::lost(turn.calls(), &bench.workspace.used().await, &now));
-    bench.workspace.take_back(&denied.iter().map(|(call, _)| *call).collect::<Vec<_>>()).await;
+    let calls: Vec<_> = denied.iter().map(|(call, _)| *call).collect();
+    bench.workspace.take_back(&calls).await;
     recheck::show(decision.shown(), &denied);
+    decision.unask(&calls);
+    decision.narrowed(now);
     Ok(version)
 }
 

@@ -54,25 +54,27 @@ pub(super) async fn inputs(
     items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
     items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
     let transcript = transcript(worker, leased).await?.clone();
+    let frame = Frame {
+        agent: setting.session.agent.clone(),
+        venue: worker.venue.name.clone(),
+        model: config.model.clone(),
+        // Whose scratch space is meant changes with the session, and is no part of a prompt.
+        authority: setting.authority.clone().nowhere(),
+        bound: setting.mandate.envelope.bound.clone(),
+        completion: setting.completion(),
+        strict: config.strict_placeholders,
+        aliases: config.uses_aliases(),
+        bare,
+    };
     let served = Served {
-        goals: View::of(&setting.state.goals, &transcript, setting.plan.input(), &setting.authority),
+        goals: View::of(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
         last: setting.last.is_some(),
         ..setting.plan.served(&setting.state, &setting.mandate)
     };
     let instances = scope::instances(&items, &served);
     let window = config.model.context_window;
     Ok(Inputs {
-        frame: Frame {
-            agent: setting.session.agent.clone(),
-            venue: worker.venue.name.clone(),
-            model: config.model.clone(),
-            // Whose scratch space is meant changes with the session, and is no part of a prompt.
-            authority: setting.authority.clone().nowhere(),
-            completion: setting.completion(),
-            strict: config.strict_placeholders,
-            aliases: config.uses_aliases(),
-            bare,
-        },
+        frame,
         moment: Moment {
             turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
             date: worker.venue.now().date(),

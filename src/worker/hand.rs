@@ -29,13 +29,14 @@ pub(super) async fn delegate(
         }
         None => (call.tool.clone(), Vec::new()),
     };
-    let target = Target::Delegate(to.clone());
+    let (used, target) = (round.used(&needs), Target::Delegate(to.clone()));
     let made = Made { index, call, runs: &runs, needs, target, arguments: &arguments };
     if let Some(asked) = answers::asked(round, &made) {
-        return Ok(asked);
+        return Ok(asked.by(used));
     }
     let started = ask::delegate(&round.invocation(index, call, &NOTHING), to, arguments).await;
-    round.returned(started, || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone()))
+    let made = round.returned(started, || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone()))?;
+    Ok(made.outward().by(used))
 }
 
 /// A call whose arguments are its result.

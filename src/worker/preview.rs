@@ -99,8 +99,19 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     items.extend(resources::items(config, &held, &workspace, &venue.key, venue.now()).await?);
     items.extend(scratchpad::items(&*venue.store, owner, &context_ids).await?);
     items.extend(plan.handed().into_iter().flat_map(|handed| scope::received(handed, &caller.authority)));
+    let frame = Frame {
+        agent: id.clone(),
+        venue: venue.name.clone(),
+        model: config.model.clone(),
+        authority: caller.authority.clone().nowhere(),
+        bound: caller.envelope.bound.clone(),
+        completion: plan.completion(config),
+        strict: config.strict_placeholders,
+        aliases: config.uses_aliases(),
+        bare: false,
+    };
     let served = Served {
-        goals: View::of(&run.state.goals, &transcript, plan.input(), &caller.authority),
+        goals: View::of(&run.state.goals, &transcript, plan.input(), frame.viewer()),
         ..plan.served(&run.state, &run.mandate(&plan))
     };
     let own = resources::offered(config, &caller.envelope, &held);
@@ -108,16 +119,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let tools = tools.with_instances(&scope::instances(&items, &served));
     let window = config.model.context_window;
     Ok(Inputs {
-        frame: Frame {
-            agent: id.clone(),
-            venue: venue.name.clone(),
-            model: config.model.clone(),
-            authority: caller.authority.clone().nowhere(),
-            completion: plan.completion(config),
-            strict: config.strict_placeholders,
-            aliases: config.uses_aliases(),
-            bare: false,
-        },
+        frame,
         moment: Moment {
             turn: format!("{owner}/{key}/{}", run.version + 1),
             date: venue.now().date(),

@@ -3,30 +3,24 @@
 use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
 use crate::domain::resource::{Held, Use};
-use crate::domain::scope::Delegate;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::Target;
 use crate::domain::turn::{Outcome, PlannedCall, Resolved};
-use crate::ops::agent::ask::request_needs;
-use crate::ops::{Catalog, dispatch};
 
-/// Calls that would be denied now, by their place in the reply, with the text of the denial.
-pub(super) fn denied(catalog: &Catalog, calls: &[(u32, PlannedCall)], now: &Authority) -> Vec<(u32, String)> {
+/// Calls that would be denied now, by their place in the reply, with the text of the denial. What went
+/// out when a call was made stands: nothing takes it back.
+pub(super) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
     let check = |(index, call): &(u32, PlannedCall)| {
+        let made = usize::try_from(*index).ok().and_then(|at| record.calls.get(at)).filter(|made| !made.went_out)?;
         if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
             return Some((*index, denied));
         }
-        if let Ok(Resolved { target: Target::Delegate(Delegate { agent: Some(agent), .. }), .. }) = &call.what {
-            let (ability, resource) = request_needs(agent);
-            let denied = now.permits(ability, &resource).err()?;
-            return Some((*index, denied.text(&format!("delegate `{agent}`"))));
+        // Of a resource it counts which of its namespaces were used.
+        if let Ok(Resolved { target: Target::Resource { .. }, .. }) = &call.what {
+            return None;
         }
-        let Ok(Resolved { target: Target::Operation(path), arguments }) = &call.what else { return None };
-        let arguments = dispatch::inject(catalog, path, arguments.clone(), &call.injection).ok()?;
-        let (found, arguments) = dispatch::settle(catalog, path, arguments, true).ok()?;
-        let needs = found.operation.needs(&arguments).ok()?;
-        let denied = needs.iter().find_map(|need| now.permits(need.ability, &need.resource).err())?;
-        Some((*index, denied.text(found.spec.path)))
+        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, &need.with).err())?;
+        Some((*index, denied.text(&made.operation)))
     };
     calls.iter().filter_map(check).collect()
 }
@@ -51,6 +45,7 @@ pub(super) fn show(record: &mut TurnRecord, denied: &[(u32, String)]) {
         if let Some((_, denial)) = denied.iter().find(|(at, _)| *at == index) {
             text.clone_from(denial);
             Outcome::Denied.as_str().clone_into(&mut call.outcome);
+            call.needs.clear();
         }
     }
 }

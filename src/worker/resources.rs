@@ -23,7 +23,19 @@ pub(super) struct Called<'a> {
 
 /// A call of a resource's tool.
 pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
-    match run(round, &called, arguments).await {
+    let made = made(round, &called, arguments).await?;
+    let used = round.workspace().used().await;
+    let needs = used
+        .into_iter()
+        .filter(|(index, _)| *index == called.index)
+        .map(|(_, used)| Need { ability: used.ability.as_str(), resource: format!("r/{}", used.namespace) });
+    let mut used = round.used(&needs.collect::<Vec<_>>());
+    used.dedup();
+    Ok(made.by(used))
+}
+
+async fn made(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
+    match run(round, called, arguments).await {
         Ok(Ran::Done(value)) => Ok(CallOutcome::plain(Outcome::Ok, text::tool_result(&value, round.result_bytes()))),
         Ok(Ran::Asked(outcome)) => Ok(*outcome),
         Err(error) => refused(error),

@@ -52,6 +52,7 @@ mod repair;
 mod resources;
 mod resume;
 mod retention;
+mod revoked_turns;
 mod scopes;
 mod secrets;
 mod seed_pages;

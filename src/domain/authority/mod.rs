@@ -2,6 +2,7 @@
 //! every read, call, delegation and again at commit. It only ever narrows.
 
 pub mod capability;
+mod cover;
 pub mod envelope;
 pub mod grant;
 #[cfg(test)]
@@ -271,6 +272,14 @@ impl Authority {
         physical(resource, &self.home).into_owned()
     }
 
+    /// The use of `ability` on `resource` as it is recorded: by the physical name. `None` when it is
+    /// held without any capability, or not at all.
+    pub fn used(&self, ability: &str, resource: &str) -> Option<Capability> {
+        let with = self.name(resource);
+        (!self.always(ability, &with) && self.permits(ability, resource).is_ok())
+            .then(|| Capability { with, can: ability.to_owned() })
+    }
+
     /// [`Authority::permits`] for a path.
     pub fn permits_path(&self, ability: &str, path: &Path) -> Result<(), Denied> {
         self.permits(ability, &name_of(path))
@@ -295,28 +304,6 @@ impl Authority {
     pub fn within(&self, limit: &Self) -> Self {
         let limited = self.intersect(limit);
         Self { resources: limited.resources.filter(|_| self.resources.is_some()), ..limited }
-    }
-
-    /// Whether everything that `other` permits, `self` permits too, own scratch space aside.
-    pub fn covers(&self, other: &Self) -> bool {
-        let list = |a: Option<&Vec<Capability>>, b: Option<&Vec<Capability>>| match (a, b) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(a), Some(b)) => b.iter().all(|needed| a.iter().any(|held| held.covers(needed))),
-        };
-        let gone = |name: &String| {
-            let nothing = |list: &Option<Vec<Capability>>| {
-                list.as_ref().is_some_and(|caps| !caps.iter().any(|cap| overlaps(&cap.with, name)))
-            };
-            other.except.iter().any(|theirs| covers(theirs, name))
-                || nothing(if is_of_resources(name) { &other.resources } else { &other.paths })
-        };
-        // Of resources, no list is no resource.
-        let resources = match (&self.resources, &other.resources) {
-            (_, None) => true,
-            (a, b) => a.is_some() && list(a.as_ref(), b.as_ref()),
-        };
-        list(self.paths.as_ref(), other.paths.as_ref()) && resources && self.except.iter().all(gone)
     }
 }
 

@@ -159,7 +159,7 @@ impl<'i> Assembly<'i> {
             system: text::system(&inputs.frame, &filled.system),
             placed: parts.iter().map(|_| Placed::default()).collect(),
             parts,
-            transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, &inputs.frame.authority),
+            transcript: transcript::Cut::new(&inputs.transcript, &served.goals, open, inputs.frame.viewer()),
             tail: tail(inputs),
             unpinned: Vec::new(),
             inputs,

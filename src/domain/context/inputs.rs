@@ -2,6 +2,7 @@
 
 use super::budget::Budget;
 use super::item::Item;
+use super::sight::Viewer;
 use crate::domain::agent::Completion;
 use crate::domain::authority::Authority;
 use crate::domain::chat::ModelSettings;
@@ -47,6 +48,9 @@ pub struct Frame {
     pub model: ModelSettings,
     /// What the turn may do.
     pub authority: Authority,
+    /// What its request may do at most.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub bound: Authority,
     /// What completes a task.
     pub completion: Completion,
     /// A placeholder without a value fails the turn.
@@ -58,6 +62,13 @@ pub struct Frame {
     /// Nobody's own agent: its configured text is the whole system prompt.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bare: bool,
+}
+
+impl Frame {
+    /// As whom its turn looks at the turns before it.
+    pub const fn viewer(&self) -> Viewer<'_> {
+        Viewer::Turn { authority: &self.authority, bound: &self.bound }
+    }
 }
 
 /// What changes with every turn.

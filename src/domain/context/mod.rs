@@ -18,6 +18,7 @@ pub mod load;
 mod map;
 mod message;
 pub mod record;
+pub mod sight;
 pub mod text;
 mod transcript;
 pub mod window;

@@ -97,6 +97,7 @@ fn inputs(budget: usize, items: Vec<Item>, served: Served) -> Inputs {
             venue: "test".into(),
             model: ModelSettings::new("scripted", "x"),
             authority: Authority::default(),
+            bound: Authority::default(),
             completion: Completion::Implicit,
             strict: false,
             aliases: false,

@@ -4,6 +4,8 @@ use super::budget::{Budget, RATIO_DEFAULT};
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
 use crate::domain::agent::{AgentConfig, Completion};
+use crate::domain::authority::Capability;
+use crate::domain::authority::capability::readable;
 use crate::domain::event::{Event, Payload};
 use crate::domain::external;
 use crate::domain::ids::JobId;
@@ -211,6 +213,31 @@ pub fn whole_event(event: &Event) -> String {
         Payload::Result { .. } => format!("{PENDING}\n{text}"),
         Payload::Message { .. } | Payload::Task { .. } | Payload::Decision { .. } => text,
     }
+}
+
+/// Stands in the conversation for turns that are not shown.
+pub fn hidden(first: u64, last: u64) -> String {
+    let turns = if first == last { format!("Turn {first} is") } else { format!("Turns {first} to {last} are") };
+    format!("[{turns} not shown here: this authority does not cover what was said and read there.]")
+}
+
+/// Stands for what a call returned, where that may not be known any more.
+pub fn result_withheld(by: &Capability, outcome: &str) -> String {
+    format!(
+        "[This call was made, and came to: {outcome}. What it returned is not shown: {} on {} is not held any more, \
+         and making the call again will be denied.]",
+        by.can,
+        readable(&by.with)
+    )
+}
+
+/// Stands for words that may repeat what may not be known any more.
+pub fn words_withheld(by: &Capability) -> String {
+    format!(
+        "[What was said here is not shown: it may repeat what was learned by {} on {}, which is not held any more.]",
+        by.can,
+        readable(&by.with)
+    )
 }
 
 /// A child that is still running.

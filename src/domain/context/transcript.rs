@@ -2,11 +2,13 @@
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
 use super::ledger::{Row, Status};
-use crate::domain::authority::Authority;
+use super::sight::{Sight, Viewer, sights};
+use super::text;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
 use crate::domain::session::TurnRecord;
+use std::borrow::Cow;
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {
@@ -15,9 +17,11 @@ pub(super) struct Cut<'i> {
     /// Summaries of compacted turns, oldest first, and from which one on they are shown.
     segments: &'i [String],
     segments_from: usize,
-    turns: Vec<&'i TurnRecord>,
+    lines: Vec<Line<'i>>,
     /// Numbers of turns that ran under authority that this one doesn't have.
     denied: Vec<u64>,
+    /// Numbers of turns that are shown without what was taken back.
+    marked: Vec<u64>,
     open: Option<&'i JobId>,
     /// Bytes of all turns.
     whole: usize,
@@ -32,25 +36,39 @@ pub(super) struct Cut<'i> {
 impl<'i> Cut<'i> {
     /// Shows what is required, and nothing else yet. `open` is the job of the task that stands at
     /// the end of the prompt.
-    pub(super) fn new(
-        turns: &'i [TurnRecord],
-        goals: &'i View,
-        open: Option<&'i JobId>,
-        authority: &Authority,
-    ) -> Self {
-        let live = turns.iter().filter(|turn| goals.shows(turn));
-        let (turns, denied): (Vec<&TurnRecord>, Vec<_>) = live.partition(|turn| authority.covers(&turn.authority));
-        let denied = denied.iter().map(|turn| turn.turn).collect();
-        let whole: usize = turns.iter().map(|turn| bytes(turn, open)).sum();
-        let unanswered = turns.last().filter(|turn| matches!(turn.said.last(), Some(ChatMessage::Tool { .. })));
+    pub(super) fn new(turns: &'i [TurnRecord], goals: &'i View, open: Option<&'i JobId>, viewer: Viewer<'_>) -> Self {
+        let live = || turns.iter().filter(|turn| goals.shows(turn));
+        // The newest turns whose results no turn has answered yet.
+        let answered = live().filter(|turn| !awaits_answer(turn)).map(|turn| turn.turn).next_back().unwrap_or(0);
+        let is_open = |turn: &TurnRecord| turn.turn > answered || (open.is_some() && turn.job.as_ref() == open);
+        let mut lines: Vec<Line<'i>> = Vec::new();
+        let (mut denied, mut marked) = (Vec::new(), Vec::new());
+        for (turn, sight) in turns.iter().zip(sights(turns, viewer, is_open)).filter(|(turn, _)| goals.shows(turn)) {
+            match (sight, lines.last_mut()) {
+                (Sight::Whole, _) => lines.push(Line::Turn(Cow::Borrowed(turn))),
+                (Sight::Marked(marks), _) => {
+                    marked.push(turn.turn);
+                    lines.push(Line::Turn(marks.shown(turn)));
+                }
+                (Sight::Hidden, last) => {
+                    denied.push(turn.turn);
+                    match last {
+                        Some(Line::Gap { last, .. }) => *last = turn.turn,
+                        Some(Line::Turn(_)) | None => lines.push(Line::Gap { first: turn.turn, last: turn.turn }),
+                    }
+                }
+            }
+        }
+        let whole: usize = lines.iter().map(|line| line.bytes(open)).sum();
+        let unanswered = lines.last().filter(|line| matches!(line, Line::Turn(turn) if awaits_answer(turn)));
         let place = goals.place();
-        let required = unanswered.map_or(0, |turn| bytes(turn, open)) + place.as_ref().map_or(0, String::len);
-        let from = turns.len() - usize::from(unanswered.is_some());
+        let required = unanswered.map_or(0, |line| line.bytes(open)) + place.as_ref().map_or(0, String::len);
+        let from = lines.len() - usize::from(unanswered.is_some());
         let segments = goals.segments.as_slice();
         let segments_from = segments.len();
         let whole = whole + place.iter().chain(segments).map(String::len).sum::<usize>();
         let (given, rendered) = (required, required);
-        Self { place, segments, segments_from, turns, denied, open, whole, required, from, given, rendered }
+        Self { place, segments, segments_from, lines, denied, marked, open, whole, required, from, given, rendered }
     }
 
     /// Bytes that can't be left out.
@@ -69,8 +87,8 @@ impl<'i> Cut<'i> {
             taken += segment.len();
             self.segments_from -= 1;
         }
-        while let Some(turn) = self.from.checked_sub(1).and_then(|at| self.turns.get(at)) {
-            let next = bytes(turn, self.open);
+        while let Some(line) = self.from.checked_sub(1).and_then(|at| self.lines.get(at)) {
+            let next = line.bytes(self.open);
             if taken + next > room {
                 break;
             }
@@ -86,34 +104,39 @@ impl<'i> Cut<'i> {
     pub(super) fn messages(&self) -> impl Iterator<Item = ChatMessage> {
         let lead = self.place.iter().chain(&self.segments[self.segments_from..]);
         let lead = lead.map(|text| ChatMessage::User { text: text.clone() });
-        lead.chain(self.turns[self.from..].iter().flat_map(|turn| exchange(turn, self.open)))
+        lead.chain(self.lines[self.from..].iter().flat_map(|line| line.messages(self.open)))
     }
 
     /// Its lines in the ledger; none without a transcript.
     pub(super) fn rows(&self) -> impl Iterator<Item = Row> {
-        let numbers = || self.denied.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-        let denied = (!self.denied.is_empty()).then(|| Row {
-            key: "transcript".into(),
-            source: None,
-            allowed: None,
-            asked: 0,
-            given: 0,
-            rendered: 0,
-            status: Status::Denied,
-            reason: Some(format!("turns {} ran under authority that this one doesn't have", numbers())),
-        });
-        self.row().into_iter().chain(denied)
+        let row = |turns: &[u64], what: &str| {
+            let numbers = turns.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+            (!turns.is_empty()).then(|| Row {
+                key: "transcript".into(),
+                source: None,
+                allowed: None,
+                asked: 0,
+                given: 0,
+                rendered: 0,
+                status: Status::Denied,
+                reason: Some(format!("turns {numbers} {what}")),
+            })
+        };
+        let denied = row(&self.denied, "ran under authority that this one doesn't have");
+        let marked = row(&self.marked, "are shown without what they learned by authority that this one doesn't have");
+        self.row().into_iter().chain(denied).chain(marked)
     }
 
     fn row(&self) -> Option<Row> {
-        let (all, left_out) = (self.turns.len(), self.from);
+        let turns = |lines: &[Line<'_>]| lines.iter().filter(|line| matches!(line, Line::Turn(_))).count();
+        let (all, left_out) = (turns(&self.lines), turns(&self.lines[..self.from]));
         let status = match (left_out, all) {
             (_, 0) => return None,
             (0, _) => Status::Full,
             (left_out, all) if left_out == all => Status::Dropped,
             _ => Status::Shrunk,
         };
-        let first = self.turns.first().map_or(0, |turn| turn.turn);
+        let first = self.lines.first().map_or(0, Line::first);
         Some(Row {
             key: "transcript".into(),
             source: None,
@@ -123,10 +146,51 @@ impl<'i> Cut<'i> {
             rendered: self.rendered,
             status,
             reason: (left_out > 0).then(|| {
-                let last = self.turns[left_out - 1].turn;
+                let last = self.lines[self.from - 1].last();
                 format!("turns {first} to {last} left out, {left_out} of {all}")
             }),
         })
+    }
+}
+
+/// The model hasn't seen what the turn's calls returned.
+fn awaits_answer(turn: &TurnRecord) -> bool {
+    matches!(turn.said.last(), Some(ChatMessage::Tool { .. }))
+}
+
+/// A turn, or what stands for turns that are not shown.
+enum Line<'i> {
+    Turn(Cow<'i, TurnRecord>),
+    Gap { first: u64, last: u64 },
+}
+
+impl Line<'_> {
+    fn first(&self) -> u64 {
+        match self {
+            Self::Turn(turn) => turn.turn,
+            Self::Gap { first, .. } => *first,
+        }
+    }
+
+    fn last(&self) -> u64 {
+        match self {
+            Self::Turn(turn) => turn.turn,
+            Self::Gap { last, .. } => *last,
+        }
+    }
+
+    fn bytes(&self, open: Option<&JobId>) -> usize {
+        match self {
+            Self::Turn(turn) => bytes(turn, open),
+            Self::Gap { first, last } => text::hidden(*first, *last).len(),
+        }
+    }
+
+    fn messages(&self, open: Option<&JobId>) -> Vec<ChatMessage> {
+        match self {
+            Self::Turn(turn) => exchange(turn, open).collect(),
+            Self::Gap { first, last } => vec![ChatMessage::User { text: text::hidden(*first, *last) }],
+        }
     }
 }
 

@@ -93,6 +93,9 @@ pub struct Segment {
     /// What the turn was allowed to do that wrote it: one that may not do as much doesn't see it.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// What its request may do at most.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub bound: Authority,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -228,11 +231,12 @@ impl Goals {
         self.frames.last_mut().map_or(&mut self.live, |frame| &mut frame.live)
     }
 
-    /// Live turns of the active frame up to the turn `to` become a segment, written under `authority`.
-    pub fn compact(&mut self, to: u64, summary: &str, authority: Authority) {
+    /// Live turns of the active frame up to the turn `to` become a segment, written under `authority`
+    /// for a request of this `bound`.
+    pub fn compact(&mut self, to: u64, summary: &str, (authority, bound): (Authority, Authority)) {
         let frame = self.active();
         let Live { turns, items } = std::mem::take(self.live_mut());
-        self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned(), authority });
+        self.segments.push(Segment { frame, to, turns, items, summary: summary.to_owned(), authority, bound });
         let own: Vec<_> = (0..self.segments.len()).filter(|at| self.segments[*at].frame == frame).collect();
         if let (true, [first, second, ..]) = (own.len() > SEGMENTS, own.as_slice()) {
             if !self.segments[*second].authority.covers(&self.segments[*first].authority) {

@@ -3,6 +3,7 @@
 use super::view::View;
 use super::*;
 use crate::domain::chat::ChatMessage;
+use crate::domain::context::sight::Viewer;
 use crate::domain::lattice::Path;
 use serde_json::json;
 
@@ -72,10 +73,10 @@ fn compacted_turns_are_counted_and_stand_as_their_summary() {
     let mut goals = Goals::default();
     let turns: Vec<_> = (1..=4).map(|turn| spoken(turn, 0, "words")).collect();
     turns[..3].iter().for_each(|turn| goals.count(turn));
-    goals.compact(3, "three things", Authority::default());
+    goals.compact(3, "three things", Default::default());
     goals.count(&turns[3]);
     assert_eq!(goals.live(), Live { turns: 1, items: 1 });
-    let view = View::of(&goals, &turns, None, &Authority::default());
+    let view = View::of(&goals, &turns, None, Viewer::Reader(&Authority::default()));
     assert_eq!(view.segments, ["[Compacted: 3 turns] three things"]);
     let shown: Vec<_> = turns.iter().filter(|turn| view.shows(turn)).map(|turn| turn.turn).collect();
     assert_eq!(shown, [4]);
@@ -86,14 +87,14 @@ fn summaries_past_the_limit_become_one_and_none_is_lost_before() {
     let mut goals = Goals::default();
     for turn in 0..25 {
         goals.count(&spoken(turn, 0, "x"));
-        goals.compact(turn, &format!("summary {turn}"), Authority::default());
+        goals.compact(turn, &format!("summary {turn}"), Default::default());
     }
     assert_eq!(goals.segments.len(), SEGMENTS);
     assert_eq!(goals.segments.iter().map(|segment| segment.turns).sum::<u32>(), 25);
     assert!(goals.segments[0].summary.starts_with("summary 0\nsummary 1\n"), "{}", goals.segments[0].summary);
     opened(&mut goals, 30, &["goal"]);
     goals.count(&spoken(31, 1, "x"));
-    goals.compact(31, &"y".repeat(100), Authority::default());
+    goals.compact(31, &"y".repeat(100), Default::default());
     goals.close();
     assert!(goals.segments.iter().all(|segment| segment.frame == 0), "a frame takes its summaries with it");
 }
@@ -108,14 +109,14 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
         turns.push(spoken(u64::from(frame) + 1, frame, &"thinking ".repeat(100)));
     }
     let task = json!({"order": "pay every bill".repeat(50)});
-    let view = View::of(&goals, &turns, Some(&task), &Authority::default());
+    let view = View::of(&goals, &turns, Some(&task), Viewer::Reader(&Authority::default()));
     let sizes: Vec<_> = view.above.iter().map(|line| line.split_once("] ").unwrap().1.len()).collect();
     assert_eq!(sizes.len(), 6, "all but the one that is worked on");
     for (size, limit) in sizes.iter().zip([50, 50, 50, 75, 150, 300]) {
         assert!(*size <= limit && *size > limit / 5, "{size} of {limit}: {:?}", view.above);
     }
     assert!(view.place().unwrap().ends_with(&format!("[Current goal 6] {long}")), "{:?}", view.place());
-    assert!(View::of(&Goals::default(), &turns, Some(&task), &Authority::default()).is_plain());
+    assert!(View::of(&Goals::default(), &turns, Some(&task), Viewer::Reader(&Authority::default())).is_plain());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use super::{Frame, Goals};
 use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
+use crate::domain::context::sight::{Sight, Viewer, sights};
 use crate::domain::context::text;
 use crate::domain::render::{RenderOptions, render};
 use crate::domain::session::TurnRecord;
@@ -44,13 +45,17 @@ pub struct Compacted {
     /// What its writer was allowed to do.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// What its request may do at most.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub bound: Authority,
 }
 
 impl View {
-    /// Of a session with these turns, as far as `authority` may see them. `task` is the input of the
+    /// Of a session with these turns, as far as `viewer` may see them. `task` is the input of the
     /// open task.
-    pub fn of(goals: &Goals, turns: &[TurnRecord], task: Option<&Value>, authority: &Authority) -> Self {
-        let turns: Vec<_> = turns.iter().filter(|turn| authority.covers(&turn.authority)).collect();
+    pub fn of(goals: &Goals, turns: &[TurnRecord], task: Option<&Value>, viewer: Viewer<'_>) -> Self {
+        let seen = turns.iter().zip(sights(turns, viewer, |_| false));
+        let turns: Vec<_> = seen.filter(|(_, sight)| *sight == Sight::Whole).map(|(turn, _)| turn).collect();
         let path = goals.path();
         let above: Vec<_> = match path.split_last() {
             None => Vec::new(),
@@ -65,9 +70,8 @@ impl View {
             format!("[Goal {id}] {}", render(value, RenderOptions { budget, pretty: false }))
         });
         let frame = goals.active();
-        let own = || {
-            goals.segments.iter().filter(move |segment| segment.frame == frame && authority.covers(&segment.authority))
-        };
+        let own =
+            || goals.segments.iter().filter(move |segment| segment.frame == frame && viewer.covers(&segment.authority));
         let summary = |turns: u32, summary: &str| format!("[Compacted: {turns} turns] {}", text::escape(summary));
         Self {
             frame,
@@ -75,7 +79,11 @@ impl View {
             above: shown.collect(),
             segments: own().map(|segment| summary(segment.turns, &segment.summary)).collect(),
             compacted: own()
-                .map(|segment| Compacted { to: segment.to, authority: segment.authority.clone() })
+                .map(|segment| Compacted {
+                    to: segment.to,
+                    authority: segment.authority.clone(),
+                    bound: segment.bound.clone(),
+                })
                 .collect(),
         }
     }
@@ -87,7 +95,8 @@ impl View {
 
     /// Whether a turn is shown in full.
     pub fn shows(&self, turn: &TurnRecord) -> bool {
-        let summarised = |by: &Compacted| turn.turn <= by.to && by.authority.covers(&turn.authority);
+        let stood_for = |by: &Compacted| Viewer::Turn { authority: &by.authority, bound: &by.bound }.stands_for(turn);
+        let summarised = |by: &Compacted| turn.turn <= by.to && stood_for(by);
         turn.frame == self.frame && !self.compacted.iter().any(summarised)
     }
 

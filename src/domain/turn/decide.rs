@@ -6,6 +6,7 @@ use super::verdict::{Verdict, is_waiting, verdict};
 use super::{Asked, CallOutcome, Outcome, Recorded, Setting};
 use crate::domain::agent::Looping;
 use crate::domain::approval::{Approval, Awaiting, AwaitingCall};
+use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::load::{Change, Level};
 use crate::domain::context::record::LedgerWrite;
@@ -140,7 +141,8 @@ fn advance(
 ) {
     if let Some(summary) = ends::compaction(setting, recorded, outcomes) {
         // The results of this turn's calls are still to be seen.
-        state.goals.compact(setting.turn - 1, &summary, setting.authority.clone().nowhere());
+        let under = (setting.authority.clone().nowhere(), setting.mandate.envelope.bound.clone());
+        state.goals.compact(setting.turn - 1, &summary, under);
     }
     count_turn(setting, state, record);
     let opened = ends::opened(recorded, outcomes);
@@ -308,6 +310,26 @@ impl Decision {
         }
     }
 
+    /// Its authority was narrowed before the commit: what it leaves stands under the narrower one.
+    pub fn narrowed(&mut self, now: Authority) {
+        let before = std::mem::replace(&mut self.record.authority, now.nowhere());
+        if before != self.record.authority {
+            self.record.wider.get_or_insert(before);
+        }
+    }
+
+    /// These calls are denied by now: nobody is asked about them.
+    pub fn unask(&mut self, denied: &[u32]) {
+        let Some(awaiting) = self.state.awaiting.as_mut().filter(|_| !self.asked.is_empty()) else { return };
+        let is_denied = |call: &AwaitingCall| denied.contains(&call.call);
+        self.asked.retain(|asked| !awaiting.calls.iter().any(|call| is_denied(call) && call.approval == asked.id));
+        awaiting.all_started &= !awaiting.calls.iter().any(is_denied);
+        awaiting.calls.retain(|call| !is_denied(call));
+        if awaiting.calls.is_empty() {
+            (self.state.awaiting, self.status) = (None, None);
+        }
+    }
+
     /// No model is asked until a person has decided; what a loose run has shown stays.
     fn wait_for_people(&mut self, setting: &Setting, outcomes: Vec<CallOutcome>) {
         if setting.plan.task.is_none() {
@@ -372,6 +394,12 @@ impl Decision {
             if setting.authority.covers(&opener.authority) {
                 // Who sees it sees what this turn may have seen.
                 opener.authority = setting.authority.clone().nowhere();
+            }
+            let learned =
+                self.record.calls.iter().flat_map(|call| &call.needs).chain(self.record.used.iter().flatten());
+            let learned: Vec<_> = learned.cloned().collect();
+            if let Some(call) = usize::try_from(closed.call).ok().and_then(|at| opener.calls.get_mut(at)) {
+                call.needs.extend(learned);
             }
             self.amended = Some(opener);
         }

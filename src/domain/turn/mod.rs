@@ -24,12 +24,13 @@ mod tests;
 mod verdict;
 
 use crate::domain::approval::{Answer, AwaitingCall, Ruling};
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ModelRequest, Reply};
 use crate::domain::context::assemble::{Assembled, ContextError, assemble};
 use crate::domain::context::inputs::{Inputs, ShownEvent};
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::record::{LedgerWrite, Scribe};
+use crate::domain::context::sight;
 use crate::domain::job::ErrorCode;
 use crate::domain::scope::{Scoped, Sections};
 use crate::domain::session::{Heard, TurnRecord};
@@ -74,6 +75,9 @@ pub struct Recorded {
     /// What its turn was allowed to do; a successor may do no more.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub authority: Authority,
+    /// What its prompt was read by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub used: Vec<Capability>,
     /// The goal that it worked on; 0 = the session's conversation.
     #[serde(default)]
     pub frame: u32,
@@ -240,6 +244,7 @@ struct Asking {
     unpinned: Vec<String>,
     tools: Arc<ToolTable>,
     sections: Sections,
+    used: Vec<Capability>,
 }
 
 /// A running turn.
@@ -412,8 +417,9 @@ impl Turn {
                 let sections = Sections::of(inputs, &assembled);
                 let Assembled { request, ledger, shown, unpinned } = assembled;
                 let tools = Arc::clone(&inputs.tools);
+                let used = sight::used(&inputs.items, &self.setting.authority);
                 let write = scribe.write(self.setting.turn, inputs, &ledger);
-                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools, sections }));
+                self.phase = Phase::Asking(Box::new(Asking { ledger, write, shown, unpinned, tools, sections, used }));
                 Action::Ask(Box::new(request))
             }
             Err(refused) => {
@@ -445,6 +451,7 @@ impl Turn {
             start: self.setting.start,
             config_version: self.setting.config_version,
             authority: self.setting.authority.clone(),
+            used: asking.used,
             frame: self.setting.state.goals.active(),
             last: self.setting.last.clone(),
             ledger: Some(asking.write),

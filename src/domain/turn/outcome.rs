@@ -2,6 +2,7 @@
 
 use super::PlannedCall;
 use crate::domain::approval::Approval;
+use crate::domain::authority::Capability;
 use crate::domain::context::load::Change;
 use crate::domain::ids::{AgentId, JobId};
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,12 @@ pub struct CallOutcome {
     /// It was not made: a person is asked first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked: Option<Box<Asked>>,
+    /// The capabilities that it was made by.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub needs: Vec<Capability>,
+    /// It took effect when it was made: the commit can't hold it back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub went_out: bool,
 }
 
 /// A call that waits for a person.
@@ -37,7 +44,28 @@ pub struct Asked {
 impl CallOutcome {
     /// One that is a text and nothing else.
     pub fn plain(outcome: Outcome, text: impl Into<String>) -> Self {
-        Self { outcome, text: text.into(), started: None, change: None, asked: None }
+        Self {
+            outcome,
+            text: text.into(),
+            started: None,
+            change: None,
+            asked: None,
+            needs: Vec::new(),
+            went_out: false,
+        }
+    }
+
+    /// The same of a call that takes effect when it is made, if at all.
+    #[must_use]
+    pub fn outward(self) -> Self {
+        let went_out = matches!(self.outcome, Outcome::Ok | Outcome::Error | Outcome::OutcomeUnknown);
+        Self { went_out, ..self }
+    }
+
+    /// The same of a call that these capabilities let be made, if it was.
+    #[must_use]
+    pub fn by(self, needs: Vec<Capability>) -> Self {
+        if self.outcome.is_made() { Self { needs, ..self } } else { self }
     }
 }
 

@@ -15,6 +15,7 @@ pub(super) fn record(
     now: Millis,
 ) -> TurnRecord {
     let model = &setting.config.model;
+    let authority = setting.authority.clone().nowhere();
     TurnRecord {
         turn: setting.turn,
         start: recorded.map_or(setting.start, |r| r.start),
@@ -28,7 +29,10 @@ pub(super) fn record(
         said: recorded.map(|r| said(r, outcomes)).unwrap_or_default(),
         calls: recorded.map(|r| calls(r, outcomes)).unwrap_or_default(),
         ended: Vec::new(),
-        authority: setting.authority.clone().nowhere(),
+        wider: recorded.map(|r| r.authority.clone().nowhere()).filter(|asked| *asked != authority),
+        authority,
+        bound: setting.mandate.envelope.bound.clone(),
+        used: Some(recorded.map(|r| r.used.clone()).unwrap_or_default()),
         settles: None,
         frame: recorded.map_or_else(|| setting.state.goals.active(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
@@ -72,6 +76,8 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         instance: call.instance.clone(),
         // Of a call that was not made nothing went anywhere.
         scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
+        needs: outcome.needs.clone(),
+        went_out: outcome.went_out,
     }
 }
 
@@ -87,5 +93,7 @@ pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome
     }
     if let Some(record) = exchange.calls.get_mut(at) {
         outcome.outcome.as_str().clone_into(&mut record.outcome);
+        record.needs.clone_from(&outcome.needs);
+        record.went_out = outcome.went_out;
     }
 }

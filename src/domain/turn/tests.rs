@@ -111,6 +111,7 @@ fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
             venue: "test".into(),
             model: setting.config.model.clone(),
             authority: Authority::default(),
+            bound: Authority::default(),
             completion: setting.config.completion,
             strict: false,
             aliases: false,
@@ -360,6 +361,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
     let target = Target::Operation("v/ops/of/then".into());
     let what = Ok(Resolved { target, arguments: json!({"x": 1}) });
     Recorded {
+        used: Vec::new(),
         frame: 0,
         job,
         reply: calls(&[("then", json!({"x": 1}))]),

@@ -77,6 +77,7 @@ fn inputs(items: Vec<Item>) -> Inputs {
             venue: "test".into(),
             model: ModelSettings { temperature: Some(0.25), ..ModelSettings::new("scripted", "x") },
             authority: Authority::default(),
+            bound: Authority::default(),
             completion: Completion::Implicit,
             strict: false,
             aliases: false,
@@ -223,7 +224,7 @@ impl Random {
                 goal: self.maybe("reach it".to_owned()),
                 above: vec!["[Goal 0] {}".into()],
                 segments: self.maybe("[Compacted: 2 turns] x".to_owned()).into_iter().collect(),
-                compacted: vec![Compacted { to: 3, authority: Authority::default() }],
+                compacted: vec![Compacted { to: 3, authority: Authority::default(), bound: Authority::default() }],
             },
             last: self.below(2) == 0,
         };

@@ -378,6 +378,7 @@ fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output()
 
 #[test]
 fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
+    use crate::domain::context::sight::Viewer;
     use crate::domain::goal::view::View;
     let open = crate::domain::authority::Capability { with: "w/open".into(), can: "crud".into() };
     let narrow = Authority::new(Some(vec![open]));
@@ -385,6 +386,7 @@ fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
     session.call(READ, json!({}));
     session.call("compact", json!({"summary": "the salaries"}));
     let goals = &session.state.goals;
-    let seen = |authority: &Authority| View::of(goals, &session.records, None, authority).segments.len();
+    let seen =
+        |authority: &Authority| View::of(goals, &session.records, None, Viewer::Reader(authority)).segments.len();
     assert_eq!((seen(&Authority::default()), seen(&narrow)), (1, 0));
 }

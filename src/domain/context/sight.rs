@@ -1,0 +1,191 @@
+//! How much of a session's turns another turn, or a reader, may see.
+//!
+//! | a turn | is shown |
+//! |---|---|
+//! | that ran under authority, and for a request, that the viewer doesn't cover | not at all |
+//! | that knew and returned nothing that the viewer may not know any more | whole |
+//! | otherwise, of the exchange that is not answered yet | with that marked in its place |
+//! | otherwise | not at all |
+
+use super::item::{Content, Item};
+use super::text;
+use crate::domain::authority::{Authority, Capability};
+use crate::domain::chat::ChatMessage;
+use crate::domain::session::TurnRecord;
+use std::borrow::Cow;
+
+/// The tool whose result is what the turns of another goal came to.
+const SUBGOAL: &str = "subgoal";
+
+/// Who looks.
+#[derive(Debug, Clone, Copy)]
+pub enum Viewer<'a> {
+    /// A turn of the session.
+    Turn {
+        /// What it may do.
+        authority: &'a Authority,
+        /// What its request may do at most.
+        bound: &'a Authority,
+    },
+    /// Somebody who reads what was said and done.
+    Reader(&'a Authority),
+}
+
+/// How much of a turn is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Sight {
+    /// All of it.
+    Whole,
+    /// With this marked.
+    Marked(Marks),
+    /// Nothing.
+    Hidden,
+}
+
+/// What of a turn may not be known any more, and by which capability it was.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Marks {
+    /// What it said.
+    said: Option<Capability>,
+    /// What calls returned, by their place.
+    results: Vec<(usize, Capability)>,
+}
+
+impl Viewer<'_> {
+    const fn authority(&self) -> &Authority {
+        match self {
+            Self::Turn { authority, .. } | Self::Reader(authority) => authority,
+        }
+    }
+
+    /// Whether what was written under this authority may be seen, when nothing else is known of it.
+    pub fn covers(&self, under: &Authority) -> bool {
+        match self {
+            Self::Turn { authority, .. } => authority.covers(under),
+            Self::Reader(authority) => authority.is_unlimited() || authority.covers(under),
+        }
+    }
+
+    /// The turn ran for a request that the viewer stands for, or under no more than it holds. What was
+    /// taken back since is another question, where the turn says what it used.
+    pub fn stands_for(&self, turn: &TurnRecord) -> bool {
+        let granted = || match self {
+            Self::Turn { bound, .. } => bound.covers(&turn.bound),
+            Self::Reader(authority) => authority.covers_reading(&turn.authority),
+        };
+        self.covers(&turn.authority) || (turn.used.is_some() && granted())
+    }
+}
+
+/// The capabilities that a prompt's pieces were read by.
+pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
+    let shown = items.iter().filter(|item| !matches!(item.content, Content::Absent(..)));
+    let mut used: Vec<Capability> = Vec::new();
+    for item in shown {
+        let own = item.source.iter().map(|source| ("crud/read", source.as_str()));
+        let needs = item.tags.needs.iter().map(|(can, with)| (can.as_str(), with.as_str()));
+        let needs: Vec<_> = if item.tags.needs.is_empty() { own.collect() } else { needs.collect() };
+        for cap in needs.into_iter().filter_map(|(can, with)| authority.used(can, with)) {
+            if !used.contains(&cap) {
+                used.push(cap);
+            }
+        }
+    }
+    used
+}
+
+/// How much of each of a session's turns is shown, oldest first. `open`: it belongs to the exchange
+/// that is not answered yet.
+pub fn sights(turns: &[TurnRecord], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
+    if let Viewer::Reader(authority) = viewer
+        && authority.is_unlimited()
+    {
+        // Resources are held by nobody unasked; whose they are may read what was said of them.
+        return vec![Sight::Whole; turns.len()];
+    }
+    let may_know = |cap: &Capability| viewer.authority().may_know(cap);
+    // What turns up to here have learned that the viewer may not know.
+    let mut lost: Vec<&Capability> = Vec::new();
+    let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());
+    for turn in turns {
+        let read = turn.used.iter().flatten().find(|cap| !may_know(cap));
+        let said = read.or_else(|| lost.iter().copied().find(|cap| knew(turn, cap)));
+        let results =
+            (0..).zip(&turn.calls).filter_map(|(at, call)| Some((at, call.needs.iter().find(|cap| !may_know(cap))?)));
+        let results: Vec<_> = results.collect();
+        for cap in read.into_iter().chain(results.iter().map(|(_, cap)| *cap)) {
+            if !lost.contains(&cap) {
+                lost.push(cap);
+            }
+        }
+        let results = results.into_iter().map(|(at, cap)| (at, cap.clone())).collect();
+        marked.push(Marks { said: said.cloned(), results });
+    }
+    if !lost.is_empty() {
+        handed_up(turns, &mut marked);
+    }
+    let shown = turns.iter().zip(marked).map(|(turn, marks)| match viewer.stands_for(turn) {
+        false => Sight::Hidden,
+        true if marks.is_empty() => Sight::Whole,
+        true if open(turn) => Sight::Marked(marks),
+        true => Sight::Hidden,
+    });
+    shown.collect()
+}
+
+/// The turn had in its prompt, or could have had, what was learned by this capability.
+fn knew(turn: &TurnRecord, learned: &Capability) -> bool {
+    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, &learned.with).is_ok()
+}
+
+/// What turns of a goal knew, the call that opened the goal has returned.
+fn handed_up(turns: &[TurnRecord], marked: &mut [Marks]) {
+    for inner in (0..turns.len()).rev() {
+        let why = marked[inner].said.clone().or_else(|| marked[inner].results.first().map(|(_, cap)| cap.clone()));
+        let Some(why) = why else { continue };
+        let Some(opener) = (0..inner).rev().find(|at| turns[*at].frame < turns[inner].frame) else { continue };
+        let opening = (0..).zip(&turns[opener].calls).filter(|(_, call)| call.operation == SUBGOAL);
+        for at in opening.map(|(at, _)| at) {
+            let known = marked[opener].results.iter().any(|(place, _)| *place == at);
+            if !known {
+                marked[opener].results.push((at, why.clone()));
+            }
+        }
+    }
+}
+
+impl Marks {
+    const fn is_empty(&self) -> bool {
+        self.said.is_none() && self.results.is_empty()
+    }
+
+    /// The turn as it is shown: what may not be known is replaced by what may be said of it.
+    pub fn shown<'t>(&self, turn: &'t TurnRecord) -> Cow<'t, TurnRecord> {
+        if self.is_empty() {
+            return Cow::Borrowed(turn);
+        }
+        let mut shown = turn.clone();
+        if let Some(by) = &self.said {
+            for message in &mut shown.said {
+                if let ChatMessage::Assistant { text, .. } = message
+                    && !text.is_empty()
+                {
+                    *text = text::words_withheld(by);
+                }
+            }
+        }
+        let results = shown.said.iter_mut().filter_map(|message| match message {
+            ChatMessage::Tool { text, .. } => Some(text),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+        });
+        for (at, (result, call)) in results.zip(&turn.calls).enumerate() {
+            if let Some((_, by)) = self.results.iter().find(|(place, _)| *place == at) {
+                *result = text::result_withheld(by, &call.outcome);
+            }
+        }
+        Cow::Owned(shown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

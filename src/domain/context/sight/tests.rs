@@ -1,0 +1,195 @@
+use super::*;
+use crate::domain::chat::{Arguments, ToolCall};
+use crate::domain::context::item::{Absence, Section, Tags};
+use crate::domain::session::CallRecord;
+use serde_json::json;
+
+fn cap(with: &str, can: &str) -> Capability {
+    Capability { with: with.into(), can: can.into() }
+}
+
+fn holding(list: &[(&str, &str)]) -> Authority {
+    Authority::new(Some(list.iter().map(|(with, can)| cap(with, can)).collect()))
+}
+
+/// A turn that said something and made calls, each by a capability.
+fn turn(number: u64, used: &[&str], calls: &[&str]) -> TurnRecord {
+    let call = |at: usize| ToolCall { id: format!("c{at}"), name: "t".into(), arguments: Arguments::Json(json!({})) };
+    let result =
+        |at: usize| ChatMessage::Tool { call: format!("c{at}"), name: "t".into(), text: format!("result {at}") };
+    let made = |with: &&str| CallRecord {
+        operation: "t".into(),
+        outcome: "ok".into(),
+        needs: Some(cap(with, "crud/read")).filter(|_| !with.is_empty()).into_iter().collect(),
+        ..CallRecord::default()
+    };
+    let text = ChatMessage::Assistant { text: format!("words {number}"), calls: (0..calls.len()).map(call).collect() };
+    TurnRecord {
+        turn: number,
+        said: std::iter::once(text).chain((0..calls.len()).map(result)).collect(),
+        calls: calls.iter().map(made).collect(),
+        used: Some(used.iter().map(|with| cap(with, "crud/read")).collect()),
+        ..TurnRecord::default()
+    }
+}
+
+/// One letter per turn: `w`hole, `h`idden, `s` what it said is marked, `r` results are, `b`oth.
+fn check(turns: &[TurnRecord], now: &Authority, bound: &Authority, open_from: u64, expected: &str) {
+    let seen = sights(turns, Viewer::Turn { authority: now, bound }, |turn| turn.turn >= open_from);
+    let letters = seen.iter().map(|sight| match sight {
+        Sight::Whole => 'w',
+        Sight::Hidden => 'h',
+        Sight::Marked(Marks { said: Some(_), results }) if !results.is_empty() => 'b',
+        Sight::Marked(Marks { said: Some(_), .. }) => 's',
+        Sight::Marked(_) => 'r',
+    });
+    assert_eq!(letters.collect::<String>(), expected);
+}
+
+#[test]
+fn a_revocation_hides_what_was_learned_by_it_and_nothing_else() {
+    let all = Authority::unlimited();
+    let turns = [
+        turn(1, &[], &["w/log"]),
+        turn(2, &["w/doc"], &["w/secret/pin", "w/log"]),
+        turn(3, &[], &[]),
+        turn(4, &[], &[""]),
+    ];
+    for (gone, answered, open) in [
+        ("w/unrelated", "wwww", "wwww"),
+        ("w/secret", "whhh", "wrss"),
+        ("w/secret/pin/1", "whhh", "wrss"),
+        ("w/log", "hhhh", "rbss"),
+        ("w/doc", "whhh", "wsss"),
+        ("", "hhhh", "rbss"),
+    ] {
+        let now = all.clone().without(gone);
+        check(&turns, &now, &all, 99, answered);
+        check(&turns, &now, &all, 1, open);
+    }
+}
+
+#[test]
+fn a_turn_that_could_not_know_what_was_taken_back_is_shown() {
+    let all = Authority::unlimited();
+    let after = |number| TurnRecord { authority: all.clone().without("w/secret"), ..turn(number, &[], &["w/log"]) };
+    let now = all.clone().without("w/secret");
+    check(&[turn(1, &[], &["w/secret"]), after(2), after(3)], &now, &all, 99, "hww");
+    // It was asked before, and its commit came after.
+    let asked_before = TurnRecord { wider: Some(all.clone()), ..after(2) };
+    check(&[turn(1, &[], &["w/secret"]), asked_before, after(3)], &now, &all, 99, "hhw");
+}
+
+#[test]
+fn what_another_request_said_is_seen_by_no_narrower_one() {
+    let (all, narrow) = (Authority::unlimited(), holding(&[("w/a", "crud")]));
+    let of = |number, authority: &Authority, bound: &Authority| TurnRecord {
+        authority: authority.clone(),
+        bound: bound.clone(),
+        ..turn(number, &[], &[])
+    };
+    let turns = [of(1, &all, &all), of(2, &narrow, &narrow), of(3, &narrow, &all)];
+    check(&turns, &all, &all, 99, "www");
+    // The last ran for somebody else, who might have said anything, but could do no more.
+    check(&turns, &narrow, &narrow, 99, "hww");
+    check(&turns, &narrow, &narrow, 1, "hww");
+    check(&turns, &holding(&[]), &holding(&[]), 1, "hhh");
+    // Roots or caps were narrowed meanwhile: the request is as wide as before.
+    check(&turns, &narrow, &all, 99, "www");
+    // Records of before don't say what they used: only their authority counts.
+    let old = TurnRecord { used: None, ..of(1, &all, &all) };
+    check(&[old], &narrow, &all, 99, "h");
+}
+
+#[test]
+fn narrowed_roots_hide_what_was_read_outside_of_them() {
+    let (all, now) = (Authority::unlimited(), holding(&[("w/a", "crud/read"), ("g", "agent")]));
+    let turns = [turn(1, &[], &["w/a/x"]), turn(2, &[], &["w/b"]), turn(3, &[], &[])];
+    check(&turns, &now, &all, 99, "whh");
+    check(&turns, &now, &all, 2, "wrs");
+    // What was written there may still be read.
+    let mut wrote = turn(1, &[], &["w/a/x"]);
+    wrote.calls[0].needs = vec![cap("w/a/x", "crud/write")];
+    check(&[wrote], &now, &all, 99, "w");
+}
+
+#[test]
+fn what_a_goal_learned_its_opener_returned() {
+    let all = Authority::unlimited();
+    let mut opener = turn(1, &[], &[""]);
+    opener.calls[0].operation = "subgoal".into();
+    let inner = TurnRecord { frame: 1, ..turn(2, &[], &["w/secret"]) };
+    let turns = [opener, inner, turn(3, &[], &[])];
+    check(&turns, &all.clone().without("w/secret"), &all, 1, "rrs");
+    check(&turns, &all.clone().without("w/other"), &all, 1, "www");
+}
+
+#[test]
+fn marks_stand_where_something_was() {
+    let all = Authority::unlimited();
+    let now = all.clone().without("w/secret");
+    let turns = [turn(1, &[], &["w/secret", "w/log"]), turn(2, &[], &["w/log"])];
+    let seen = sights(&turns, Viewer::Turn { authority: &now, bound: &all }, |_| true);
+    let text = |at: usize| {
+        let Sight::Marked(marks) = &seen[at] else { panic!("{:?}", seen[at]) };
+        marks.shown(&turns[at]).said.iter().map(|said| format!("{said:?}")).collect::<Vec<_>>()
+    };
+    let first = text(0);
+    assert!(first[0].contains("words 1"), "it was said before anything was read: {first:?}");
+    assert!(first[1].contains("This call was made, and came to: ok.") && first[1].contains("crud/read on w/secret"));
+    assert!(!first[1].contains("result 0") && first[2].contains("result 1"), "{first:?}");
+    let second = text(1);
+    assert!(second[0].contains("What was said here is not shown") && !second[0].contains("words 2"), "{second:?}");
+    assert!(second[1].contains("result 0"));
+}
+
+#[test]
+fn a_reader_sees_what_it_could_have_read_itself() {
+    let all = Authority::unlimited();
+    let of = |authority: &Authority| TurnRecord { authority: authority.clone(), ..turn(1, &[], &["w/a/x"]) };
+    let wide = of(&all);
+    let narrow = of(&holding(&[("w/a", "crud"), ("g/helper", "agent/request")]));
+    for (reader, sees_wide, sees_narrow) in [
+        (all.clone(), true, true),
+        (holding(&[("", "crud/read")]), true, true),
+        (holding(&[("w/a", "crud/read"), ("g", "crud/read")]), false, true),
+        (holding(&[("w/a", "crud/read")]), false, false),
+        (holding(&[("g/x", "crud/read")]), false, false),
+        (all.clone().without("w/a/x"), false, false),
+        (all.without("w/b"), true, true),
+    ] {
+        for (turn, sees) in [(&wide, sees_wide), (&narrow, sees_narrow)] {
+            let seen = sights(std::slice::from_ref(turn), Viewer::Reader(&reader), |_| false);
+            assert_eq!(seen == [Sight::Whole], sees, "{reader:?}");
+        }
+    }
+}
+
+#[test]
+fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
+    let item = |source: Option<&str>, needs: &[(&str, &str)], content: Content| Item {
+        section: Section::Context,
+        key: "k".into(),
+        label: None,
+        source: source.map(str::to_owned),
+        allowed: None,
+        asked: None,
+        priority: 0,
+        required: false,
+        unresolved: Vec::new(),
+        tags: Tags { needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(), ..Tags::default() },
+        content,
+    };
+    let text = || Content::Text("x".into());
+    let items = [
+        item(Some("w/a"), &[], text()),
+        item(Some("w/a"), &[], text()),
+        item(None, &[], text()),
+        item(Some("v/ops"), &[], text()),
+        item(Some("op"), &[("crud/read", "w/b"), ("http/get", "https://x/")], text()),
+        item(Some("w/gone"), &[], Content::Absent(Absence::Denied, String::new())),
+        item(Some("r/scratchpad/b"), &[], text()),
+    ];
+    let found = used(&items, &Authority::unlimited());
+    assert_eq!(found, [cap("w/a", "crud/read"), cap("w/b", "crud/read"), cap("https://x/", "http/get")]);
+}

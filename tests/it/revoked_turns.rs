@@ -1,0 +1,279 @@
+//! A revocation between two turns, or inside one: nothing is forgotten, done twice or said not to have happened.
+
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::time::Duration;
+use trellis::clock::Clock;
+use trellis::domain::authority::Capability;
+use trellis::domain::authority::policy::Revocation;
+use trellis::domain::chat::ChatMessage;
+use trellis::domain::context::assemble::assemble;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::{JobId, SessionKey};
+use trellis::domain::job::JobStatus;
+use trellis::domain::session::TurnRecord;
+use trellis::store::keys;
+use trellis::{jobs, ledger, policy};
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "clerk", turn = 1 }
+then = { text = "I begin", calls = [
+    { tool = "lattice_append", arguments = { path = "w/log", value = "one" } },
+    { tool = "lattice_read", arguments = { path = "w/secret/pin" } },
+] }
+
+[[rule]]
+when = { agent = "clerk", turn = 2 }
+then = { text = "the pin is 4711", calls = [
+    { tool = "lattice_append", arguments = { path = "w/list", value = "two" } },
+    { tool = "test_delay", arguments = { delay = 2500 } },
+] }
+
+[[rule]]
+when = { agent = "clerk", turn = 3 }
+then = { text = "done" }
+
+[[rule]]
+when = { agent = "sender", turn = 1 }
+then = { calls = [
+    { tool = "agent_request", arguments = { agentId = "idle", input = "work", wait = 0 } },
+    { tool = "agent_message", arguments = { agentId = "idle", message = "hello" } },
+    { tool = "agent_create", arguments = { agentId = "made", config = { model = { provider = "scripted", name = "rules" } } } },
+    { tool = "agent_trigger", arguments = { agentId = "idle", input = "later", after = "1h" } },
+    { tool = "test_once", arguments = { paid = true } },
+    { tool = "lattice_write", arguments = { path = "w/out", value = 1 } },
+    { tool = "lattice_read", arguments = { path = "w/secret/pin" } },
+    { tool = "memory_write", arguments = { content = "remember me" } },
+    { tool = "test_delay", arguments = { delay = 2500 } },
+] }
+
+[[rule]]
+when = { agent = "payer", turn = 1 }
+then = { calls = [
+    { tool = "lattice_write", arguments = { path = "w/pay", value = 1 } },
+    { tool = "test_delay", arguments = { delay = 2500 } },
+] }
+
+[[rule]]
+then = { text = "heard" }
+"#;
+
+enum On {
+    Embedded,
+    Redis,
+}
+
+/// A venue with a worker; `None` without a server for it.
+async fn venue(on: &On) -> Option<(TestVenue, tempfile::TempDir)> {
+    let (venue, dir) = match on {
+        On::Embedded => TestVenue::embedded(RULES).await,
+        On::Redis => {
+            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
+            (venue, dir)
+        }
+    };
+    venue.write("w/secret", json!({"pin": "4711"})).await;
+    venue.worker().await;
+    venue.agent("clerk", json!({"tools": ["v/ops/test/delay"]})).await;
+    Some((venue, dir))
+}
+
+/// Waits until the calls of the reply of that number are made, but for its delay.
+async fn calls_are_made(venue: &TestVenue, model_calls: usize) {
+    while venue.model_calls().iter().filter(|call| call["event"] == "started").count() < model_calls {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(800)).await;
+}
+
+fn in_session(session: &str, grants: Option<Value>) -> Submission {
+    let context = grants.map(|grants| grants.as_array().unwrap().clone());
+    Submission { input: json!("go"), session_id: Some(session.parse().unwrap()), context, ..Submission::default() }
+}
+
+fn task() -> Submission {
+    in_session("s", None)
+}
+
+/// The prompt of a turn as the model got it.
+async fn prompt(venue: &TestVenue, agent: &str, turn: u64) -> String {
+    let key = SessionKey { agent: agent.parse().unwrap(), session: "s".parse().unwrap() };
+    let past = ledger::load(&*venue.venue.store, &venue.owner, &key, turn).await.unwrap().unwrap();
+    let seen = past.seen.unwrap();
+    let assembled = assemble(&seen.inputs.unwrap()).unwrap();
+    assert_eq!(assembled.ledger.prompt, seen.ledger.prompt, "the record gives the prompt again");
+    let texts = assembled.request.messages.into_iter().map(|message| match message {
+        ChatMessage::User { text } | ChatMessage::Tool { text, .. } => text,
+        ChatMessage::Assistant { text, calls } => {
+            format!("{text} {}", calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(" "))
+        }
+    });
+    texts.collect::<Vec<_>>().join("\n")
+}
+
+/// Runs the clerk's task with something revoked in its second turn; the turns, and the third prompt.
+async fn clerk(venue: &TestVenue, revoked: &str) -> (Vec<TurnRecord>, String) {
+    let job = venue.arrive("clerk", "c-1", true, task()).await.job.unwrap();
+    calls_are_made(venue, 2).await;
+    venue.revoke(revoked).await;
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
+    let turns = venue.turns("clerk", "s").await;
+    let asked = venue.model_calls().iter().filter(|call| call["event"] == "started").count();
+    assert_eq!((turns.len(), asked), (3, 3), "no model was asked twice");
+    (turns, prompt(venue, "clerk", 3).await)
+}
+
+fn outcomes(turn: &TurnRecord) -> Vec<&str> {
+    turn.calls.iter().map(|call| call.outcome.as_str()).collect()
+}
+
+async fn unrelated(on: On) {
+    let Some((venue, _dir)) = venue(&on).await else { return };
+    let (turns, shown) = clerk(&venue, "w/elsewhere").await;
+    assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
+    assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
+    assert!(shown.contains("the pin is 4711") && !shown.contains("not shown"), "{shown}");
+    assert_eq!(turns[1].authority.revoked(), ["w/elsewhere"], "it stands under what was left at its commit");
+    // Nor does a conversation lose what was said before.
+    let job = venue.arrive("clerk", "c-2", true, task()).await.job.unwrap();
+    venue.ended(&job).await;
+    let shown = prompt(&venue, "clerk", 4).await;
+    assert!(shown.contains("the pin is 4711") && !shown.contains("not shown"), "{shown}");
+}
+
+async fn of_what_was_read(on: On) {
+    let Some((venue, _dir)) = venue(&on).await else { return };
+    let (_, shown) = clerk(&venue, "w/secret").await;
+    assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
+    assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
+    assert!(!shown.contains("4711"), "{shown}");
+    assert!(shown.contains("I begin lattice_append lattice_read"), "what it did before it knew: {shown}");
+    assert!(shown.contains("What it returned is not shown: crud/read on w/secret/pin"), "{shown}");
+    assert!(shown.contains("What was said here is not shown: it may repeat"), "{shown}");
+    // Once it is answered there is a gap, and a line that says so.
+    let job = venue.arrive("clerk", "c-2", true, task()).await.job.unwrap();
+    venue.ended(&job).await;
+    let shown = prompt(&venue, "clerk", 4).await;
+    assert!(shown.contains("[Turns 1 to 2 are not shown here") && !shown.contains("4711"), "{shown}");
+}
+
+async fn of_what_was_written(on: On) {
+    let Some((venue, _dir)) = venue(&on).await else { return };
+    let (turns, shown) = clerk(&venue, "w/list").await;
+    assert_eq!(venue.read("w/log").await, Some(json!(["one"])), "appended once");
+    assert_eq!(venue.read("w/list").await, None, "taken back before its commit");
+    assert_eq!(outcomes(&turns[1]), ["denied", "ok"]);
+    assert!(shown.contains("Capability denied: v/ops/lattice/append requires crud/append on w/list"), "{shown}");
+    assert!(shown.contains("the pin is 4711"), "{shown}");
+    // What was committed and then revoked was done, and stays done.
+    let Some((venue, _dir)) = self::venue(&on).await else { return };
+    let (turns, shown) = clerk(&venue, "w/log").await;
+    assert_eq!(venue.read("w/log").await, Some(json!(["one"])), "appended once");
+    assert_eq!(outcomes(&turns[0]), ["ok", "ok"]);
+    assert!(shown.contains("[This call was made, and came to: ok."), "{shown}");
+}
+
+/// What holds the request of a session back from another that holds less.
+async fn a_gap_is_marked(on: On) {
+    let Some((venue, _dir)) = venue(&on).await else { return };
+    venue.agent("talker", json!({})).await;
+    let read = |path: &str| json!([{"with": path, "can": "crud/read"}]);
+    for (n, path) in [(1, "w/a"), (2, "w/b"), (3, "w/a/x")] {
+        let id = format!("m{n}");
+        let submission = Submission { input: json!(format!("message {n}")), ..in_session("s", Some(read(path))) };
+        let job = venue.arrive("talker", &id, true, submission).await.job.unwrap();
+        venue.ended(&job).await;
+    }
+    let second = prompt(&venue, "talker", 2).await;
+    assert!(second.contains("[Turn 1 is not shown here") && !second.contains("message 1"), "{second}");
+    let third = prompt(&venue, "talker", 3).await;
+    assert!(!third.contains("message 1") && third.contains("[Turns 1 to 2 are not shown here"), "{third}");
+}
+
+async fn what_went_out_is_done(on: On) {
+    let Some((venue, _dir)) = venue(&on).await else { return };
+    venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
+    let tools: Vec<_> =
+        ["agent/create", "agent/trigger", "test/once", "test/delay"].map(|name| format!("v/ops/{name}")).into();
+    let memory = json!({"memory": {"mode": "read-write"}});
+    venue.agent("sender", json!({"tools": tools, "resources": memory})).await;
+    let grants = json!([{"with": "", "can": "*"}, {"with": "r/team", "can": "*"}]);
+    let job = venue.arrive("sender", "s-1", true, in_session("s", Some(grants))).await.job.unwrap();
+    calls_are_made(&venue, 1).await;
+    let revocation = Revocation {
+        id: "r1".into(),
+        path: None,
+        holder: Some("agent:sender".into()),
+        grant: None,
+        reason: None,
+        by: "test".into(),
+        at: venue.venue.now(),
+    };
+    policy::revoke(&venue.venue, &venue.owner, revocation).await.unwrap().unwrap();
+    wait_for_turns(&venue, "sender", 1).await;
+    let turns = venue.turns("sender", "s").await;
+    assert_eq!(
+        outcomes(&turns[0]),
+        ["ok", "ok", "ok", "ok", "ok", "denied", "denied", "denied", "ok"],
+        "{:?}",
+        turns[0].said
+    );
+    assert_eq!(venue.read("w/out").await, None, "what could be held back was");
+    let kept = venue.venue.store.scan(&venue.owner, keys::TIMERS_DUE, None, false, 10).await.unwrap();
+    assert_eq!(kept.len(), 1);
+    assert!(venue.record("made").await.id.as_str() == "made");
+    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let child = all.iter().find(|job| job.head.agent.as_str() == "idle").unwrap();
+    let started = format!("{:?}", turns[0].said);
+    assert!(started.contains(child.head.id.as_str()), "the record names the child that runs: {started}");
+    jobs::cancel(&venue.venue, &venue.owner, &job, None).await.unwrap();
+}
+
+async fn wait_for_turns(venue: &TestVenue, agent: &str, count: usize) {
+    for _ in 0..1200 {
+        if venue.turns(agent, "s").await.len() >= count {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("{agent} has not made {count} turns in a minute");
+}
+
+async fn nobody_is_asked_about_what_is_denied(on: On) {
+    let Some((venue, _dir)) = venue(&on).await else { return };
+    venue.agent("payer", json!({"tools": ["v/ops/test/delay"]})).await;
+    let asks = vec![Capability { with: "w/pay".into(), can: "crud/write".into() }];
+    policy::set_approvals(&venue.venue, &venue.owner, asks).await.unwrap().unwrap();
+    let job: JobId = venue.arrive("payer", "p-1", true, task()).await.job.unwrap();
+    calls_are_made(&venue, 1).await;
+    venue.revoke("w/pay").await;
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Complete, "it goes on with the denial");
+    let turns = venue.turns("payer", "s").await;
+    assert_eq!(outcomes(&turns[0]), ["denied", "ok"]);
+    let asked = venue.venue.store.scan(&venue.owner, keys::APPROVALS, None, false, 10).await.unwrap();
+    assert!(asked.is_empty(), "{asked:?}");
+}
+
+macro_rules! on_both {
+    ($($case:ident)*) => {
+        mod embedded {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::$case(super::On::Embedded).await; })*
+        }
+        mod redis {
+            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $case() { super::$case(super::On::Redis).await; })*
+        }
+    };
+}
+
+on_both! {
+    unrelated
+    of_what_was_read
+    of_what_was_written
+    a_gap_is_marked
+    what_went_out_is_done
+    nobody_is_asked_about_what_is_denied
+}
