@@ -11,7 +11,6 @@ use crate::http::{self, HttpOptions, Room};
 use crate::model::Model;
 use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
-use crate::model::scripted::ScriptedOptions;
 use crate::ops::Catalog;
 use crate::ops::http::HttpPolicy;
 use crate::rates::Rates;
@@ -282,19 +281,14 @@ fn store_name(config: &Config) -> String {
 /// The models of a configuration.
 pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let c = &config.models;
-    let scripted =
-        ScriptedOptions { rules: c.scripted.clone(), calls_log: c.calls_log.clone(), ..ScriptedOptions::default() };
     let endpoints = c.endpoints.iter().map(|(name, given)| {
         let endpoint = Endpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
         (name.clone(), endpoint)
     });
-    let providers = ProviderOptions {
-        endpoints: endpoints.collect(),
-        keys: Keys::from_env(),
-        others: http_policy(config),
-        timeout: c.timeout,
-    };
-    let models = Models::new(ModelOptions { scripted, providers }).await;
+    let providers =
+        ProviderOptions { endpoints: endpoints.collect(), keys: Keys::from_env(), others: http_policy(config) };
+    let (scripted, calls_log) = (c.scripted.clone(), c.calls_log.clone());
+    let models = Models::new(ModelOptions { scripted, providers, calls_log, timeout: c.timeout }).await;
     Ok(Arc::new(models.map_err(|e| AppError::Models(e.to_string()))?))
 }
 

@@ -3,8 +3,10 @@
 use super::Context;
 use super::exit::{Exit, Failure};
 use super::output::note;
+use crate::model::calls_log::CallsLog;
 use crate::model::mock_server;
-use crate::model::scripted::{Script, ScriptedOptions};
+use crate::model::scripted::Script;
+
 use crate::shutdown::Shutdown;
 use crate::telemetry::Metrics;
 use clap::Args;
@@ -31,8 +33,8 @@ pub struct MockLlm {
 impl MockLlm {
     /// Runs it until a signal.
     pub async fn run(self, _context: &Context) -> Result<Exit, Failure> {
-        let options = ScriptedOptions { calls_log: self.calls_log, ..ScriptedOptions::default() };
-        let script = Script::load(&self.rules, &options).map_err(|e| Failure::usage(e.to_string()))?;
+        let calls_log = self.calls_log.map(CallsLog::new);
+        let script = Script::load(&self.rules, calls_log).map_err(|e| Failure::usage(e.to_string()))?;
         let listener = TcpListener::bind(self.listen).await.map_err(|e| {
             Failure::new(Exit::Conflict, format!("can't listen on `{}`: {e}; choose another `--listen`", self.listen))
         })?;

@@ -213,7 +213,7 @@ pub enum AuthMode {
 /// Model providers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ModelsConfig {
-    /// Rules file of the scripted model.
+    /// Rules file of the scripted model, or a folder of them.
     pub scripted: Option<PathBuf>,
     /// File with one JSON line for each call.
     pub calls_log: Option<PathBuf>,

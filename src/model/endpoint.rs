@@ -8,7 +8,6 @@ use genai::adapter::AdapterKind;
 use reqwest::Url;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::time::Duration;
 
 /// Sent where a protocol wants a key and the endpoint has none.
 const KEYLESS: &str = "none";
@@ -26,20 +25,12 @@ pub struct ProviderOptions {
     /// What holds for URLs that the configuration doesn't name: they are called with an owner's
     /// secret alone.
     pub others: HttpPolicy,
-    /// Longest model call, from the connection to the last piece.
-    pub timeout: Duration,
 }
 
 impl Default for ProviderOptions {
-    /// Default URLs, keys from the environment, 10 minutes: the longest that providers themselves
-    /// let a call take.
+    /// Default URLs, keys from the environment.
     fn default() -> Self {
-        ProviderOptions {
-            endpoints: BTreeMap::new(),
-            keys: Keys::from_env(),
-            others: HttpPolicy::default(),
-            timeout: Duration::from_mins(10),
-        }
+        ProviderOptions { endpoints: BTreeMap::new(), keys: Keys::from_env(), others: HttpPolicy::default() }
     }
 }
 
@@ -135,6 +126,11 @@ pub enum TargetError {
         /// The rule.
         reason: String,
     },
+    /// It would change the URL that is called.
+    #[error(
+        "model name `{}` is not usable: a provider's URL may contain it, so it has no `?`, `#`, `%`, `\\`, `::`, control character or part that is `.` or `..`", .0.escape_debug()
+    )]
+    BadName(String),
     /// The caller of this model can't open secrets.
     #[error("the model's key is the secret `{0}`, which only a worker can open")]
     NoSecret(String),
@@ -170,6 +166,9 @@ pub fn resolve(
     default_url: impl Fn(AdapterKind) -> String,
 ) -> Result<Target, TargetError> {
     let kind = kind_of(&settings.provider, options)?;
+    if !is_plain(&settings.name) {
+        return Err(TargetError::BadName(settings.name.clone()));
+    }
     if let Some(name) = &settings.key {
         let secret = secret.filter(|secret| secret.name == *name);
         let secret = secret.ok_or_else(|| TargetError::NoSecret(name.path()))?;
@@ -260,6 +259,13 @@ fn kind_of(provider: &str, options: &ProviderOptions) -> Result<AdapterKind, Tar
     }
 }
 
+/// Whether a model's name leaves the URL alone that it is put into: with `..` it would lead to another part of the
+/// provider's API, with the venue's key, and with a `namespace::` some adapters call another one.
+fn is_plain(name: &str) -> bool {
+    let is_odd = |c: char| c.is_control() || "?#%\\".contains(c);
+    !name.chars().any(is_odd) && !name.contains("::") && !name.split('/').any(|part| matches!(part, "." | ".."))
+}
+
 /// An HTTP URL that ends with `/`: providers' paths are joined to it.
 fn parse(text: &str) -> Result<Url, TargetError> {
     let bad = |reason: &str| TargetError::BadUrl { url: text.to_owned(), reason: reason.to_owned() };
@@ -300,7 +306,6 @@ mod tests {
                 hosts: HostRule::list("models.example.com, 127.0.0.1:9").unwrap(),
                 ..HttpPolicy::default()
             },
-            timeout: Duration::from_secs(1),
         }
     }
 
@@ -340,6 +345,22 @@ mod tests {
         ];
         for (provider, base_url, (kind, target, key)) in table {
             assert_eq!(check(provider, base_url), Ok((kind, target, key.to_owned())), "{provider} {base_url:?}");
+        }
+    }
+
+    #[test]
+    fn a_model_s_name_can_not_change_the_url() {
+        let check = |name: &str| {
+            let settings = ModelSettings::new("openai", name);
+            resolve(&settings, None, &options(), |_| "https://api.openai.com/v1/".into()).map(|_| ())
+        };
+        for name in ["gpt-4o", "qwen2.5:7b", "meta-llama/Llama-3.1-8B:free", "accounts/x/models/y@2", "a..b", "ü 1"] {
+            assert_eq!(check(name), Ok(()), "{name}");
+        }
+        for name in
+            ["../files", "a/../b", "./a", "a/.", "..", "a?key=b", "a#b", "%2e%2e/x", "a\\b", "a\nb", "zai_coding::x"]
+        {
+            assert_eq!(check(name), Err(TargetError::BadName(name.to_owned())), "{name}");
         }
     }
 

@@ -7,6 +7,9 @@ pub mod provider;
 pub mod provider_error;
 pub mod scripted;
 
+pub mod calls_log;
+pub mod script_place;
+
 pub mod facts;
 pub mod json5;
 pub mod rules;

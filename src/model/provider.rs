@@ -3,7 +3,7 @@
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
 use crate::domain::secret::Mask;
 use crate::model::endpoint::{ProviderOptions, Target, resolve};
-use crate::model::provider_error::{cut, map, too_long};
+use crate::model::provider_error::{cut, map};
 use crate::model::{LiveText, Model, ModelError};
 use crate::secrets::Secret;
 use async_trait::async_trait;
@@ -79,8 +79,13 @@ impl Provider {
     ) -> Result<Reply, ModelError> {
         let model = model_of(request);
         let client = if target.strange { &self.guarded } else { &self.client };
-        let kind = target.kind;
-        let url = target.base_url.unwrap_or_else(|| self.default_url(kind));
+        let url = target.base_url.unwrap_or_else(|| self.default_url(target.kind));
+        // These adapters of the library call their own provider whatever URL they are given, with a key that may be
+        // meant for another; their protocol is OpenAI's.
+        let kind = match target.kind {
+            AdapterKind::Zai | AdapterKind::Baidu => AdapterKind::OpenAI,
+            kind => kind,
+        };
         let service = ServiceTarget {
             endpoint: Endpoint::from_owned(url),
             auth: AuthData::Key(target.key),
@@ -145,11 +150,8 @@ impl Model for Provider {
         let target = resolve(&request.model, secret, &self.options, |kind| self.default_url(kind))
             .map_err(|error| ModelError::Unusable { model: model.clone(), reason: error.to_string() })?;
         let key = target.key.clone();
-        let limit = self.options.timeout;
-        match tokio::time::timeout(limit, self.call(target, request, &mask, live)).await {
-            Ok(outcome) => outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &key, &mask)),
-            Err(_) => Err(too_long(&model, limit)),
-        }
+        let outcome = self.call(target, request, &mask, live).await;
+        outcome.map(|reply| masked(reply, &mask)).map_err(|error| without_key(error, &key, &mask))
     }
 }
 

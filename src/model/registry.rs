@@ -1,23 +1,44 @@
-//! The model that a worker is given: it finds the provider a request names.
+//! The model that a worker is given: it finds the provider a request names, and holds what every provider keeps to.
 
 use crate::domain::chat::{ModelRequest, Reply};
+use crate::model::calls_log::{CallsLog, Entry, LogError};
 use crate::model::endpoint::ProviderOptions;
 use crate::model::provider::Provider;
+use crate::model::provider_error::too_long;
 use crate::model::scripted::{Scripted, ScriptedOptions};
 use crate::model::{LiveText, Model, ModelError};
 use crate::secrets::Secret;
 use async_trait::async_trait;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Name of the provider that needs no network.
 pub const SCRIPTED: &str = "scripted";
 
 /// Options of every provider.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct ModelOptions {
-    /// Of `scripted`.
-    pub scripted: ScriptedOptions,
+    /// Rules of `scripted`: a file or a folder.
+    pub scripted: Option<PathBuf>,
     /// Of all others.
     pub providers: ProviderOptions,
+    /// File with one JSON line per step of each call, of whatever provider.
+    pub calls_log: Option<PathBuf>,
+    /// Longest call, from its beginning to the last piece of the reply, of whatever provider.
+    pub timeout: Duration,
+}
+
+impl Default for ModelOptions {
+    /// 10 minutes: the longest that providers themselves let a call take.
+    fn default() -> Self {
+        Self {
+            scripted: None,
+            providers: ProviderOptions::default(),
+            calls_log: None,
+            timeout: Duration::from_mins(10),
+        }
+    }
 }
 
 /// Every model, by provider.
@@ -25,13 +46,35 @@ pub struct ModelOptions {
 pub struct Models {
     scripted: Scripted,
     provider: Provider,
+    timeout: Duration,
+    log: Option<CallsLog>,
+    /// Calls of the providers that are called over HTTP.
+    calls: AtomicU64,
 }
 
 impl Models {
     /// With their options. Fails when TLS can't be set up.
     pub async fn new(options: ModelOptions) -> Result<Models, genai::Error> {
+        let log = options.calls_log.map(CallsLog::new);
+        let scripted = ScriptedOptions { place: options.scripted, calls_log: log.clone() };
         let provider = Provider::new(options.providers).await?;
-        Ok(Models { scripted: Scripted::new(options.scripted), provider })
+        let (timeout, calls) = (options.timeout, AtomicU64::new(0));
+        Ok(Models { scripted: Scripted::new(scripted), provider, timeout, log, calls })
+    }
+
+    async fn answer(&self, request: &ModelRequest, key: Option<&Secret>, live: &LiveText) -> Result<Reply, ModelError> {
+        // It logs its calls with the rules that answer them.
+        if request.model.provider == SCRIPTED {
+            return self.scripted.complete(request, live).await;
+        }
+        let Some(log) = &self.log else { return self.provider.complete_with(request, key, live).await };
+        let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
+        let entry = Entry { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
+        let failed = |error: LogError| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
+        log.started(&entry).await.map_err(failed)?;
+        let outcome = self.provider.complete_with(request, key, live).await;
+        log.ended(&entry, outcome.is_ok()).await.map_err(failed)?;
+        outcome
     }
 }
 
@@ -47,9 +90,7 @@ impl Model for Models {
         key: Option<&Secret>,
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
-        match request.model.provider.as_str() {
-            SCRIPTED => self.scripted.complete(request, live).await,
-            _ => self.provider.complete_with(request, key, live).await,
-        }
+        let answer = tokio::time::timeout(self.timeout, self.answer(request, key, live)).await;
+        answer.unwrap_or_else(|_| Err(too_long(&request.model.id(), self.timeout)))
     }
 }

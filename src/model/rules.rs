@@ -1,7 +1,8 @@
 //! The rules file of a scripted model: its format, which rule answers, and what it answers.
 //!
 //! ```toml
-//! # Optional. One JSON line per call is appended here: {turn, rule, call, pid, event}.
+//! # Optional. One JSON line per step of a call is appended here: {turn, model, rule, call, pid, event}. A file in the
+//! # folder of the rules; the venue's own log, `models.calls_log`, may be anywhere.
 //! calls_log = "calls.jsonl"
 //!
 //! # The first rule whose conditions all hold answers. No condition: it always holds.

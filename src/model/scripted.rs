@@ -1,17 +1,17 @@
-//! A model without a network: the built-in names `echo` and `never`, or a rules file.
+//! A model without a network: the built-in names `echo` and `never`, or rules of the venue's.
 
 use crate::domain::chat::{ModelRequest, Reply, Usage};
+use crate::model::calls_log::{CallsLog, Entry, LogError};
 use crate::model::facts::{Facts, tokens};
-use crate::model::rules::{Answer, Fault, Rules, RulesError};
+use crate::model::rules::{Answer, Fault, Rules};
+use crate::model::script_place::{self, Found, PlaceError};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
 use async_trait::async_trait;
-use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Answers with the text of the last task or message.
@@ -22,21 +22,19 @@ pub const NEVER: &str = "never";
 /// Stands for the configured rules file; no file can have this name.
 const CONFIGURED: &str = "";
 
+/// Files of a folder that are kept read.
+const SCRIPTS: usize = 1_000;
+
 /// Characters of one piece of a streamed text.
 const CHUNK_CHARS: usize = 12;
-/// Longest rules file read.
-const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-
-/// Where rules files may be, and where calls are logged.
+/// Where rules are, and where calls are logged.
 #[derive(Debug, Clone, Default)]
 pub struct ScriptedOptions {
-    /// Answers for every name but the built-in ones, which `when.model` tells apart. When absent, the name is the path of
-    /// a rules file.
-    pub rules: Option<PathBuf>,
-    /// Only files inside this folder, names relative to it; any path when absent. Does not bind `rules`.
-    pub rules_dir: Option<PathBuf>,
+    /// A rules file answers for every name but the built-in ones, which `when.model` tells apart; in a folder a name
+    /// is the path of a rules file, relative to it. When absent, there are only the built-in names.
+    pub place: Option<PathBuf>,
     /// One JSON line per call; a file's own `calls_log` wins.
-    pub calls_log: Option<PathBuf>,
+    pub calls_log: Option<CallsLog>,
 }
 
 /// What a name stands for.
@@ -54,31 +52,18 @@ pub struct Script {
     source: Source,
     hits: Vec<AtomicU64>,
     calls: Arc<AtomicU64>,
-    log: Option<PathBuf>,
+    log: Option<CallsLog>,
 }
 
 /// Why there is no answer; none of them goes away by asking again.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    /// The file can't be read.
-    #[error("rules file `{file}` can't be read: {reason}")]
-    Unreadable {
-        /// As given.
-        file: String,
-        /// The system's words.
-        reason: String,
-    },
-    /// It is outside the folder of rules files.
-    #[error("rules file `{0}` is outside the folder of rules files")]
-    Outside(String),
-    /// It is not a rules file.
-    #[error("rules file `{file}`: {error}")]
-    Rules {
-        /// As given.
-        file: String,
-        /// What is wrong.
-        error: RulesError,
-    },
+    /// There are no such rules.
+    #[error(transparent)]
+    Place(#[from] PlaceError),
+    /// Too many files of the folder are in use.
+    #[error("more than {SCRIPTS} rules files are in use; put their rules into fewer, told apart by `when.agent`")]
+    TooMany,
     /// No rule answers.
     #[error("no rule of `{file}` answers turn {turn} of agent `{agent}`, last role {last_role}, text `{text}`{}", .tool.as_ref().map(|tool| format!(", result of `{tool}`")).unwrap_or_default())]
     NoRule {
@@ -106,13 +91,8 @@ pub enum ScriptError {
         error: TemplateError,
     },
     /// The call can't be logged.
-    #[error("calls log `{file}` can't be written: {reason}")]
-    Log {
-        /// Its path.
-        file: String,
-        /// The system's words.
-        reason: String,
-    },
+    #[error(transparent)]
+    Log(#[from] LogError),
 }
 
 /// A call that a script has answered and not yet finished.
@@ -120,16 +100,18 @@ pub enum ScriptError {
 pub struct Taken {
     /// What it gets.
     pub answer: Answer,
-    script: Arc<Script>,
-    turn: String,
-    rule: usize,
-    call: u64,
+    log: Option<CallsLog>,
+    entry: Entry,
 }
 
 impl Script {
-    /// A built-in or a rules file by its name.
-    pub fn load(name: &str, options: &ScriptedOptions) -> Result<Script, ScriptError> {
-        Script::load_counting(name, options, Arc::default())
+    /// A built-in, or the rules file of somebody who may choose any. Blocks.
+    pub fn load(name: &str, calls_log: Option<CallsLog>) -> Result<Script, ScriptError> {
+        let calls = Arc::default();
+        Ok(match built_in(name) {
+            Some(source) => Script::new(name, source, calls_log, calls),
+            None => Script::found(script_place::file(Path::new(name))?, calls_log, calls),
+        })
     }
 
     /// Rules that are no file; `name` is for messages.
@@ -137,27 +119,21 @@ impl Script {
         Script::new(name, Source::Rules(rules), None, Arc::default())
     }
 
-    fn load_counting(name: &str, options: &ScriptedOptions, calls: Arc<AtomicU64>) -> Result<Script, ScriptError> {
-        let source = match name {
-            ECHO => Source::Echo,
-            NEVER => Source::Never,
-            file => Source::Rules(read_rules(file, options)?),
-        };
-        let shown = options.rules.as_ref().filter(|_| name == CONFIGURED).map(|path| path.display().to_string());
-        Ok(Script::new(shown.as_deref().unwrap_or(name), source, options.calls_log.clone(), calls))
+    fn found(found: Found, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
+        Script::new(&found.name, Source::Rules(found.rules), found.log.or(log), calls)
     }
 
-    fn new(name: &str, source: Source, log: Option<PathBuf>, calls: Arc<AtomicU64>) -> Script {
-        let (hits, own_log) = match &source {
-            Source::Rules(rules) => (rules.rules.len(), rules.calls_log.clone()),
-            Source::Echo | Source::Never => (0, None),
+    fn new(name: &str, source: Source, log: Option<CallsLog>, calls: Arc<AtomicU64>) -> Script {
+        let hits = match &source {
+            Source::Rules(rules) => rules.rules.len(),
+            Source::Echo | Source::Never => 0,
         };
         let hits = std::iter::repeat_with(AtomicU64::default).take(hits).collect();
-        Script { name: name.to_owned(), source, hits, calls, log: own_log.or(log) }
+        Script { name: name.to_owned(), source, hits, calls, log }
     }
 
     /// Counts a call, logs it as started and says what it gets.
-    pub fn take(self: &Arc<Self>, request: &ModelRequest) -> Result<Taken, ScriptError> {
+    pub async fn take(&self, request: &ModelRequest) -> Result<Taken, ScriptError> {
         let mut facts = Facts::of(request);
         if matches!(&self.source, Source::Rules(rules) if rules.want_prompt()) {
             facts = facts.with_prompt(request);
@@ -177,9 +153,11 @@ impl Script {
                 (at + 1, answer)
             }
         };
-        let taken = Taken { answer, script: Arc::clone(self), turn: request.turn.clone(), rule, call };
-        taken.log("started")?;
-        Ok(taken)
+        let entry = Entry { turn: request.turn.clone(), model: request.model.id(), rule, call };
+        if let Some(log) = &self.log {
+            log.started(&entry).await?;
+        }
+        Ok(Taken { answer, log: self.log.clone(), entry })
     }
 
     /// Its name, then the models that its rules name, sorted.
@@ -209,23 +187,19 @@ impl Script {
 
 impl Taken {
     /// Logs the call as `replied` or `failed`.
-    pub fn finish(&self, replied: bool) -> Result<(), ScriptError> {
-        self.log(if replied { "replied" } else { "failed" })
+    pub async fn finish(&self, replied: bool) -> Result<(), ScriptError> {
+        match &self.log {
+            Some(log) => Ok(log.ended(&self.entry, replied).await?),
+            None => Ok(()),
+        }
     }
+}
 
-    /// One `write` to a file opened for appending, so that lines of several processes don't mix.
-    fn log(&self, event: &str) -> Result<(), ScriptError> {
-        let Some(path) = &self.script.log else {
-            return Ok(());
-        };
-        let pid = std::process::id();
-        let line = json!({"turn": self.turn, "rule": self.rule, "call": self.call, "pid": pid, "event": event});
-        std::fs::OpenOptions::new()
-            .append(true)
-            .create(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
-            .map_err(|error| ScriptError::Log { file: path.display().to_string(), reason: error.to_string() })
+fn built_in(name: &str) -> Option<Source> {
+    match name {
+        ECHO => Some(Source::Echo),
+        NEVER => Some(Source::Never),
+        _ => None,
     }
 }
 
@@ -247,36 +221,15 @@ fn echo(facts: &Facts) -> Answer {
     }
 }
 
-fn read_rules(file: &str, options: &ScriptedOptions) -> Result<Rules, ScriptError> {
-    let shown = |path: &Path| path.display().to_string();
-    let (path, file) = match (&options.rules, &options.rules_dir) {
-        (Some(rules), _) if file == CONFIGURED => (rules.clone(), shown(rules)),
-        (_, None) => (PathBuf::from(file), file.to_owned()),
-        (_, Some(dir)) => {
-            let inside =
-                Path::new(file).components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir));
-            if !inside {
-                return Err(ScriptError::Outside(file.to_owned()));
-            }
-            (dir.join(file), file.to_owned())
-        }
-    };
-    let unreadable = |reason: String| ScriptError::Unreadable { file: file.clone(), reason };
-    let size = std::fs::metadata(&path).map_err(|error| unreadable(error.to_string()))?.len();
-    if size > FILE_BYTES_MAX {
-        return Err(unreadable(format!("expected at most {FILE_BYTES_MAX} bytes, got {size}")));
-    }
-    let text = std::fs::read_to_string(&path).map_err(|error| unreadable(error.to_string()))?;
-    Rules::parse(&text).map_err(|error| ScriptError::Rules { file: file.clone(), error })
-}
-
 /// The provider `scripted`. Files are read once and kept.
 #[derive(Debug, Default)]
 pub struct Scripted {
     options: ScriptedOptions,
     calls: Arc<AtomicU64>,
-    scripts: Mutex<BTreeMap<String, Arc<Script>>>,
+    scripts: Mutex<Scripts>,
 }
+
+type Scripts = BTreeMap<String, Arc<Script>>;
 
 impl Scripted {
     /// With its options.
@@ -284,19 +237,35 @@ impl Scripted {
         Scripted { options, ..Scripted::default() }
     }
 
-    fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
+    async fn script(&self, name: &str) -> Result<Arc<Script>, ScriptError> {
         // One script for all names that the configured file answers, so that it counts its calls together.
-        let name = match &self.options.rules {
-            Some(_) if !matches!(name, ECHO | NEVER) => CONFIGURED,
-            _ => name,
+        let known = |scripts: &Scripts| match built_in(name) {
+            Some(_) => scripts.get(name).cloned(),
+            None => scripts.get(CONFIGURED).or_else(|| scripts.get(name)).cloned(),
         };
-        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(script) = scripts.get(name) {
-            return Ok(Arc::clone(script));
+        if let Some(script) = known(&self.scripts()) {
+            return Ok(script);
         }
-        let script = Arc::new(Script::load_counting(name, &self.options, Arc::clone(&self.calls))?);
-        scripts.insert(name.to_owned(), Arc::clone(&script));
-        Ok(script)
+        let (log, calls) = (self.options.calls_log.clone(), Arc::clone(&self.calls));
+        let (key, script) = if let Some(source) = built_in(name) {
+            (name, Script::new(name, source, log, calls))
+        } else {
+            let (place, asked) = (self.options.place.clone(), name.to_owned());
+            let found = tokio::task::spawn_blocking(move || script_place::find(place.as_deref(), &asked)).await;
+            let broken = |reason: String| PlaceError::Unreadable { file: name.to_owned(), reason };
+            let found = found.unwrap_or_else(|error| Err(broken(error.to_string())))?;
+            (if found.every { CONFIGURED } else { name }, Script::found(found, log, calls))
+        };
+        let mut scripts = self.scripts();
+        if scripts.len() >= SCRIPTS && !scripts.contains_key(key) {
+            return Err(ScriptError::TooMany);
+        }
+        // Another call may have been faster: its counts stand.
+        Ok(Arc::clone(scripts.entry(key.to_owned()).or_insert_with(|| Arc::new(script))))
+    }
+
+    fn scripts(&self) -> MutexGuard<'_, Scripts> {
+        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -306,10 +275,10 @@ impl Model for Scripted {
         let model = || format!("{}/{}", request.model.provider, request.model.name);
         let permanent = |error: ScriptError| ModelError::Permanent { model: model(), reason: error.to_string() };
         let unusable = |error: ScriptError| ModelError::Unusable { model: model(), reason: error.to_string() };
-        let script = self.script(&request.model.name).map_err(unusable)?;
-        let taken = script.take(request).map_err(permanent)?;
+        let script = self.script(&request.model.name).await.map_err(unusable)?;
+        let taken = script.take(request).await.map_err(permanent)?;
         let outcome = perform(&taken.answer, model(), live).await;
-        taken.finish(outcome.is_ok()).map_err(permanent)?;
+        taken.finish(outcome.is_ok()).await.map_err(permanent)?;
         outcome
     }
 }

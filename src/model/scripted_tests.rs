@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::chat::{ChatMessage, ModelSettings};
+use serde_json::json;
 use tokio::sync::mpsc::unbounded_channel;
 
 fn request(name: &str, text: &str) -> ModelRequest {
@@ -18,7 +19,7 @@ fn with_rules(rules: &str) -> (tempfile::TempDir, Scripted) {
     let dir = tempfile::tempdir().unwrap();
     let log = dir.path().join("calls.jsonl");
     std::fs::write(dir.path().join("r.toml"), format!("calls_log = {:?}\n{rules}", log.display().to_string())).unwrap();
-    let options = ScriptedOptions { rules_dir: Some(dir.path().to_owned()), ..ScriptedOptions::default() };
+    let options = ScriptedOptions { place: Some(dir.path().to_owned()), ..ScriptedOptions::default() };
     (dir, Scripted::new(options))
 }
 
@@ -59,7 +60,7 @@ async fn calls_are_numbered_and_logged() {
     assert!(matches!(first, Err(ModelError::Transient { retry_after: None, .. })), "{first:?}");
     assert_eq!(model.complete(&request, &live).await.unwrap().text, "reply 2");
     let pid = std::process::id();
-    let entry = |call: u64, event: &str| json!({"turn": "acme/ann/clerk/default/7", "rule": 1, "call": call, "pid": pid, "event": event});
+    let entry = |call: u64, event: &str| json!({"turn": "acme/ann/clerk/default/7", "model": "scripted/r.toml", "rule": 1, "call": call, "pid": pid, "event": event});
     assert_eq!(log_of(&dir), [entry(1, "started"), entry(1, "failed"), entry(2, "started"), entry(2, "replied")]);
 }
 
@@ -79,9 +80,9 @@ async fn what_can_not_be_answered_says_what_was_asked() {
     let (live, _pieces) = unbounded_channel();
     let table = [
         ("r.toml", "no rule of `r.toml` answers turn 1 of agent `clerk`, last role user, text `pay me`"),
-        ("nope.toml", "rules file `nope.toml` can't be read: "),
-        ("../r.toml", "rules file `../r.toml` is outside the folder of rules files"),
-        ("/etc/passwd", "rules file `/etc/passwd` is outside the folder of rules files"),
+        ("nope.toml", "there is no rules file `nope.toml` in the folder"),
+        ("../r.toml", "there is no rules file `../r.toml` in the folder"),
+        ("/etc/passwd", "there is no rules file `/etc/passwd` in the folder"),
     ];
     for (name, expected) in table {
         match model.complete(&request(name, "pay me"), &live).await {
@@ -98,7 +99,7 @@ async fn one_file_can_answer_for_every_name() {
     let (dir, _) = with_rules(
         "[[rule]]\nwhen = { model = 'small' }\nthen = { text = 'small {{call}}' }\n[[rule]]\nthen = { text = 'other {{call}}' }",
     );
-    let options = ScriptedOptions { rules: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
+    let options = ScriptedOptions { place: Some(dir.path().join("r.toml")), ..ScriptedOptions::default() };
     let model = Scripted::new(options);
     let (live, _pieces) = unbounded_channel();
     for (name, expected) in [("small", "small 1"), ("/etc/passwd", "other 2"), (ECHO, "x"), ("", "other 4")] {

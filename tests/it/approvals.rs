@@ -267,6 +267,7 @@ async fn what_waits_survives_a_restart() {
         sweep: venue.sweep,
         auth: Arc::clone(&venue.auth),
         rates: venue.rates.clone(),
+        model_timeout: venue.model_timeout,
         owner_cap: 0,
         retry: venue.retry,
         retention: venue.retention,

@@ -39,6 +39,7 @@ mod job_list;
 mod ledger;
 mod lifecycle;
 mod model_provider;
+mod models;
 mod nats_accounts;
 mod nats_alarms;
 mod nats_bus;

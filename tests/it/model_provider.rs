@@ -54,8 +54,8 @@ async fn models(url: &str, timeout: Duration) -> Models {
         ("ollama".to_owned(), endpoint("", None)),
     ]);
     let keys = Keys::new([("TEST_KEY".to_owned(), "sk-test-key".to_owned())]);
-    let providers = ProviderOptions { endpoints, keys, timeout, ..ProviderOptions::default() };
-    Models::new(ModelOptions { providers, ..ModelOptions::default() }).await.unwrap()
+    let providers = ProviderOptions { endpoints, keys, ..ProviderOptions::default() };
+    Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap()
 }
 
 fn request(provider: &str, messages: Vec<ChatMessage>) -> ModelRequest {

@@ -72,18 +72,15 @@ then = {{ text = "{{{{tool_result}}}}" }}
             silent.port
         ),
     );
-    let rules = up.dir.path().join("payer.rules").display().to_string();
     up.file(
         "payer.toml",
-        &format!(
-            r#"
-model = {{ provider = "scripted", name = "{rules}" }}
+        r#"
+model = { provider = "scripted", name = "payer.rules" }
 defaultTools = false
-tools = [{{ operation = "v/ops/lattice/write", name = "save" }}, "v/ops/http/post", "v/ops/job/run"]
+tools = [{ operation = "v/ops/lattice/write", name = "save" }, "v/ops/http/post", "v/ops/job/run"]
 toolArgInjection.save.path = "target"
 toolArgInjection.http_post.body = "payload"
-"#
-        ),
+"#,
     );
     up.run(&["agent", "apply", "payer.toml"]).ok();
     let submitted =

@@ -104,11 +104,13 @@ toolArgInjection."v/ops/lattice/write".path = "target"
 fn site() -> Up {
     let up = Up::start();
     up.file("all.rules", RULES);
-    let rules = up.dir.path().join("all.rules").display().to_string();
     let scoped = "entityIdsRequired = true\n";
     let agents = [("clerk", CLERK), ("runner", RUNNER), ("deep", DEEP), ("sly", ""), ("scoped", scoped)];
     for (name, text) in agents {
-        up.file(&format!("{name}.toml"), &format!("model = {{ provider = \"scripted\", name = \"{rules}\" }}\n{text}"));
+        up.file(
+            &format!("{name}.toml"),
+            &format!("model = {{ provider = \"scripted\", name = \"all.rules\" }}\n{text}"),
+        );
         up.run(&["agent", "apply", &format!("{name}.toml")]).ok();
     }
     up

@@ -186,7 +186,7 @@ async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Resul
         Ok(asked) => asked,
         Err(reason) => return invalid(&reason),
     };
-    let taken = match served.script.take(&asked.request) {
+    let taken = match served.script.take(&asked.request).await {
         Ok(taken) => taken,
         Err(error) => return invalid(&error.to_string()),
     };
@@ -198,7 +198,7 @@ async fn answer_to(protocol: Protocol, State(served): State<Served>, body: Resul
                 served.closing.cancelled().await;
             }
             let response = refuse(protocol, fault, taken.answer.retry_after);
-            match taken.finish(false) {
+            match taken.finish(false).await {
                 Ok(()) => response,
                 Err(error) => protocol.refusal(StatusCode::INTERNAL_SERVER_ERROR, "server_error", &error.to_string()),
             }
@@ -272,7 +272,7 @@ fn play(frames: VecDeque<Frame>, taken: Taken, closing: CancellationToken) -> im
                 }
                 None => Ok(()),
             };
-            let logged = playing.taken.finish(outcome.is_ok()).map_err(io::Error::other);
+            let logged = playing.taken.finish(outcome.is_ok()).await.map_err(io::Error::other);
             playing.ended = true;
             return match outcome.and(logged) {
                 Ok(()) => None,

@@ -96,7 +96,7 @@ impl Run {
             }
         };
         std::fs::write(dir.join("rules.toml"), RULES).unwrap();
-        let scripted = ScriptedOptions { rules: Some(dir.join("rules.toml")), ..ScriptedOptions::default() };
+        let scripted = ScriptedOptions { place: Some(dir.join("rules.toml")), ..ScriptedOptions::default() };
         let log = Log::default();
         Self {
             scenario,

@@ -43,11 +43,7 @@ impl Office {
         let text = std::fs::read_to_string(&config).unwrap();
         std::fs::write(&config, format!("{text}[worker]\nlease = \"3s\"\n")).unwrap();
         std::fs::write(fleet.path().join("clerk.rules"), RULES).unwrap();
-        let rules = fleet.path().join("clerk.rules");
-        let agent = format!(
-            "model = {{ provider = \"scripted\", name = \"{}\" }}\ntools = [\"v/ops/queue/publish\"]\ndefaultTools = false\n",
-            rules.display()
-        );
+        let agent = "model = { provider = \"scripted\", name = \"clerk.rules\" }\ntools = [\"v/ops/queue/publish\"]\ndefaultTools = false\n";
         std::fs::write(fleet.path().join("clerk.toml"), agent).unwrap();
         let (worker, serve, url) = fleet.start_all();
         run(fleet.path(), &["agent", "apply", "clerk.toml", "--url", &url]).ok();

@@ -24,9 +24,9 @@ then = { text = "done" }
 fn a_user_is_remembered_and_erased_from_the_command_line() {
     let up = Up::start();
     up.file("clerk.rules", RULES);
-    let rules = up.dir.path().join("clerk.rules").display().to_string();
     let memory = json!({"memory": {"mode": "read-write", "preload": "all"}});
-    let config = json!({"model": {"provider": "scripted", "name": rules}, "contextWrite": true, "resources": memory});
+    let config =
+        json!({"model": {"provider": "scripted", "name": "clerk.rules"}, "contextWrite": true, "resources": memory});
     up.file("clerk.json", &config.to_string());
     up.run(&["agent", "apply", "clerk.json"]).ok();
     let grant = |user: &'static str| ["--grant", user, "--wait"];

@@ -68,7 +68,7 @@ impl Scene {
     /// Settings of every process.
     fn settings(&self) -> Vec<String> {
         let hosts = format!("http_client.allow_hosts={}, {}", self.parrot.place(), self.mock_place);
-        [hosts.as_str(), "http_client.allow_private=true", "log.level=trace"]
+        [hosts.as_str(), "http_client.allow_private=true", "log.level=trace", "models.scripted=."]
             .iter()
             .flat_map(|setting| ["--set".to_owned(), (*setting).to_owned()])
             .collect()
@@ -104,7 +104,7 @@ then = {{ text = "set" }}
 
     fn agents(&self, dir: &Path) {
         std::fs::write(dir.join("rules.toml"), self.rules()).unwrap();
-        let scripted = json!({"provider": "scripted", "name": dir.join("rules.toml")});
+        let scripted = json!({"provider": "scripted", "name": "rules.toml"});
         let keyed = |url: String| json!({"provider": "openai", "name": "m", "baseUrl": url, "key": "s/PLANTED"});
         for (name, config) in [
             ("caller", json!({"model": scripted, "tools": ["v/ops/http/post"]})),

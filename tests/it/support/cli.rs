@@ -180,7 +180,7 @@ impl Up {
             "echo" | "never" => rules.to_owned(),
             text => {
                 self.file(&format!("{name}.rules"), text);
-                self.dir.path().join(format!("{name}.rules")).display().to_string()
+                format!("{name}.rules")
             }
         };
         self.file(&format!("{name}.toml"), &format!("model = {{ provider = \"scripted\", name = \"{model}\" }}"));
@@ -189,7 +189,7 @@ impl Up {
 }
 
 fn up(dir: &Path, listen: &str, settings: &[String]) -> (Process, String) {
-    let args = ["up", "--data", "data", "--listen", listen].into_iter();
+    let args = ["up", "--data", "data", "--listen", listen, "--set", "models.scripted=."].into_iter();
     let settings = settings.iter().flat_map(|setting| ["--set", setting]);
     let mut process = Process::start(dir, args.chain(settings));
     let rest = process.says("HTTP API on ");

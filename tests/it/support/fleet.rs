@@ -29,7 +29,7 @@ impl Fleet {
         let dir = tempfile::tempdir().unwrap();
         let prefix = nats::fresh_prefix();
         let text = format!(
-            "[store]\nurl = \"{}\"\nprefix = \"{}\"\nconnections = 2\n[bus]\nurl = \"{nats}\"\nprefix = \"{prefix}\"\nmax_bytes = 16777216\n[http]\nlisten = \"127.0.0.1:0\"\n",
+            "[store]\nurl = \"{}\"\nprefix = \"{}\"\nconnections = 2\n[bus]\nurl = \"{nats}\"\nprefix = \"{prefix}\"\nmax_bytes = 16777216\n[http]\nlisten = \"127.0.0.1:0\"\n[models]\nscripted = \".\"\n",
             redis.url,
             &redis.prefix[..30],
         );
@@ -46,11 +46,10 @@ impl Fleet {
 
     /// Writes the definition `name.toml` of an agent that answers after `delay_ms`.
     pub fn slow_agent(&self, name: &str, delay_ms: u32) {
-        let rules = self.path().join(format!("{name}.rules"));
         let rule =
             format!("[[rule]]\nwhen = {{ agent = \"{name}\" }}\nthen = {{ text = \"done\", delay_ms = {delay_ms} }}\n");
-        std::fs::write(&rules, rule).unwrap();
-        let agent = format!("model = {{ provider = \"scripted\", name = \"{}\" }}", rules.display());
+        std::fs::write(self.path().join(format!("{name}.rules")), rule).unwrap();
+        let agent = format!("model = {{ provider = \"scripted\", name = \"{name}.rules\" }}");
         std::fs::write(self.path().join(format!("{name}.toml")), agent).unwrap();
     }
 

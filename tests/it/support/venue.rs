@@ -20,9 +20,7 @@ use trellis::domain::retention::Rules;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::jobs;
-use trellis::model::endpoint::ProviderOptions;
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::model::scripted::ScriptedOptions;
 use trellis::ops::Catalog;
 use trellis::rates::Rates;
 use trellis::retry::Policy;
@@ -53,6 +51,8 @@ pub struct TestVenue {
     pub auth: Arc<Auth>,
     /// What its model providers take.
     pub rates: Rates,
+    /// Longest call of its models.
+    pub model_timeout: Duration,
     /// Sessions of one owner that its workers run at once, 0 = any number.
     pub owner_cap: u32,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
@@ -89,6 +89,7 @@ impl TestVenue {
             sweep: Duration::from_millis(200),
             auth: Arc::default(),
             rates: Rates::default(),
+            model_timeout: Duration::from_mins(10),
             owner_cap: 0,
             retry: Policy {
                 first: Duration::from_millis(20),
@@ -153,12 +154,9 @@ impl TestVenue {
 
     /// Starts a worker.
     pub async fn worker(&self) {
-        let scripted = ScriptedOptions {
-            rules: Some(self.dir.join("rules.toml")),
-            rules_dir: None,
-            calls_log: Some(self.dir.join("calls.jsonl")),
-        };
-        let models = Models::new(ModelOptions { scripted, providers: ProviderOptions::default() }).await.unwrap();
+        let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
+        let models = ModelOptions { scripted, calls_log, timeout: self.model_timeout, ..ModelOptions::default() };
+        let models = Models::new(models).await.unwrap();
         let options = WorkerOptions {
             rates: self.rates.clone(),
             auth: Arc::clone(&self.auth),

@@ -1,0 +1,62 @@
+//! The log of model calls: one JSON line for each step of a call.
+
+use serde_json::{Value, json};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A file that calls are appended to.
+#[derive(Debug, Clone)]
+pub struct CallsLog(Arc<PathBuf>);
+
+/// A call that is made.
+#[derive(Debug, Clone)]
+pub struct Entry {
+    /// Which turn asks, `owner/agent/session/turn`.
+    pub turn: String,
+    /// `provider/name`.
+    pub model: String,
+    /// Place of the rule that answers; 0 without rules.
+    pub rule: usize,
+    /// Number of the call in this process.
+    pub call: u64,
+}
+
+/// The call can't be logged. Where the log is concerns only the operator, who finds it in the process's own log.
+#[derive(Debug, thiserror::Error)]
+#[error("the log of model calls can't be written: {0}")]
+pub struct LogError(io::ErrorKind);
+
+impl CallsLog {
+    /// At a path; the file is made when there is none.
+    pub fn new(path: PathBuf) -> Self {
+        Self(Arc::new(path))
+    }
+
+    /// The call has begun.
+    pub async fn started(&self, entry: &Entry) -> Result<(), LogError> {
+        self.append(entry, "started").await
+    }
+
+    /// The call has ended, with a reply or without.
+    pub async fn ended(&self, entry: &Entry, replied: bool) -> Result<(), LogError> {
+        self.append(entry, if replied { "replied" } else { "failed" }).await
+    }
+
+    /// One `write` to a file opened for appending, so that lines of several processes don't mix; beside the
+    /// runtime's threads, for a disk may be slow and a pipe may have no reader.
+    async fn append(&self, entry: &Entry, event: &str) -> Result<(), LogError> {
+        let Entry { turn, model, rule, call } = entry;
+        let pid = std::process::id();
+        let line: Value = json!({"turn": turn, "model": model, "rule": rule, "call": call, "pid": pid, "event": event});
+        let path = Arc::clone(&self.0);
+        let written = tokio::task::spawn_blocking(move || {
+            let mut file = std::fs::OpenOptions::new().append(true).create(true).open(&*path)?;
+            file.write_all(format!("{line}\n").as_bytes())
+        });
+        written.await.map_err(io::Error::other).flatten().map_err(|error| {
+            tracing::error!(file = %self.0.display(), %error, "the log of model calls can't be written");
+            LogError(error.kind())
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! Where rules files may be: the one file, or the one folder, that the venue's configuration names.
+
+use crate::model::calls_log::CallsLog;
+use crate::model::rules::{Rules, RulesError};
+use std::fs::File;
+use std::io::Read;
+use std::path::{Component, Path, PathBuf};
+
+/// Longest rules file read.
+const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
+
+/// Why there are no rules; none of them goes away by asking again. What is outside the place is not told.
+#[derive(Debug, thiserror::Error)]
+pub enum PlaceError {
+    /// The venue has no rules.
+    #[error(
+        "the provider `scripted` has no model `{0}` here, only `echo` and `never`; who runs this venue names a file or a folder of rules in `models.scripted`"
+    )]
+    None(String),
+    /// Not a file of the folder.
+    #[error("there is no rules file `{0}` in the folder that `models.scripted` names")]
+    Unknown(String),
+    /// The file can't be read.
+    #[error("rules file `{file}` can't be read: {reason}")]
+    Unreadable {
+        /// As given.
+        file: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// It is not a rules file.
+    #[error("rules file `{file}`: {error}")]
+    Rules {
+        /// As given.
+        file: String,
+        /// What is wrong.
+        error: RulesError,
+    },
+    /// It would write anywhere.
+    #[error("`calls_log` of rules file `{0}` is not a file in the folder of the rules")]
+    LogOutside(String),
+}
+
+/// Rules with the log that they name.
+#[derive(Debug)]
+pub struct Found {
+    /// What they are called.
+    pub name: String,
+    /// Whether they answer for every name.
+    pub every: bool,
+    /// The rules.
+    pub rules: Rules,
+    /// Their own log.
+    pub log: Option<CallsLog>,
+}
+
+/// The rules that a name stands for. Blocks.
+pub fn find(place: Option<&Path>, name: &str) -> Result<Found, PlaceError> {
+    let place = place.ok_or_else(|| PlaceError::None(name.to_owned()))?;
+    if !place.is_dir() {
+        return file(place);
+    }
+    let unknown = || PlaceError::Unknown(name.to_owned());
+    let folder = place.canonicalize().map_err(|_| unknown())?;
+    // A link in the folder may lead to another file of it, as where a cluster mounts its configuration.
+    let path = inside(&folder, Path::new(name)).and_then(|path| path.canonicalize().ok());
+    let path = path.filter(|path| path.starts_with(&folder) && path.is_file()).ok_or_else(unknown)?;
+    read(&path, name.to_owned(), &folder, false)
+}
+
+/// A file, for whoever may choose any.
+pub fn file(path: &Path) -> Result<Found, PlaceError> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    read(path, path.display().to_string(), folder, true)
+}
+
+fn read(path: &Path, name: String, folder: &Path, every: bool) -> Result<Found, PlaceError> {
+    let unreadable = |reason: String| PlaceError::Unreadable { file: name.clone(), reason };
+    let text = text_of(path).map_err(unreadable)?;
+    let mut rules = Rules::parse(&text).map_err(|error| PlaceError::Rules { file: name.clone(), error })?;
+    let log = match rules.calls_log.take() {
+        None => None,
+        Some(log) => Some(log_in(folder, &log).ok_or_else(|| PlaceError::LogOutside(name.clone()))?),
+    };
+    Ok(Found { name, every, rules, log })
+}
+
+/// A regular file, whole. What it says of its size is not believed.
+fn text_of(path: &Path) -> Result<String, String> {
+    let regular = |is_file: bool| if is_file { Ok(()) } else { Err("expected a regular file".to_owned()) };
+    // Before it is opened, for a pipe without a writer opens never; and after it, for it may be another by then.
+    regular(path.metadata().map_err(|error| error.to_string())?.is_file())?;
+    let file = File::open(path).map_err(|error| error.to_string())?;
+    regular(file.metadata().map_err(|error| error.to_string())?.is_file())?;
+    let mut bytes = Vec::new();
+    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.len() as u64 > FILE_BYTES_MAX {
+        return Err(format!("expected at most {FILE_BYTES_MAX} bytes, got more"));
+    }
+    String::from_utf8(bytes).map_err(|_| "expected UTF-8".to_owned())
+}
+
+/// A path in a folder that can't leave it by its name.
+fn inside(folder: &Path, name: &Path) -> Option<PathBuf> {
+    let mut parts = name.components().peekable();
+    parts.peek()?;
+    parts.all(|part| matches!(part, Component::Normal(_))).then(|| folder.join(name))
+}
+
+/// A log in the folder, as a file of its own or one that isn't there yet.
+fn log_in(folder: &Path, log: &Path) -> Option<CallsLog> {
+    let folder = folder.canonicalize().ok()?;
+    let path = folder.join(log);
+    let path = path.parent()?.canonicalize().ok()?.join(path.file_name()?);
+    let own = path.symlink_metadata().map_or(true, |found| found.is_file());
+    (own && path.starts_with(&folder)).then(|| CallsLog::new(path))
+}
+
+#[cfg(test)]
+#[path = "script_place_tests.rs"]
+mod tests;

@@ -1,0 +1,122 @@
+//! What a name can reach: files of the folder, and nothing else of the machine.
+
+use super::*;
+use std::os::unix::fs::symlink;
+use std::time::{Duration, Instant};
+
+const RULES: &str = "[[rule]]\nthen = { text = 'x' }\n";
+
+/// A folder `rules` with `r.toml`, and a file beside it.
+fn site() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("rules/sub")).unwrap();
+    std::fs::write(dir.path().join("beside.toml"), RULES).unwrap();
+    std::fs::write(dir.path().join("rules/r.toml"), RULES).unwrap();
+    std::fs::write(dir.path().join("rules/sub/s.toml"), RULES).unwrap();
+    dir
+}
+
+fn pipe(path: &Path) {
+    assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+#[test]
+fn names_reach_regular_files_of_the_folder_alone() {
+    let dir = site();
+    let folder = dir.path().join("rules");
+    symlink("r.toml", folder.join("link.toml")).unwrap();
+    symlink("../beside.toml", folder.join("out.toml")).unwrap();
+    symlink("..", folder.join("up")).unwrap();
+    pipe(&folder.join("pipe"));
+    let beside = dir.path().join("beside.toml").display().to_string();
+    for name in ["r.toml", "sub/s.toml", "link.toml"] {
+        let found = find(Some(&folder), name).unwrap();
+        assert_eq!((found.name.as_str(), found.every), (name, false));
+    }
+    let refused = [
+        "",
+        ".",
+        "..",
+        "/",
+        "none.toml",
+        "../beside.toml",
+        "sub/../../beside.toml",
+        "./r.toml",
+        "up/beside.toml",
+        "out.toml",
+        "sub",
+        "pipe",
+        "/dev/zero",
+        "/etc/passwd",
+        "/no/such",
+        "r.toml\0",
+        &beside,
+    ];
+    for name in refused {
+        let said = find(Some(&folder), name).unwrap_err().to_string();
+        let expected = format!("there is no rules file `{name}` in the folder that `models.scripted` names");
+        assert_eq!(said, expected, "the same for what exists and what doesn't");
+    }
+}
+
+#[test]
+fn without_a_place_no_name_reaches_anything() {
+    let beside = site();
+    for name in ["rules", "/dev/zero", "/etc/passwd", &beside.path().join("beside.toml").display().to_string()] {
+        let said = find(None, name).unwrap_err().to_string();
+        assert!(
+            said.starts_with(&format!("the provider `scripted` has no model `{name}` here, only `echo`")),
+            "{said}"
+        );
+    }
+}
+
+#[test]
+fn devices_pipes_and_endless_files_are_refused_at_once() {
+    let dir = site();
+    pipe(&dir.path().join("pipe"));
+    std::fs::write(dir.path().join("long"), " ".repeat(4 * 1024 * 1024 + 1)).unwrap();
+    std::fs::write(dir.path().join("bytes"), [0xff]).unwrap();
+    let start = Instant::now();
+    let table = [
+        ("/dev/zero", "expected a regular file"),
+        ("pipe", "expected a regular file"),
+        ("long", "expected at most 4194304 bytes, got more"),
+        ("bytes", "expected UTF-8"),
+    ];
+    for (name, reason) in table {
+        let said = find(Some(&dir.path().join(name)), "any").unwrap_err().to_string();
+        assert!(said.ends_with(&format!("can't be read: {reason}")), "{said}");
+    }
+    // The size that it tells is 0, and it has bytes.
+    let said = find(Some(Path::new("/proc/self/status")), "any").unwrap_err().to_string();
+    assert!(said.contains("`/proc/self/status`: line 1"), "{said}");
+    assert!(start.elapsed() < Duration::from_secs(5));
+}
+
+#[test]
+fn a_log_is_a_file_in_the_folder_of_the_rules() {
+    let dir = site();
+    let folder = dir.path().join("rules");
+    symlink("../beside.toml", folder.join("link.jsonl")).unwrap();
+    symlink("..", folder.join("up")).unwrap();
+    pipe(&folder.join("pipe"));
+    let absolute = folder.join("calls.jsonl").display().to_string();
+    let check = |log: &str| {
+        std::fs::write(folder.join("r.toml"), format!("calls_log = {log:?}\n{RULES}")).unwrap();
+        let (one, many) = (find(Some(&folder.join("r.toml")), "any"), find(Some(&folder), "r.toml"));
+        assert_eq!(one.is_ok(), many.is_ok(), "{log}");
+        many.map(|found| assert!(found.log.is_some())).map_err(|error| error.to_string())
+    };
+    for log in ["calls.jsonl", "sub/calls.jsonl", "./calls.jsonl", &absolute] {
+        assert_eq!(check(log), Ok(()), "{log}");
+    }
+    let beside = dir.path().join("beside.toml").display().to_string();
+    for log in
+        ["", "..", "../calls.jsonl", "/etc/calls.jsonl", "link.jsonl", "up/c.jsonl", "pipe", "sub", "no/c", &beside]
+    {
+        let expected = "`calls_log` of rules file `r.toml` is not a file in the folder of the rules";
+        assert_eq!(check(log), Err(expected.to_owned()), "{log}");
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("beside.toml")).unwrap(), RULES);
+}
