@@ -225,6 +225,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         sweep: c.sweep,
         crash_limit: c.crash_limit,
         owner_cap: c.owner_cap,
+        owner_share: c.owner_share,
         retry,
         rates: Rates { limits: config.models.limits.clone(), hold: config.models.timeout + RATE_GRACE },
         auth: Arc::default(),

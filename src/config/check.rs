@@ -117,6 +117,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         sweep: duration(l, "worker.sweep", Duration::from_millis(10)..=HOUR),
         crash_limit: number(l, "worker.crash_limit", 1..=1000),
         owner_cap: number(l, "worker.owner_cap", 0..=1_000_000),
+        owner_share: number(l, "worker.owner_share", 1..=100),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
     }
 }

@@ -150,6 +150,8 @@ pub struct WorkerConfig {
     pub crash_limit: u32,
     /// Sessions of one owner that the fleet runs at once, 0 = any number.
     pub owner_cap: u32,
+    /// Percent of its slots that one of several owners may hold.
+    pub owner_share: u32,
     /// Deadline of a shutdown.
     pub grace: Duration,
 }

@@ -232,6 +232,35 @@ pub const MEMORY_PRELOAD: usize = 50;
 /// Characters of the entries that a memory shows by itself.
 pub const MEMORY_PRELOAD_CHARS: usize = 12_000;
 
+/// Bytes of what one reply of a model says, its text, its reasoning and the arguments of its calls: twice the longest
+/// that providers let a model write, 128,000 tokens of 8 bytes.
+pub const REPLY_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes that one token of a reply stands for at most, where `maxTokens` says how many it has; the longest words of the
+/// usual vocabularies.
+pub const REPLY_TOKEN_BYTES: usize = 64;
+
+/// Bytes of a reply whatever `maxTokens` says.
+pub const REPLY_BYTES_LEAST: usize = 16 * 1024;
+
+/// Bytes of one reply as it comes over the wire: providers wrap each token into some hundred bytes.
+pub const REPLY_WIRE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes on the wire of one token at most, where `maxTokens` says how many there are.
+pub const REPLY_TOKEN_WIRE_BYTES: usize = 2 * 1024;
+
+/// Bytes on the wire of a reply whatever `maxTokens` says: some protocols repeat the request at its end.
+pub const REPLY_WIRE_BYTES_LEAST: usize = 4 * 1024 * 1024;
+
+/// Bytes of one piece of a reply on the wire, or of a whole one that doesn't come in pieces.
+pub const REPLY_FRAME_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of what a provider says when it refuses a request; the rest isn't read.
+pub const ERROR_BODY_BYTES: usize = 64 * 1024;
+
+/// Bytes of a request to a provider: the largest context with its tools, as JSON.
+pub const MODEL_REQUEST_BYTES: usize = 64 * 1024 * 1024;
+
 /// Bytes of one file of a resource: what a model can write and read within a task.
 pub const FILE_BYTES: usize = 256 * 1024;
 

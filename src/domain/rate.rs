@@ -165,7 +165,8 @@ impl Limit {
         for (limit, reached, kept, amount, what) in shares {
             let Some(limit) = limit else { continue };
             let ahead = ahead(reached, now).saturating_add(kept);
-            // What is larger than a minute's worth passes when nothing else runs, else it never would.
+            // What is larger than a minute's worth was refused before, unless the limits were lowered meanwhile: then
+            // it passes when nothing else runs, else it never would.
             let over = ahead.saturating_add(share(amount, limit)).saturating_sub(MINUTE);
             if over > 0 && ahead > 0 {
                 let pause = Duration::from_micros(over.min(ahead));
@@ -236,6 +237,30 @@ const fn micros(at: Millis) -> u64 {
 /// Microseconds of a minute that so much of a limit takes.
 const fn share(amount: u64, limit: u64) -> u64 {
     amount.saturating_mul(MINUTE) / limit
+}
+
+/// The tokens that a call is booked with: those of its prompt, and those that its reply may have at most, or about so
+/// many where nothing says it. An error when no minute has room for what it takes.
+pub fn reserve(
+    limits: &[Limit],
+    model: &ModelSettings,
+    prompt: u64,
+    reply: Option<u64>,
+    guess: u64,
+) -> Result<u64, String> {
+    let all = limits.iter().filter(|limit| limit.covers(model)).filter_map(|limit| Some((limit.tokens?, &limit.of)));
+    let tightest = all.min();
+    let takes = prompt.saturating_add(reply.unwrap_or_default());
+    match tightest {
+        Some((most, of)) if takes > most => Err(format!(
+            "the call takes up to {takes} tokens, {prompt} of its prompt and {} of its reply, and the rate limit of `{of}` \
+             is {most} tokens per minute: shorten its context (`contextBudget`) or its reply (`maxTokens`), or have the \
+             limit raised (`models.limits`)",
+            reply.unwrap_or_default()
+        )),
+        Some((most, _)) => Ok(prompt.saturating_add(reply.unwrap_or(guess)).min(most)),
+        None => Ok(prompt.saturating_add(reply.unwrap_or(guess))),
+    }
 }
 
 /// Books a call under all of its limits, or under none: then it may have become the first in line.
@@ -360,6 +385,28 @@ mod tests {
         assert_eq!(pause, 60_000);
         let later = NOW.plus(Duration::from_mins(1));
         assert_eq!(booked(&limit, &mut meter, &call("c", 5_000), later), Ok(()));
+    }
+
+    #[test]
+    fn a_call_that_no_minute_has_room_for_is_refused() {
+        let limits = Limit::list("openai:tokens=1000, openai/gpt:tokens=600, openai/o:requests=1").unwrap();
+        let check = |name: &str, prompt, reply| {
+            reserve(&limits, &ModelSettings::new("openai", name), prompt, reply, 500).map_err(|said| {
+                let begin = said.split(':').next().unwrap_or_default().to_owned();
+                begin
+            })
+        };
+        assert_eq!(check("gpt", 500, Some(100)), Ok(600));
+        assert_eq!(check("gpt", 500, None), Ok(600), "a guess alone refuses nothing");
+        assert_eq!(check("o", 500, Some(500)), Ok(1_000));
+        assert_eq!(check("o", 100, None), Ok(600));
+        let said = "the call takes up to 601 tokens, 500 of its prompt and 101 of its reply, and the rate limit of \
+                    `openai/gpt` is 600 tokens per minute";
+        assert_eq!(check("gpt", 500, Some(101)), Err(said.to_owned()));
+        assert!(check("o", 1_001, None).is_err());
+        assert!(check("gpt", u64::MAX, Some(u64::MAX)).is_err());
+        let free = ModelSettings::new("anthropic", "gpt");
+        assert_eq!(reserve(&limits, &free, 10_000, None, 500), Ok(10_500));
     }
 
     #[test]

@@ -5,6 +5,9 @@ pub mod registry;
 pub mod endpoint;
 pub mod provider;
 pub mod provider_error;
+
+pub mod bounded;
+pub mod relay;
 pub mod scripted;
 
 pub mod calls_log;
@@ -45,6 +48,14 @@ pub enum ModelError {
         /// `provider/name`.
         model: String,
         /// The provider's words.
+        reason: String,
+    },
+    /// It began a reply that has no end, or none that can be used: asked again, it would be paid again.
+    #[error("model `{model}` gave no usable reply: {reason}")]
+    Unbounded {
+        /// `provider/name`.
+        model: String,
+        /// Which limit.
         reason: String,
     },
     /// 400, context too long: this request never will.

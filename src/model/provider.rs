@@ -2,8 +2,10 @@
 
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
 use crate::domain::secret::Mask;
+use crate::model::bounded::{self, Framing, TooMuch};
 use crate::model::endpoint::{ProviderOptions, Target, resolve};
-use crate::model::provider_error::{cut, map};
+use crate::model::provider_error::{cut, here, map, too_much};
+use crate::model::relay::{Relay, Way};
 use crate::model::{LiveText, Model, ModelError};
 use crate::secrets::Secret;
 use async_trait::async_trait;
@@ -15,9 +17,13 @@ use genai::chat::{
 };
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
+use reqwest::Url;
+use reqwest::dns::{Name, Resolve, Resolving};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::OnceCell;
 
 /// Longest wait for a connection: a host that is up answers within a round trip.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,15 +33,28 @@ const IDLE_CONNECTIONS: usize = 8;
 /// Every provider that is called over HTTP.
 #[derive(Debug)]
 pub struct Provider {
-    client: Client,
+    /// Speaks all protocols, and calls nothing but the relay.
+    library: Client,
+    relay: OnceCell<Relay>,
+    client: reqwest::Client,
     /// For URLs that the configuration doesn't name: it reaches no address that `http/*` may not.
-    guarded: Client,
+    guarded: reqwest::Client,
     options: ProviderOptions,
     default_urls: BTreeMap<&'static str, String>,
 }
 
+/// Gives no name an address: an adapter that calls its provider past the relay finds nobody.
+struct Nobody;
+
+impl Resolve for Nobody {
+    fn resolve(&self, name: Name) -> Resolving {
+        let error = format!("the provider library called `{}` by itself", name.as_str());
+        Box::pin(std::future::ready(Err(error.into())))
+    }
+}
+
 impl Provider {
-    /// A client with one pool of connections. Fails when TLS can't be set up.
+    /// Clients with one pool of connections. Fails when TLS can't be set up.
     pub async fn new(options: ProviderOptions) -> Result<Provider, genai::Error> {
         // A redirect would carry `x-api-key` to another host, and a proxy of the environment would see the prompt.
         let builder = || {
@@ -46,24 +65,24 @@ impl Provider {
                 .tcp_nodelay(true)
                 .pool_max_idle_per_host(IDLE_CONNECTIONS)
         };
-        let client = |builder: reqwest::ClientBuilder| {
-            let http = builder.build().map_err(|error| genai::Error::ClientBuildFail { cause: error.to_string() })?;
-            Client::builder().with_reqwest(http).build()
+        let built = |builder: reqwest::ClientBuilder| {
+            builder.build().map_err(|error| genai::Error::ClientBuildFail { cause: error.to_string() })
         };
+        let client = built(builder())?;
         // No host may be called in most venues: one client then is enough.
         let guarded = if options.others.hosts.is_empty() {
-            None
+            client.clone()
         } else {
-            Some(client(builder().dns_resolver(options.others.resolver()))?)
+            built(builder().dns_resolver(options.others.resolver()))?
         };
-        let client = client(builder())?;
-        let guarded = guarded.unwrap_or_else(|| client.clone());
+        let inside = built(builder().dns_resolver(Arc::new(Nobody)))?;
+        let library = Client::builder().with_reqwest(inside).build()?;
         let mut default_urls = BTreeMap::new();
         for kind in AdapterKind::all() {
-            let target = client.resolve_service_target(ModelIden::new(*kind, "")).await?;
+            let target = library.resolve_service_target(ModelIden::new(*kind, "")).await?;
             default_urls.insert(kind.as_lower_str(), target.endpoint.base_url().to_owned());
         }
-        Ok(Provider { client, guarded, options, default_urls })
+        Ok(Provider { library, relay: OnceCell::new(), client, guarded, options, default_urls })
     }
 
     fn default_url(&self, kind: AdapterKind) -> String {
@@ -78,7 +97,6 @@ impl Provider {
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         let model = model_of(request);
-        let client = if target.strange { &self.guarded } else { &self.client };
         let url = target.base_url.unwrap_or_else(|| self.default_url(target.kind));
         // These adapters of the library call their own provider whatever URL they are given, with a key that may be
         // meant for another; their protocol is OpenAI's.
@@ -86,16 +104,39 @@ impl Provider {
             AdapterKind::Zai | AdapterKind::Baidu => AdapterKind::OpenAI,
             kind => kind,
         };
+        let unusable = |reason: String| ModelError::Unusable { model: model.clone(), reason };
+        let way = Way {
+            client: if target.strange { &self.guarded } else { &self.client }.clone(),
+            base: Url::parse(&url).map_err(|error| unusable(format!("base URL `{url}`: {error}")))?,
+            model: model.clone(),
+            framing: framing_of(kind),
+            limit: bounded::wire_bytes(request.model.max_tokens),
+        };
+        let relay = self.relay.get_or_try_init(Relay::start).await;
+        let passage = relay.map_err(|error| here(&model, &error))?.open(way);
         let service = ServiceTarget {
-            endpoint: Endpoint::from_owned(url),
+            endpoint: Endpoint::from_owned(passage.url().to_owned()),
             auth: AuthData::Key(target.key),
             model: ModelIden::new(kind, request.model.name.clone()),
         };
+        let outcome = self.ask(service, request, mask, live).await;
+        passage.failure().map_or(outcome, Err)
+    }
+
+    async fn ask(
+        &self,
+        service: ServiceTarget,
+        request: &ModelRequest,
+        mask: &Mask,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
+        let (model, kind) = (model_of(request), service.model.adapter_kind);
         let chat = chat_request(request, kind);
         let options = chat_options(&request.model);
         // The library's Cohere stream drops tool calls; its plain reply has them.
         if kind == AdapterKind::Cohere {
-            let reply = client.exec_chat(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?;
+            let reply =
+                self.library.exec_chat(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?;
             let usage = reply.usage.clone();
             let stop = reply.stop_reason.clone();
             let text = reply.content.joined_texts().unwrap_or_default();
@@ -105,10 +146,13 @@ impl Provider {
             return finish(text, calls, Some(&usage), stop.as_ref(), &model);
         }
         let mut shown = mask.stream();
-        let mut events =
-            client.exec_chat_stream(service, chat, Some(&options)).await.map_err(|error| map(&error, &model))?.stream;
+        let mut said = Said::of(&request.model);
+        let events = self.library.exec_chat_stream(service, chat, Some(&options)).await;
+        let mut events = events.map_err(|error| map(&error, &model))?.stream;
         while let Some(event) = events.next().await {
-            match event.map_err(|error| map(&error, &model))? {
+            let event = event.map_err(|error| map(&error, &model))?;
+            said.count(&event).map_err(|limit| too_much(&model, &limit))?;
+            match event {
                 ChatStreamEvent::Chunk(chunk) => {
                     let text = if mask.is_empty() { chunk.content } else { shown.push(&chunk.content) };
                     let _ = live.send(text);
@@ -127,6 +171,47 @@ impl Provider {
             }
         }
         Err(cut(&model))
+    }
+}
+
+/// What a stream has said so far.
+struct Said {
+    limit: usize,
+    bytes: usize,
+    /// Bytes of the arguments of calls, by their ids.
+    calls: BTreeMap<String, usize>,
+}
+
+impl Said {
+    fn of(settings: &chat::ModelSettings) -> Self {
+        Self { limit: bounded::said_bytes(settings.max_tokens), bytes: 0, calls: BTreeMap::new() }
+    }
+
+    fn count(&mut self, event: &ChatStreamEvent) -> Result<(), TooMuch> {
+        self.bytes += match event {
+            ChatStreamEvent::Chunk(chunk)
+            | ChatStreamEvent::ReasoningChunk(chunk)
+            | ChatStreamEvent::ThoughtSignatureChunk(chunk) => chunk.content.len(),
+            // The library tells the arguments so far, in whole values or as the text of one.
+            ChatStreamEvent::ToolCallChunk(chunk) => {
+                let ToolCall { call_id, fn_name, fn_arguments, .. } = &chunk.tool_call;
+                let now =
+                    fn_name.len() + fn_arguments.as_str().map_or_else(|| fn_arguments.to_string().len(), str::len);
+                let before = self.calls.insert(call_id.clone(), now).unwrap_or_default();
+                now.saturating_sub(before)
+            }
+            ChatStreamEvent::Start | ChatStreamEvent::Heartbeat | ChatStreamEvent::End(_) => 0,
+        };
+        if self.bytes > self.limit { Err(TooMuch::Said(self.limit)) } else { Ok(()) }
+    }
+}
+
+/// What ends a frame of a reply, as the library's adapters read it.
+fn framing_of(kind: AdapterKind) -> Framing {
+    match kind {
+        AdapterKind::Ollama | AdapterKind::OllamaCloud => Framing::Lines,
+        AdapterKind::Cohere => Framing::Whole,
+        _ => Framing::Events,
     }
 }
 
@@ -172,6 +257,7 @@ fn without_key(error: ModelError, key: &str, mask: &Mask) -> ModelError {
         }
         ModelError::Permanent { model, reason } => ModelError::Permanent { model, reason: hide(reason) },
         ModelError::Unusable { model, reason } => ModelError::Unusable { model, reason: hide(reason) },
+        ModelError::Unbounded { model, reason } => ModelError::Unbounded { model, reason: hide(reason) },
     }
 }
 

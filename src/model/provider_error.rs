@@ -1,6 +1,7 @@
 //! Which failures of a provider may go away by asking again, and when.
 
 use crate::model::ModelError;
+use crate::model::bounded::TooMuch;
 use genai::Error;
 use reqwest::StatusCode;
 use reqwest::header::{DATE, HeaderMap, HeaderName, RETRY_AFTER};
@@ -63,6 +64,16 @@ pub fn cut(model: &str) -> ModelError {
     transient(model, "the reply ended in the middle".into(), None)
 }
 
+/// This machine can't make the call now.
+pub fn here(model: &str, error: &std::io::Error) -> ModelError {
+    transient(model, format!("the call can't be made here: {error}"), None)
+}
+
+/// It goes on for longer than it may.
+pub fn too_much(model: &str, limit: &TooMuch) -> ModelError {
+    ModelError::Unbounded { model: model.to_owned(), reason: limit.to_string() }
+}
+
 /// The call took longer than it may.
 pub fn too_long(model: &str, limit: Duration) -> ModelError {
     transient(model, format!("no complete reply within {} s", limit.as_secs_f64()), None)
@@ -108,7 +119,8 @@ fn is_transient(status: StatusCode) -> bool {
         || status.is_redirection()
 }
 
-fn network(error: &reqwest::Error, model: &str) -> ModelError {
+/// There is no whole answer.
+pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
     // The chain says more than the error: `connection refused` is its last link.
     let mut reason = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -216,6 +228,7 @@ mod tests {
                 ModelError::Transient { reason, .. } => ("again", reason),
                 ModelError::Permanent { reason, .. } => ("not this", reason),
                 ModelError::Unusable { reason, .. } => ("none", reason),
+                ModelError::Unbounded { reason, .. } => ("no end", reason),
             }
         };
         assert!(says_unusable(r#"{"error": {"type": "permission_error", "message": "no"}}"#));
@@ -249,6 +262,7 @@ mod tests {
                 ModelError::Transient { reason, .. } => ("again", reason),
                 ModelError::Permanent { reason, .. } => ("not this", reason),
                 ModelError::Unusable { reason, .. } => ("none", reason),
+                ModelError::Unbounded { reason, .. } => ("no end", reason),
             };
             assert_eq!(found, (class, reason.to_owned()), "{body}");
         }

@@ -1,10 +1,11 @@
 //! The model that a worker is given: it finds the provider a request names, and holds what every provider keeps to.
 
 use crate::domain::chat::{ModelRequest, Reply};
+use crate::model::bounded;
 use crate::model::calls_log::{CallsLog, Entry, LogError};
 use crate::model::endpoint::ProviderOptions;
 use crate::model::provider::Provider;
-use crate::model::provider_error::too_long;
+use crate::model::provider_error::{too_long, too_much};
 use crate::model::scripted::{Scripted, ScriptedOptions};
 use crate::model::{LiveText, Model, ModelError};
 use crate::secrets::Secret;
@@ -90,7 +91,10 @@ impl Model for Models {
         key: Option<&Secret>,
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
+        let model = || request.model.id();
         let answer = tokio::time::timeout(self.timeout, self.answer(request, key, live)).await;
-        answer.unwrap_or_else(|_| Err(too_long(&request.model.id(), self.timeout)))
+        let reply = answer.unwrap_or_else(|_| Err(too_long(&model(), self.timeout)))?;
+        bounded::check(&request.model, &reply).map_err(|limit| too_much(&model(), &limit))?;
+        Ok(reply)
     }
 }

@@ -30,7 +30,8 @@ pub(crate) fn call_id(site: &TurnSite<'_>) -> EventId {
     EventId::new(format!("call-{}", &sha256_hex(place.as_bytes())[..32])).expect("hex digits are a legal id")
 }
 
-/// Whether one more job may be started.
+/// Whether one more job may be started. Calls of the same reply that were refused count among those before it: what is
+/// told is the limit that is reached.
 pub(crate) fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
     if site.parent.depth > JOB_DEPTH {
         return Err(OpError::Conflict(format!(
@@ -39,14 +40,13 @@ pub(crate) fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
     }
     if site.run_children >= RUN_CHILDREN {
         return Err(OpError::Conflict(format!(
-            "{} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with what you have",
-            site.run_children
+            "{RUN_CHILDREN} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with \
+             what you have"
         )));
     }
     if site.children >= SESSION_CHILDREN {
         return Err(OpError::Conflict(format!(
-            "{} requests are running already, at most {SESSION_CHILDREN} may; wait for their results",
-            site.children
+            "{SESSION_CHILDREN} requests are running already, at most {SESSION_CHILDREN} may; wait for their results"
         )));
     }
     Ok(())

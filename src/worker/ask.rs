@@ -55,7 +55,7 @@ pub(super) async fn model(
             worker.venue.metrics.model_call("refused");
             ModelFailure::Unusable { reason: error.to_string() }
         }
-        ModelError::Permanent { .. } => {
+        ModelError::Permanent { .. } | ModelError::Unbounded { .. } => {
             worker.venue.metrics.model_call("refused");
             ModelFailure::Permanent { reason: error.to_string() }
         }

@@ -305,8 +305,27 @@ fn reply_to(body: &[u8]) -> Option<String> {
     value.get("replyTo")?.as_str().map(str::to_owned)
 }
 
+/// Admits an event, and runs its session where its owner has a slot for it.
 async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
-    admit.lease = Some(worker.lease_request());
+    let (owner, session) = (admit.owner.clone(), admit.session.clone());
+    let seat = worker.seats.take(&owner);
+    admit.lease = seat.as_ref().map(|_| worker.lease_request());
+    if seat.is_none() && admit.event.is_none() {
+        // A wake has nothing to admit: its session stays due.
+        worker.seats.pass_over(&owner, &session);
+        delivery.settle.ack().await;
+    } else {
+        taken_in(worker, delivery, admit, kind).await;
+    }
+    drop(seat);
+    if let Some(next) = worker.seats.next(&owner)
+        && let Err(error) = worker.venue.bus.publish(&outbox::wake(&owner, &next)).await
+    {
+        tracing::debug!(session = %next, %error, "wake not published; the sweep will");
+    }
+}
+
+async fn taken_in(worker: &Worker, delivery: &Delivery, admit: Admit, kind: &'static str) {
     Stage::Admit.enter(&admit.session);
     let asked = worker.venue.clock.steady();
     let answer = match worker.venue.store.admit(worker.venue.now(), &admit).await {
@@ -351,12 +370,15 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
         LeaseOutcome::Busy(until) if delivery.delivered > 1 => {
             delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
         }
+        LeaseOutcome::NotAsked => {
+            worker.seats.pass_over(&admit.owner, &admit.session);
+            delivery.settle.ack().await;
+        }
         LeaseOutcome::Busy(_)
         | LeaseOutcome::Empty
         | LeaseOutcome::Waiting
         | LeaseOutcome::Suspended
-        | LeaseOutcome::Backoff(_)
-        | LeaseOutcome::NotAsked => delivery.settle.ack().await,
+        | LeaseOutcome::Backoff(_) => delivery.settle.ack().await,
     }
     Stage::Idle.enter(&admit.session);
 }

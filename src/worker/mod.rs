@@ -25,6 +25,7 @@ pub mod preview;
 mod recheck;
 mod relay;
 mod resources;
+mod seats;
 mod session;
 mod spend;
 pub mod stage;
@@ -73,6 +74,8 @@ pub struct WorkerOptions {
     pub crash_limit: u32,
     /// Sessions of one owner that the fleet runs at once, 0 = any number.
     pub owner_cap: u32,
+    /// Percent of the slots that one owner may hold here while the venue has others.
+    pub owner_share: u32,
     /// Waits and total time for a provider that is unavailable.
     pub retry: Policy,
     /// What model providers take.
@@ -123,6 +126,8 @@ pub(crate) struct Worker {
     books: books::Books,
     /// Where commits leave what is to be published.
     relay: relay::Relay,
+    /// Whose sessions run here.
+    seats: seats::Seats,
     /// One place for events that may have killed workers.
     pub(crate) quarantine: Semaphore,
 }
@@ -185,6 +190,7 @@ impl Drop for Served<'_> {
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(options.slots));
     let (relay, pending) = relay::Relay::new();
+    let seats = seats::Seats::new(options.slots, options.owner_share);
     let worker = Arc::new(Worker {
         venue,
         model,
@@ -196,6 +202,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         ratios: Mutex::default(),
         books: books::Books::default(),
         relay,
+        seats,
         quarantine: Semaphore::new(1),
     });
     shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));

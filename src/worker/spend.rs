@@ -6,7 +6,7 @@ use super::ask;
 use super::session::{Leased, Stop};
 use crate::domain::budget::{self, Account, Call, Origin, Purse, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
-use crate::domain::rate::Wait;
+use crate::domain::rate::{self, Wait};
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
 use crate::rates;
 use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
@@ -51,7 +51,16 @@ pub(super) async fn ask(
         }
     };
     let id = format!("{}/{session}/{}", setting.owner, setting.turn);
-    let tokens = prompt.saturating_add(request.model.max_tokens.map_or(REPLY, u64::from));
+    let reply = request.model.max_tokens.map(u64::from);
+    let tokens = match rate::reserve(&worker.options.rates.limits, &request.model, prompt, reply, REPLY) {
+        Ok(tokens) => tokens,
+        Err(reason) => {
+            if !purse.is_empty() {
+                change(worker, leased, purse, settle(None)).await?;
+            }
+            return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Permanent { reason }))));
+        }
+    };
     let booked = match rates::book(&worker.venue, &worker.options.rates, &request.model, id, tokens).await? {
         Ok(booked) => booked,
         Err(wait) => {

@@ -4,6 +4,7 @@ use super::Worker;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
+use crate::venue::venue_owner;
 use crate::{external, outbox, timers};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -69,8 +70,10 @@ async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
     let mut more = false;
     let mut soon = Soon::new();
     let mut after: Option<Owner> = None;
+    let (own, mut others) = (venue_owner(), 0_usize);
     loop {
         let owners = worker.venue.store.owners(after.as_ref(), PAGE).await?;
+        others += owners.iter().filter(|owner| **owner != own).count();
         for owner in &owners {
             match sweep_owner(worker, owner).await {
                 Ok((left, next)) => {
@@ -86,7 +89,10 @@ async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
         worker.venue.metrics.sweeps.inc();
         match owners.into_iter().next_back() {
             Some(last) => after = Some(last),
-            None => return Ok((more, soon)),
+            None => {
+                worker.seats.share_among(others > 1);
+                return Ok((more, soon));
+            }
         }
     }
 }

@@ -269,6 +269,7 @@ async fn what_waits_survives_a_restart() {
         rates: venue.rates.clone(),
         model_timeout: venue.model_timeout,
         owner_cap: 0,
+        owner_share: venue.owner_share,
         retry: venue.retry,
         retention: venue.retention,
     };

@@ -25,6 +25,7 @@ mod crash_points;
 mod day;
 mod deployment;
 mod embedded_store;
+mod endless;
 mod examples;
 mod external;
 mod failures;

@@ -1,8 +1,21 @@
 //! What an agent's configuration can make a worker do through its model: nothing to its files, its memory and the others.
 
 use crate::support::cli::Up;
-use serde_json::Value;
+use crate::support::endless::{Endless, Pace};
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
 use std::time::{Duration, Instant};
+use tokio::sync::mpsc::unbounded_channel;
+use trellis::clock::Clock;
+use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
+use trellis::domain::ids::JobId;
+use trellis::domain::job::JobStatus;
+use trellis::domain::rate::Limit;
+use trellis::model::Model;
+use trellis::model::endpoint::{Endpoint, ProviderOptions};
+use trellis::model::registry::{ModelOptions, Models};
+use trellis::rates::Rates;
 
 /// Makes an agent of that scripted model and gives it a task: what the agent is suspended with.
 fn refused(up: &Up, agent: &str, model: &str) -> String {
@@ -18,13 +31,6 @@ fn refused(up: &Up, agent: &str, model: &str) -> String {
         }
         assert!(start.elapsed() < Duration::from_secs(20), "{shown}");
     }
-}
-
-/// Most memory that the process has had, in MiB.
-fn peak(up: &Up) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{}/status", up.process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
 }
 
 #[test]
@@ -59,6 +65,125 @@ fn the_name_of_a_model_is_no_path_on_the_worker() {
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
         up.agent("well", "echo");
         assert!(up.run(&["submit", "well", "hello", "--wait"]).ok().contains("hello"), "the others go on");
-        assert!(peak(&up) < 400, "{} MiB", peak(&up));
+        let peak = up.process.peak_mib();
+        assert!(peak < 400, "{peak} MiB");
     }
+}
+
+/// A venue over each store that can be had here.
+async fn venues() -> Vec<(TestVenue, tempfile::TempDir)> {
+    let mut venues = vec![TestVenue::embedded("").await];
+    if let Some(server) = RedisServer::shared() {
+        let (venue, dir, _) = TestVenue::redis_at(server, "", Clock::system()).await;
+        venues.push((venue, dir));
+    }
+    venues
+}
+
+/// Twenty tasks of an agent whose model never answers, each in a session of its own.
+async fn twenty(venue: &TestVenue) -> Vec<JobId> {
+    let mut jobs = Vec::new();
+    for n in 0..20 {
+        jobs.push(venue.submit("stuck", &format!("t{n}"), json!("go")).await.job.unwrap());
+    }
+    jobs
+}
+
+fn stuck() -> Value {
+    json!({"model": {"provider": "scripted", "name": "never"}, "concurrency": 20})
+}
+
+/// Calls of the model that never answers, once they are `expected` and stay so many.
+async fn running(venue: &TestVenue, expected: usize) {
+    let count = || venue.model_calls().iter().filter(|call| call["model"] == "scripted/never").count();
+    let start = Instant::now();
+    while count() < expected && start.elapsed() < Duration::from_secs(20) {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    assert_eq!(count(), expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tasks_on_a_model_that_never_answers_do_not_stop_another_owner() {
+    for (mut venue, _dir) in venues().await {
+        venue.agent("stuck", stuck()).await;
+        let first = std::mem::replace(&mut venue.owner, "local/you".parse().unwrap());
+        venue.agent("well", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+        let second = std::mem::replace(&mut venue.owner, first);
+        venue.worker().await;
+        // Until the worker has looked around once, it doesn't know that there is another owner.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        twenty(&venue).await;
+        running(&venue, 6).await;
+        venue.owner = second;
+        for n in 0..5 {
+            let start = Instant::now();
+            let job = venue.run("well", &format!("w{n}"), json!("hello")).await;
+            assert_eq!(job.result.unwrap().output, Some(json!("hello")));
+            assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_owner_alone_has_all_slots_and_the_timeout_frees_them() {
+    for (mut venue, _dir) in venues().await {
+        venue.model_timeout = Duration::from_secs(3);
+        venue.retry.total = Some(Duration::from_millis(1));
+        venue.agent("stuck", stuck()).await;
+        venue.worker().await;
+        let jobs = twenty(&venue).await;
+        running(&venue, 8).await;
+        for job in jobs {
+            let result = venue.ended(&job).await.result.unwrap();
+            let error = result.error.unwrap();
+            assert!(error.contains("no complete reply within 3 s"), "{error}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_has_the_calls_of_every_provider() {
+    let (venue, dir) = TestVenue::embedded("").await;
+    let server = Endless::start("429 Too Many Requests\r\ncontent-length: 2", "no", "", Pace::Drip);
+    let endpoint = Endpoint { base_url: server.url.clone(), api_key_env: None };
+    let providers =
+        ProviderOptions { endpoints: [("local".to_owned(), endpoint)].into(), ..ProviderOptions::default() };
+    let calls_log = Some(dir.path().join("calls.jsonl"));
+    let models = Models::new(ModelOptions { providers, calls_log, ..ModelOptions::default() }).await.unwrap();
+    for (provider, name) in [("local", "m"), ("scripted", "echo")] {
+        let request = ModelRequest {
+            model: ModelSettings::new(provider, name),
+            system: String::new(),
+            messages: vec![ChatMessage::User { text: "hello".into() }],
+            tools: Vec::new().into(),
+            turn: "acme/ann/clerk/default/1".into(),
+        };
+        let _ = models.complete(&request, &unbounded_channel().0).await;
+    }
+    let calls = venue.model_calls();
+    let said: Vec<_> =
+        calls.iter().map(|call| (call["model"].as_str().unwrap(), call["event"].as_str().unwrap())).collect();
+    let expected =
+        [("local/m", "started"), ("local/m", "failed"), ("scripted/echo", "started"), ("scripted/echo", "replied")];
+    assert_eq!(said, expected);
+    assert!(calls.iter().all(|call| call["turn"] == "acme/ann/clerk/default/1" && call["pid"] == std::process::id()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_no_minute_has_room_for_is_refused_at_once() {
+    let (mut venue, _dir) = TestVenue::embedded("[[rule]]\nthen = { text = \"done\" }\n").await;
+    let limits = Limit::list("scripted/rules:tokens=5000").unwrap();
+    venue.rates = Rates { limits, hold: Duration::from_mins(1) };
+    venue.worker().await;
+    let model = |tokens: u32| json!({"provider": "scripted", "name": "rules", "maxTokens": tokens});
+    venue.agent("small", json!({"model": model(100)})).await;
+    assert_eq!(venue.run("small", "t1", json!("go")).await.status, JobStatus::Complete);
+    venue.agent("large", json!({"model": model(5_000)})).await;
+    let start = Instant::now();
+    let result = venue.run("large", "t2", json!("go")).await.result.unwrap();
+    let error = result.error.unwrap();
+    assert!(error.contains("the rate limit of `scripted/rules` is 5000 tokens per minute"), "{error}");
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }

@@ -142,6 +142,7 @@ impl Run {
             sweep: Duration::from_hours(1),
             crash_limit: 5,
             owner_cap: 0,
+            owner_share: 100,
             retention: trellis::domain::retention::Rules::NEVER,
             retry: Policy {
                 first: Duration::from_millis(200),

@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod dice;
+pub mod endless;
 pub mod fleet;
 pub mod http;
 pub mod nats;

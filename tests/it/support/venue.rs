@@ -55,6 +55,8 @@ pub struct TestVenue {
     pub model_timeout: Duration,
     /// Sessions of one owner that its workers run at once, 0 = any number.
     pub owner_cap: u32,
+    /// Percent of a worker's slots that one of several owners may hold.
+    pub owner_share: u32,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
     pub retry: Policy,
 }
@@ -91,6 +93,7 @@ impl TestVenue {
             rates: Rates::default(),
             model_timeout: Duration::from_mins(10),
             owner_cap: 0,
+            owner_share: 75,
             retry: Policy {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
@@ -166,6 +169,7 @@ impl TestVenue {
             sweep: self.sweep,
             crash_limit: 5,
             owner_cap: self.owner_cap,
+            owner_share: self.owner_share,
             retry: self.retry,
             retention: self.retention,
         };

@@ -1,0 +1,139 @@
+//! Replies without an end, of a real server through the real provider code: they end where a limit is, as an error.
+
+use crate::support::cli::Up;
+use crate::support::endless::{Endless, Pace};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::unbounded_channel;
+use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
+use trellis::model::endpoint::{Endpoint, Keys, ProviderOptions};
+use trellis::model::registry::{ModelOptions, Models};
+use trellis::model::{Model, ModelError};
+
+const MIB: u64 = 1024 * 1024;
+const SSE: &str = "200 OK\r\ncontent-type: text/event-stream";
+
+/// Asks a server that answers this and goes on with `piece` for ever.
+async fn ask(provider: &str, max_tokens: Option<u32>, head: &str, begin: &str, piece: &str) -> (ModelError, u64) {
+    let server = Endless::start(head, begin, piece, Pace::Full);
+    let start = Instant::now();
+    let outcome = call(&server, provider, max_tokens, Duration::from_mins(2)).await;
+    let error = outcome.unwrap_err();
+    assert!(start.elapsed() < Duration::from_secs(60), "{:?} for {error}", start.elapsed());
+    (error, server.sent())
+}
+
+async fn call(
+    server: &Endless,
+    provider: &str,
+    max_tokens: Option<u32>,
+    timeout: Duration,
+) -> Result<trellis::domain::chat::Reply, ModelError> {
+    let endpoint = Endpoint { base_url: server.url.clone(), api_key_env: None };
+    let endpoints = BTreeMap::from([(provider.to_owned(), endpoint)]);
+    let providers = ProviderOptions { endpoints, keys: Keys::new([]), ..ProviderOptions::default() };
+    let models = Models::new(ModelOptions { providers, timeout, ..ModelOptions::default() }).await.unwrap();
+    let request = ModelRequest {
+        model: ModelSettings { max_tokens, ..ModelSettings::new(provider, "small") },
+        system: String::new(),
+        messages: vec![ChatMessage::User { text: "hello".into() }],
+        tools: Vec::new().into(),
+        turn: "acme/ann/clerk/default/1".into(),
+    };
+    let (live, _pieces) = unbounded_channel();
+    models.complete(&request, &live).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_without_an_end_is_an_error_that_is_not_asked_for_again() {
+    let word = "x".repeat(1_000);
+    let event = |json: String| format!("data: {json}\n\n");
+    let openai = |delta: &str| event(format!("{{\"choices\":[{{\"index\":0,\"delta\":{{{delta}}}}}]}}"));
+    let text = openai(&format!("\"content\":\"{word}\""));
+    let thought = openai(&format!("\"reasoning_content\":\"{word}\""));
+    let call = |index: u32, more: &str| {
+        openai(&format!(
+            "\"tool_calls\":[{{\"index\":{index},\"id\":\"c{index}\",\"function\":{{\"name\":\"f\",\"arguments\":\"{more}\"}}}}]"
+        ))
+    };
+    let claude = format!(
+        "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{word}\"}}}}\n\n"
+    );
+    let gemini = event(format!("{{\"candidates\":[{{\"content\":{{\"parts\":[{{\"text\":\"{word}\"}}]}}}}]}}"));
+    let ollama = format!("{{\"message\":{{\"content\":\"{word}\"}},\"done\":false}}\n");
+    let json = "200 OK\r\ncontent-type: application/json";
+    let table: [(&str, &str, &str, &str, &str); 12] = [
+        ("openai", SSE, "", &text, "says more than"),
+        ("openai", SSE, "", &thought, "says more than"),
+        ("openai", SSE, &call(0, ""), &call(0, &word), "says more than"),
+        ("openai", SSE, "", &call(4_294_967_295, ""), "has call number 4294967295 without those before it"),
+        ("openai", SSE, "data: ", &word, "one piece of its reply has more than"),
+        ("openai", SSE, "", ": still here\n\n", "goes on after"),
+        ("anthropic", SSE, "", &claude, "says more than"),
+        ("gemini", SSE, "", &gemini, "says more than"),
+        ("ollama", "200 OK\r\ncontent-type: application/x-ndjson", "", &ollama, "says more than"),
+        ("ollama", "200 OK\r\ncontent-type: application/x-ndjson", "{", &word, "one piece of its reply has more than"),
+        ("cohere", json, "{\"text\": \"", &word, "one piece of its reply has more than"),
+        ("zai", SSE, "", &text, "says more than"),
+    ];
+    for (provider, head, begin, piece, expected) in table {
+        let (error, sent) = ask(provider, Some(100), head, begin, piece).await;
+        let ModelError::Unbounded { reason, .. } = &error else { panic!("{provider} {expected}: {error:?}") };
+        assert!(reason.contains(expected), "{provider}: {reason}");
+        assert!(sent < 64 * MIB, "{provider} {expected}: {} MiB were read", sent / MIB);
+    }
+    let (error, sent) = ask("openai", None, SSE, "", &text).await;
+    assert!(error.to_string().contains("says more than 2097152 bytes"), "without `maxTokens`: {error}");
+    assert!(sent < 64 * MIB, "{} MiB were read", sent / MIB);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_without_an_end_is_read_at_its_beginning() {
+    for (status, transient) in [("500 Internal Server Error", true), ("400 Bad Request", false)] {
+        for provider in ["openai", "cohere"] {
+            let (error, sent) = ask(provider, None, status, "", "no, no, ").await;
+            assert_eq!(matches!(error, ModelError::Transient { .. }), transient, "{error:?}");
+            assert!(error.to_string().contains(&format!("{}: no, no, no", &status[..3])), "{error}");
+            assert!(error.to_string().len() < 2_000 && sent < 16 * MIB, "{} MiB were read", sent / MIB);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_drips_ends_with_the_time_of_a_call() {
+    for (begin, piece) in
+        [("data: ", "x"), ("", ": \n\n"), ("", "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"x\"}}]}\n\n")]
+    {
+        let server = Endless::start(SSE, begin, piece, Pace::Drip);
+        match call(&server, "openai", None, Duration::from_millis(700)).await {
+            Err(ModelError::Transient { reason, .. }) => assert_eq!(reason, "no complete reply within 0.7 s"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_worker_keeps_its_memory_when_all_its_models_reply_without_end() {
+    let word = "x".repeat(1_000);
+    let text = format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{{\"content\":\"{word}\"}}}}]}}\n\n");
+    let kinds = [("talker", "", text.as_str()), ("liner", "data: ", word.as_str())];
+    let servers = kinds.map(|(name, begin, piece)| (name, Endless::start(SSE, begin, piece, Pace::Full)));
+    let settings: Vec<String> =
+        servers.iter().map(|(name, server)| format!("models.endpoints.{name}.base_url={}", server.url)).collect();
+    let up = Up::start_with(&settings.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut jobs = Vec::new();
+    for (name, _) in &servers {
+        up.file(&format!("{name}.toml"), &format!("model = {{ provider = \"{name}\", name = \"m\" }}"));
+        up.run(&["agent", "apply", &format!("{name}.toml")]).ok();
+        jobs.extend((0..6).map(|n| up.run(&["submit", name, &n.to_string(), "--session", &format!("s{n}")]).ok()));
+    }
+    for job in jobs {
+        let ended = up.run(&["job", "wait", &job, "--timeout", "60s"]);
+        assert!(ended.err.contains("gave no usable reply") || ended.out.contains("gave no usable reply"), "{ended:#?}");
+    }
+    let peak = up.process.peak_mib();
+    assert!(peak < 400, "{peak} MiB");
+    for (name, server) in &servers {
+        assert!(server.sent() < 6 * 32 * MIB, "{name}: each call was made once, {} MiB", server.sent() / MIB);
+    }
+}
