@@ -5,7 +5,7 @@
 
 use crate::domain::approval::{Answer, Approval, Subject, Verdict};
 use crate::domain::event::{Event, Payload, order};
-use crate::domain::ids::{EventId, JobId, Owner, sha256_hex};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
 use crate::jobs;
 use crate::ops::{Caller, OpError, dispatch};
@@ -201,7 +201,7 @@ fn check(
 /// Puts the answer into the mailbox of the session that waits, and wakes it.
 async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), OpError> {
     let now = venue.now();
-    let id = EventId::new(format!("answer-{}", approval.id)).expect("hex digits are a legal id");
+    let id = EventId::of_venue(&venue.key, IdOf::Answer(&approval.id));
     let event = Event {
         caller: approval.answer.as_ref().map(|answer| answer.by.clone()),
         ..Event::new(id.clone(), now, Payload::Decision { approval: approval.id.clone() })

@@ -3,9 +3,9 @@
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::dead::DeadLetter;
 use crate::domain::event::{Event, Payload, Submission};
-use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner};
 use crate::domain::job::{ErrorCode, Job};
-use crate::domain::time::Millis;
+use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
 use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window, decode, keys};
@@ -61,7 +61,7 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(Dea
 /// no more. Driving it twice is driving it once.
 pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId, bool), RedriveError> {
     let Some((letter, version)) = get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
-    let arrival = again(&letter, owner, venue.now());
+    let arrival = again(venue, &letter, owner);
     let submitted = ingress::submit(venue, &arrival).await?;
     let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
     if letter.redriven.is_none() {
@@ -74,7 +74,7 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
 }
 
 /// The submission that drives it again. The one who waited for it has its answer.
-fn again(letter: &DeadLetter, owner: &Owner, now: Millis) -> Arrival {
+fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
     let event = &letter.event;
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
     let input = match &event.payload {
@@ -85,7 +85,7 @@ fn again(letter: &DeadLetter, owner: &Owner, now: Millis) -> Arrival {
         owner: owner.clone(),
         agent: letter.session.agent.clone(),
         task: true,
-        id: EventId::new(format!("redrive-{}", letter.job)).expect("hex digits are a legal id"),
+        id: EventId::of_venue(&venue.key, IdOf::Redrive(&letter.job)),
         submission: Submission {
             input,
             session_id: Some(letter.session.session.clone()),
@@ -101,8 +101,9 @@ fn again(letter: &DeadLetter, owner: &Owner, now: Millis) -> Arrival {
             redrive_of: Some(letter.job.clone()),
             ..Submission::default()
         },
-        received: now,
+        received: venue.now(),
         sequence: 0,
+        by: Principal::ANYBODY,
         may_override: true,
     }
 }

@@ -151,7 +151,7 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
 
 /// Ends a job, and tells the session that waits for it. The first end counts.
 async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -> Result<Finished, StoreError> {
-    let entries = outbox::completions(owner, head, result);
+    let entries = outbox::completions(&venue.key, owner, head, result);
     let finish = JobFinish {
         job: head.id.clone(),
         status: result.status,

@@ -8,7 +8,7 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::time::Millis;
 use crate::outbox;
-use crate::store::{DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys};
+use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys};
 use crate::venue::Venue;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -53,9 +53,16 @@ pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<
 
 /// Whether a job was cancelled.
 pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
-    let doc = venue.store.read(owner, &[keys::job_status(id)]).await?.pop().unwrap_or_default();
-    let status = doc.value.and_then(|bytes| keys::decode_status(&bytes));
-    Ok(status.is_some_and(|(status, _)| status == JobStatus::Cancelled))
+    Ok(!cancelled(venue, owner, std::slice::from_ref(id)).await?.is_empty())
+}
+
+/// Those of the jobs that were cancelled.
+pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
+    let wanted: Vec<_> = ids.iter().map(keys::job_status).collect();
+    let docs = venue.store.read(owner, &wanted).await?;
+    let status = |doc: Doc| doc.value.and_then(|bytes| keys::decode_status(&bytes)).map(|(status, _)| status);
+    let found = ids.iter().zip(docs).filter(|(_, doc)| status(doc.clone()) == Some(JobStatus::Cancelled));
+    Ok(found.map(|(id, _)| id.clone()).collect())
 }
 
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
@@ -142,7 +149,8 @@ pub async fn cancel_children(venue: &Venue, owner: &Owner, id: &JobId) -> Result
         after = Some(last.clone());
         let ids: Vec<JobId> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
         let open = get_many(venue, owner, &ids).await?.into_iter().filter(|job| !job.status.is_terminal());
-        messages.extend(open.map(|job| outbox::cancel(owner, &job.head, &format!("job {id} was cancelled"))));
+        messages
+            .extend(open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &format!("job {id} was cancelled"))));
     }
 }
 
@@ -168,7 +176,7 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
         result: Bytes::from(serde_json::to_vec(&result).expect("results serialise")),
     };
     let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-    let mut entries = outbox::completions(owner, &job.head, &result);
+    let mut entries = outbox::completions(&venue.key, owner, &job.head, &result);
     entries.extend(cancel_children(venue, owner, id).await?);
     let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
     let Some(after) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };

@@ -4,7 +4,7 @@ mod repair;
 
 use crate::bus::Message;
 use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
-use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::session::SessionState;
 use crate::store::{EventKind, StoreError, keys};
@@ -77,7 +77,10 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
     }
     in_transit.extend(venue.bus.in_transit().await?);
     let watched = watched(venue, owner).await?;
-    Ok(Facts { jobs, mailboxes: mailboxes(venue, owner).await?, in_transit, watched })
+    let mailboxes = mailboxes(venue, owner).await?;
+    let sent = |job: &&JobId| in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
+    let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
+    Ok(Facts { jobs, mailboxes, in_transit, results, watched })
 }
 
 async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {

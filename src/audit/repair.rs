@@ -3,9 +3,8 @@
 use super::{AuditError, LOOK_PAUSE, LOOKS, PAGE, facts};
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
-use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
-use crate::domain::retention::sent_by;
 use crate::ingress;
 use crate::jobs;
 use crate::outbox;
@@ -88,7 +87,7 @@ async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKe
     let result = JobResult::failed(ErrorCode::Lost, "its task was lost by the venue; submit it again under a new id");
     let bytes = Bytes::from(serde_json::to_vec(&result).expect("results serialise"));
     let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
-    let mut entries = outbox::completions(owner, &job.head, &result);
+    let mut entries = outbox::completions(&venue.key, owner, &job.head, &result);
     entries.extend(jobs::cancel_children(venue, owner, id).await?);
     let finished = venue.store.finish(venue.now(), owner, session, &finish, None, &entries).await?;
     if finished != Finished::Done {
@@ -110,10 +109,10 @@ async fn lost_result(
     let lost = || JobResult::failed(ErrorCode::Lost, "the job and its result are gone");
     let result = known.and_then(|job| job.result).unwrap_or_else(lost);
     // It was seen, perhaps, and lost after that.
-    let events = EventId::new(sent_by(id)).into_iter().collect();
+    let events = vec![EventId::of_venue(&venue.key, IdOf::Result(id))];
     venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
     let body = ResultBody { session_id: session.session.clone(), job: id.clone(), result };
-    let admit = ingress::result_admission(owner, &session.agent, body, venue.now(), 0);
+    let admit = ingress::result_admission(&venue.key, (owner, &session.agent), body, venue.now(), 0);
     venue.store.admit(venue.now(), &admit).await?;
     venue.wake(owner, session).await;
     let found = format!("session {session} waits for the result of job {id}, which has ended or is gone");

@@ -4,6 +4,7 @@ use super::Verified;
 use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::ids::Owner;
+use crate::domain::principal::Principal;
 use crate::domain::values::Values;
 use crate::ops::Caller;
 
@@ -35,8 +36,10 @@ impl Verified {
         let name = if own { self.owner.to_string() } else { self.subject.to_string() };
         let claims = if own { self.claims } else { Values::new() };
         let envelope = Envelope { grants: self.grants, claims, ..Envelope::default() };
+        let (subject, capabilities) = (self.subject.to_string(), self.capabilities.as_deref());
+        let principal = Principal::bearer(&subject, self.holder.as_deref(), capabilities);
         let caller = Caller::new(named.unwrap_or(self.owner), name, Authority::new(self.capabilities));
-        let caller = Caller { operator: self.operator, envelope, ..caller };
+        let caller = Caller { operator: self.operator, envelope, principal, ..caller };
         Ok(Recognised { caller, may_override: self.may_override, token_owner })
     }
 }

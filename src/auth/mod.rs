@@ -36,6 +36,8 @@ pub struct Verified {
     pub owner: Owner,
     /// Whom the token is about: `tenant/user` or `did:key:…`.
     pub subject: Subject,
+    /// Who presents it, when its subject has handed it on.
+    pub holder: Option<String>,
     /// What it grants: `None` = everything that the owner holds, empty = nothing. What another
     /// owner granted has `/tenant/user/` before its path.
     pub capabilities: Option<Vec<Capability>>,
@@ -150,6 +152,7 @@ impl Rules {
             grant: links.first().and_then(|link| link.claims.grant.clone()),
             owner: bearer.owner,
             subject: bearer.subject,
+            holder: bearer.holder,
             capabilities: bearer.capabilities,
             claims: bearer.claims,
             grants: bearer.grants,

@@ -391,3 +391,36 @@ fn a_key_file_round_trips_and_errors_do_not_show_it() {
         assert!(error.starts_with("expected an Ed25519 private key") && !error.contains(secret), "{error}");
     }
 }
+
+#[test]
+fn ids_belong_to_a_subject_its_holder_and_the_rights_however_often_the_token_is_renewed() {
+    let site = Site::new();
+    let (one, two) = (SigningKey::generate().unwrap(), SigningKey::generate().unwrap());
+    let of = |token: &str| site.verify(token).unwrap().caller(None).unwrap().caller.principal;
+    let issued = |more: Value| of(&site.issuer.sign(&ann(more)).unwrap());
+    let handed_on = |key: &SigningKey, more: Value| {
+        let root = site.issuer.sign(&ann(json!({"aud": key.did().to_string()}))).unwrap();
+        of(&key.sign(&with(own(key, json!({"prf": [root]})), more)).unwrap())
+    };
+    let both = |order: [usize; 2]| {
+        let att = [json!({"with": "w/a", "can": "crud/read"}), json!({"with": "w/b", "can": "crud"})];
+        json!({"att": order.map(|n| att[n].clone())})
+    };
+    let first = issued(both([0, 1]));
+    let renewed = with(both([1, 0]), json!({"exp": NOW + 600, "jti": "another", "email": "ann@new.example"}));
+    assert_eq!(issued(renewed), first);
+    let delegate = handed_on(&one, both([0, 1]));
+    assert_eq!(handed_on(&one, with(both([0, 1]), json!({"jti": "another"}))), delegate);
+    for other in [
+        issued(json!({})),
+        issued(read("w/a")),
+        issued(with(both([0, 1]), json!({"sub": "acme/bob"}))),
+        delegate,
+        handed_on(&two, both([0, 1])),
+        handed_on(&one, read("w/a")),
+        crate::domain::principal::Principal::ANYBODY,
+    ] {
+        assert_ne!(other, first);
+    }
+    assert_ne!(handed_on(&one, json!({})), handed_on(&two, json!({})), "two holders of the same");
+}

@@ -7,6 +7,7 @@ use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::Scope;
+use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival};
 use crate::store::keys;
 use crate::venue::Venue;
@@ -112,6 +113,7 @@ async fn task(venue: &Arc<Venue>, owner: &Owner, session: &SessionKey, id: Strin
         },
         received: venue.now(),
         sequence: 0,
+        by: Principal::ANYBODY,
         may_override: false,
     };
     let job = ingress::submit(venue, &arrival).await?.job.ok_or_else(|| stuck("has no job"))?;

@@ -5,6 +5,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival};
 use crate::shutdown::Shutdown;
 use crate::store::{Window, keys};
@@ -159,6 +160,7 @@ async fn submit(
             },
             received: venue.now(),
             sequence: 0,
+            by: Principal::ANYBODY,
             may_override: false,
         };
         let submitted = ingress::submit(venue, &arrival).await?;

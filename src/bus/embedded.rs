@@ -12,7 +12,7 @@ mod topics;
 
 use self::pieces::Pieces;
 use self::topics::Topics;
-use super::{Address, Alarms, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle};
+use super::{Address, Alarms, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle, Signal};
 use crate::clock::Clock;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::time::Millis;
@@ -170,6 +170,7 @@ struct Inner {
     /// Something became ready, or will at another time than expected.
     changed: Notify,
     live: Topics<Live, Bytes>,
+    control: Topics<(), Signal>,
     pieces: Pieces,
     /// By subject.
     out: Topics<(), Bytes>,
@@ -193,6 +194,7 @@ impl EmbeddedBus {
             queue: Mutex::new(queue),
             changed: Notify::new(),
             live: Topics::new(LISTENER_BEHIND),
+            control: Topics::new(LISTENER_BEHIND),
             pieces: Pieces::since(started),
             out: Topics::new(LISTENER_BEHIND),
         })))
@@ -425,14 +427,18 @@ impl Bus for EmbeddedBus {
             self.0.pieces.send(job, &body);
         }
         self.0.live.send(to, &body);
-        if matches!(to, Live::Control(_)) {
-            self.0.live.send(&Live::AllControl, &body);
+        if let Live::Control(owner) = to {
+            self.0.control.send(&(), &Signal { owner: owner.clone(), body });
         }
         Ok(())
     }
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
         Ok(self.0.live.listen(from))
+    }
+
+    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        Ok(self.0.control.listen(&()))
     }
 
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {

@@ -127,10 +127,18 @@ pub enum Live {
     Job(JobId),
     /// `trellis.ctl.<tenant>.<user>`: jobs cancelled now.
     Control(Owner),
-    /// `trellis.ctl.>`: the same, of every owner.
-    AllControl,
     /// A subject that a submission named as its `replyTo`.
     Reply(String),
+}
+
+/// What is said on the control subject of an owner. Anybody may have said it, unless the server knows who
+/// may publish: it is a reason to look and no more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Signal {
+    /// Whose subject.
+    pub owner: Owner,
+    /// What: a job that is cancelled now.
+    pub body: Bytes,
 }
 
 /// A piece of a job's live text, or of its progress.
@@ -195,6 +203,9 @@ pub trait Bus: Send + Sync + 'static {
 
     /// Listens to `from`.
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError>;
+
+    /// Listens to `trellis.ctl.>`: the control subjects of all owners.
+    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError>;
 
     /// What is sent about a job from now on, and before it what was sent after the place `after`, as
     /// far as it is still kept: some minutes.

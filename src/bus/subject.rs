@@ -10,7 +10,7 @@
 //! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
 //! | [`Live::Job`] | `<prefix>.live.<job>` |
 //! | [`Live::Control`] | `<prefix>.ctl.<tenant>.<user>` |
-//! | [`Live::AllControl`] | `<prefix>.ctl.>` |
+//! | [`Signal`](super::Signal) | `<prefix>.ctl.>` |
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
@@ -50,9 +50,21 @@ pub fn live_subject(prefix: &str, live: &Live) -> String {
     match live {
         Live::Job(job) => format!("{prefix}.live.{job}"),
         Live::Control(owner) => format!("{prefix}.ctl.{}", owner_tokens(owner)),
-        Live::AllControl => format!("{prefix}.ctl.>"),
         Live::Reply(subject) => subject.clone(),
     }
+}
+
+/// The control subjects of all owners.
+pub fn all_control(prefix: &str) -> String {
+    format!("{prefix}.ctl.>")
+}
+
+/// The owner of a control subject.
+pub fn parse_control(prefix: &str, subject: &str) -> Option<Owner> {
+    let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".ctl.")?.split('.').collect();
+    let [tenant, user] = tokens[..] else { return None };
+    let part = |token: &str| OwnerPart::new(decode(token)?).ok();
+    Some(Owner::new(part(tenant)?, part(user)?))
 }
 
 /// Every subject of live text.
@@ -170,6 +182,16 @@ mod tests {
     }
 
     #[test]
+    fn a_control_subject_has_an_owner_and_nothing_else() {
+        let o = owner("acme/jo@x.org");
+        let subject = live_subject("p", &Live::Control(o.clone()));
+        assert_eq!(parse_control("p", &subject), Some(o));
+        for other in ["p.ctl.acme", "p.ctl.acme.jo.x", "q.ctl.acme.jo", "p.ctl.acme.%zz", "p.live.acme.jo"] {
+            assert_eq!(parse_control("p", other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn addresses_become_subjects() {
         let agent = AgentId::new("a.b*").unwrap();
         let job = JobId::new("0123456789abcdef0123456789abcdef").unwrap();
@@ -192,7 +214,7 @@ mod tests {
             (subject("trellis", &Address::Reply("_INBOX.x".to_owned())), "_INBOX.x"),
             (live_subject("trellis", &Live::Job(job.clone())), "trellis.live.0123456789abcdef0123456789abcdef"),
             (live_subject("trellis", &Live::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
-            (live_subject("trellis", &Live::AllControl), "trellis.ctl.>"),
+            (all_control("trellis"), "trellis.ctl.>"),
             (all_inbound("p"), "p.in.>"),
             (all_outbound("p"), "p.out.>"),
             (all_jobs("p"), "p.jobs.>"),

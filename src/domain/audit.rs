@@ -2,7 +2,6 @@
 
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::retention::sent_by;
 use crate::domain::time::Millis;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,6 +54,8 @@ pub struct Facts {
     pub mailboxes: Vec<MailboxFacts>,
     /// Event ids that are on their way: in an outbox or in the queue.
     pub in_transit: BTreeSet<String>,
+    /// Jobs that a session awaits, whose result is on its way.
+    pub results: BTreeSet<JobId>,
     /// Jobs of external workers that are watched: their time is over some day.
     pub watched: BTreeSet<JobId>,
 }
@@ -145,7 +146,7 @@ pub fn find(facts: &Facts, now: Millis, age: Duration) -> BTreeSet<Finding> {
                 || is_old(*since),
                 |job| job.status.is_terminal() && is_old(job.updated) && is_old(*since),
             );
-            let moves = mailbox.results.contains(job) || facts.in_transit.contains(&sent_by(job));
+            let moves = mailbox.results.contains(job) || facts.results.contains(job);
             if ended && !moves {
                 found.insert(Finding::LostResult { job: job.clone(), session: session.clone() });
             }
@@ -312,10 +313,15 @@ mod tests {
         assert_eq!(found(vec![], mailbox(3, 1, 2, &[]), &[], 99), []);
         let awaits = || MailboxFacts { awaits: [(id(2), Millis(10))].into(), ..empty() };
         let result = Finding::LostResult { job: id(2), session: session() };
-        let transit = format!("result-{}", id(2));
         assert_eq!(found(vec![job(2, Complete)], awaits(), &[], 99), std::slice::from_ref(&result));
         assert_eq!(found(vec![], awaits(), &[], 99), [result], "of a job that is gone");
-        assert_eq!(found(vec![job(2, Complete)], awaits(), &[&transit], 99), [], "on its way");
+        let moving = Facts {
+            jobs: vec![job(2, Complete)],
+            mailboxes: vec![awaits()],
+            results: [id(2)].into(),
+            ..Facts::default()
+        };
+        assert_eq!(find(&moving, Millis(99), Duration::ZERO), BTreeSet::new(), "on its way");
         assert_eq!(found(vec![job(2, Started)], mailbox(1, 0, 1, &[2]), &[], 99), [], "not ended");
         let arrived = MailboxFacts { results: [id(2)].into(), ..awaits() };
         assert_eq!(found(vec![job(2, Complete)], MailboxFacts { arrivals: 1, pending: 1, ..arrived }, &[], 99), []);

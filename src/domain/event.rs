@@ -4,6 +4,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::budget::Budget;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
+use crate::domain::principal::Principal;
 use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use crate::domain::values::Values;
@@ -254,6 +255,7 @@ impl Event {
             parent: self.parent.clone(),
             reply_to: self.reply_to.clone(),
             redrive_of: self.redrive_of.clone(),
+            principal: None,
         })
     }
 
@@ -294,8 +296,9 @@ pub fn fresh_session(job: &JobId) -> SessionId {
 
 /// Hash by which two submissions with one id are told apart: of the parsed body, the agent and the
 /// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
-/// way it came: the same submission by another way is the same.
-pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> String {
+/// way it came: the same submission by another way is the same. Whose the id is counts: of another
+/// principal no submission is the same.
+pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: &Principal) -> String {
     let Submission {
         input,
         session_id,
@@ -324,6 +327,9 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission) -> S
     }
     if let (Some(schema), Value::Array(said)) = (response_schema, &mut said) {
         said.push(json!({"responseSchema": schema}));
+    }
+    if let (Some(mark), Value::Array(said)) = (by.mark(), &mut said) {
+        said.push(json!({"principal": mark}));
     }
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
@@ -382,7 +388,7 @@ mod tests {
     #[test]
     fn a_body_hash_covers_what_is_asked_of_whom_and_not_who_asks() {
         let hash = |agent: &str, kind, body: &str| {
-            body_hash(&agent.parse().unwrap(), kind, &serde_json::from_str(body).unwrap())
+            body_hash(&agent.parse().unwrap(), kind, &serde_json::from_str(body).unwrap(), &Principal::ANYBODY)
         };
         let body = r#"{"input":{"a":1,"b":[{"c":2,"d":3}]}}"#;
         let first = hash("a", EventKind::Task, body);
@@ -414,6 +420,12 @@ mod tests {
         ] {
             assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");
         }
+        let by = |subject: &str| {
+            let by = Principal::bearer(subject, None, None);
+            body_hash(&"a".parse().unwrap(), EventKind::Task, &serde_json::from_str(body).unwrap(), &by)
+        };
+        assert_eq!(by("t/u"), by("t/u"));
+        assert!(by("t/u") != by("t/v") && by("t/u") != first);
         assert_ne!(
             hash("a", EventKind::Task, r#"{"input":null,"replyTo":"_INBOX.x"}"#),
             hash("a", EventKind::Task, r#"{"input":null,"sessionId":"_INBOX.x"}"#),

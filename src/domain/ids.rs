@@ -1,5 +1,9 @@
 //! Validated names: owner, agent, session, job and event ids. An illegal one can't be built.
 
+mod event;
+
+pub use event::{EventId, IdOf};
+
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -102,9 +106,6 @@ id!(
 id!(
     /// Name of a conversation of an agent.
     SessionId, "session id");
-id!(
-    /// The producer's id of an event; deduplication is by (owner, event id).
-    EventId, "event id");
 id!(
     /// Name of a queue of external workers.
     QueueName, "queue name");

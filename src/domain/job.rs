@@ -106,6 +106,10 @@ pub struct JobHead {
     /// The dead job that it drives again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
+    /// Of a run of an operation: the mark of whose its id is, see [`crate::domain::principal::Principal`].
+    /// Shown to nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub principal: Option<String>,
 }
 
 /// How a job ended.

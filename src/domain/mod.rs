@@ -12,6 +12,7 @@ pub mod values;
 pub mod authority;
 pub mod event;
 pub mod job;
+pub mod principal;
 pub mod token;
 
 pub mod agent;

@@ -2,7 +2,6 @@
 
 use crate::domain::approval::Approval;
 use crate::domain::context::record::manifest::stretch;
-use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
 use crate::domain::limits::TURNS_KEPT;
 use crate::domain::session::SessionState;
@@ -140,11 +139,6 @@ pub fn approval_goes(rules: Rules, now: Millis, approval: &Approval, asking: Ask
         }
 }
 
-/// Ids of events that the end of a job has sent, apart from the event that opened it.
-pub fn sent_by(job: &JobId) -> String {
-    format!("result-{job}")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,6 +146,7 @@ mod tests {
     use crate::domain::authority::Authority;
     use crate::domain::event::Mandate;
     use crate::domain::goal::{Frame, Live};
+    use crate::domain::ids::JobId;
     use crate::domain::session::{PendingJob, TaskProgress};
 
     const NOW: Millis = Millis(1_000 * 86_400_000);

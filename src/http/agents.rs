@@ -8,7 +8,7 @@ use super::problem::Problem;
 use crate::agents::{self, Applied};
 use crate::domain::agent::{AgentConfig, schema};
 use crate::domain::event::Submission;
-use crate::domain::ids::AgentId;
+use crate::domain::ids::{AgentId, EventId};
 use crate::ingress::{self, Arrival, Submitted};
 use crate::ops::agent::key_needed;
 use crate::resources;
@@ -124,9 +124,9 @@ fn receipt(submitted: &Submitted) -> Value {
 async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {
     // As it was sent, so that the same submission over the queue is the same to the store.
     let submission = ingress::parse(body)?;
-    let id = who.key.clone().unwrap_or_else(ingress::fresh_id);
     let agent = agent_id(agent)?;
-    let submission = ingress::unsealed(&api.venue, who.owner(), &agent, &id, submission)?;
+    let named = who.key.as_ref().map(EventId::as_str);
+    let (id, submission) = ingress::unsealed(&api.venue, (who.owner(), &agent), named, ingress::fresh_id, submission)?;
     let submission = Submission { envelope: who.caller.request(), ..submission };
     let arrival = Arrival {
         owner: who.owner().clone(),
@@ -136,6 +136,7 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
         submission,
         received: api.venue.now(),
         sequence: 0,
+        by: who.caller.principal.clone(),
         may_override: who.may_override,
     };
     Ok(ingress::submit(&api.venue, &arrival).await?)

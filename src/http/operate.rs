@@ -4,12 +4,12 @@ use super::Api;
 use super::extract::{Asked, Json, Who, wait};
 use super::jobs::{created, wait_for};
 use super::problem::Problem;
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionId};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
-use crate::ops::dispatch::{hide, invoke as dispatch, resolve};
+use crate::ops::dispatch::{hide, invoke as dispatch, permitted, resolve};
 use crate::ops::{Invocation, OpError, Output, Site};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
 use crate::workspace::Workspace;
@@ -103,6 +103,8 @@ pub(super) async fn invoke(
     if path == REQUEST {
         return request(&api, &who, order.input, wait).await;
     }
+    // Before anything is said of an earlier run: that is for those who may make this one.
+    permitted(&api.venue.catalog, &who.caller, path, order.input.clone())?;
     let mut shown = order.input.clone();
     hide(&api.venue.catalog, path, &mut shown);
     let head = head(&api, &who, path, shown);
@@ -145,7 +147,7 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
 /// no submission has: a hash of the caller's key, or a fresh one.
 fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
-    let event = EventId::new(format!("operation-{}", sha256_hex(key.as_str().as_bytes()))).expect("hex is legal");
+    let event = EventId::of_venue(&api.venue.key, IdOf::Operation { owner: who.owner(), key: &key });
     JobHead {
         id: JobId::derive(&api.venue.key, who.owner(), &event),
         event,
@@ -158,6 +160,7 @@ fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
         parent: None,
         reply_to: None,
         redrive_of: None,
+        principal: who.caller.principal.mark().map(str::to_owned),
     }
 }
 
@@ -174,11 +177,15 @@ fn outcome(ran: Result<Output, OpError>) -> Result<JobResult, Problem> {
     }
 }
 
+/// The same request again, or another one: of a stranger's nothing is said, not even whether it is equal.
 fn repeated(known: &Job, asked: &JobHead) -> Result<Response, Problem> {
-    if known.head.op == asked.op && known.head.input == asked.input {
+    let what = |head: &JobHead| (head.op.clone(), head.input.clone(), head.principal.clone());
+    if what(&known.head) == what(asked) {
         return Ok(created(StatusCode::OK, known));
     }
-    Err(Problem::conflict(format!("this `Idempotency-Key` belongs to another request, job `{}`", known.head.id)))
+    Err(Problem::conflict(
+        "this `Idempotency-Key` belongs to another request, caller or authority; use a new key for a new request",
+    ))
 }
 
 /// Records an ended job, unless its id is taken.

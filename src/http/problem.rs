@@ -108,6 +108,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::ContextIds(_)
             | SubmissionError::Budget(_)
             | SubmissionError::ResponseSchema(_)
+            | SubmissionError::Id(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {

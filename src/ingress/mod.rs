@@ -6,10 +6,13 @@ use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
 };
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex};
+use crate::domain::ids::{
+    AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
+};
 use crate::domain::job::{ErrorCode, JobHead};
 use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::outputs;
+use crate::domain::principal::Principal;
 use crate::domain::resource::scratchpad;
 use crate::domain::time::Millis;
 use crate::domain::values::protected;
@@ -35,6 +38,8 @@ pub struct Arrival {
     pub received: Millis,
     /// Stream sequence; 0 over HTTP.
     pub sequence: u64,
+    /// Whose the id is.
+    pub by: Principal,
     /// Its sender holds `context/override`: it may give values to keys that a token has claimed.
     pub may_override: bool,
 }
@@ -76,6 +81,9 @@ pub enum SubmissionError {
     /// A grant that breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
+    /// Its id is no legal name, or one that only the venue makes.
+    #[error(transparent)]
+    Id(#[from] IdError),
     /// It says of itself what only the venue says.
     #[error(
         "`{0}` is set by the venue, leave it out; authority is named by `context` and by the `Authorization` header"
@@ -93,6 +101,7 @@ impl SubmissionError {
             | Self::ContextTooLarge(_)
             | Self::ContextIds(_)
             | Self::ResponseSchema(_)
+            | Self::Id(_)
             | Self::Budget(_) => ErrorCode::Refused,
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
             Self::Grant(_) => ErrorCode::GrantInvalid,
@@ -164,8 +173,11 @@ pub enum SubmitError {
         /// Why.
         refusal: Refusal,
     },
-    /// The id was used with another body.
-    #[error("submission `{0}` was accepted before with another body; use a new id for a new request")]
+    /// The id was used with another body, or by another caller, or under another authority. It says not
+    /// which.
+    #[error(
+        "submission `{0}` was accepted before with another body, caller or authority; use a new id for a new request"
+    )]
     Conflict(EventId),
     /// The store.
     #[error(transparent)]
@@ -220,7 +232,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     let kind = if arrival.task { EventKind::Task } else { EventKind::Message };
     let event = NewEvent {
         id: id.clone(),
-        body_hash: body_hash(agent, kind, submission),
+        body_hash: body_hash(agent, kind, submission, &arrival.by),
         kind,
         job,
         order: order(kind, arrival.received, arrival.sequence),
@@ -234,8 +246,14 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
 }
 
 /// The admission of the result of a job that an agent waits for.
-pub fn result_admission(owner: &Owner, agent: &AgentId, body: ResultBody, received: Millis, sequence: u64) -> Admit {
-    let id = EventId::new(format!("result-{}", body.job)).expect("hex digits are a legal id");
+pub fn result_admission(
+    venue_key: &[u8],
+    (owner, agent): (&Owner, &AgentId),
+    body: ResultBody,
+    received: Millis,
+    sequence: u64,
+) -> Admit {
+    let id = EventId::of_venue(venue_key, IdOf::Result(&body.job));
     let body_hash = sha256_hex(&serde_json::to_vec(&body).unwrap_or_default());
     let session = SessionKey { agent: agent.clone(), session: body.session_id };
     let job = body.job.clone();
@@ -268,6 +286,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead 
         parent: arrival.submission.parent.clone(),
         reply_to: arrival.submission.reply_to.clone(),
         redrive_of: arrival.submission.redrive_of.clone(),
+        principal: None,
     }
 }
 
@@ -319,19 +338,23 @@ pub fn sealed(venue: &Venue, owner: &Owner, agent: &AgentId, id: &EventId, submi
     Submission { seal: Some(hmac_hex(&venue.key, said.as_bytes())), ..submission }
 }
 
-/// Takes what somebody has published for what it is: what only the venue says counts under its seal.
+/// Takes what somebody has published for what it is: what only the venue says, ids of its own included,
+/// counts under its seal. `named` is the id as it came; without one the id is `place`, which the venue
+/// made.
 pub fn unsealed(
     venue: &Venue,
-    owner: &Owner,
-    agent: &AgentId,
-    id: &EventId,
+    (owner, agent): (&Owner, &AgentId),
+    named: Option<&str>,
+    place: impl FnOnce() -> EventId,
     mut submission: Submission,
-) -> Result<Submission, SubmissionError> {
+) -> Result<(EventId, Submission), SubmissionError> {
     if let Some(given) = submission.seal.take() {
-        let said = said(owner, agent, id, &submission);
+        let id = named.map_or_else(|| Ok(place()), EventId::kept)?;
+        let said = said(owner, agent, &id, &submission);
         let fits = hmac_fits(&venue.key, said.as_bytes(), &given);
-        return if fits { Ok(submission) } else { Err(SubmissionError::Forged("seal")) };
+        return if fits { Ok((id, submission)) } else { Err(SubmissionError::Forged("seal")) };
     }
+    let id = named.map_or_else(|| Ok(place()), EventId::new)?;
     let claimed = [
         ("caller", submission.caller.is_some()),
         ("parent", submission.parent.is_some()),
@@ -341,7 +364,7 @@ pub fn unsealed(
     ];
     match claimed.into_iter().find(|(_, claimed)| *claimed) {
         Some((key, _)) => Err(SubmissionError::Forged(key)),
-        None => Ok(submission),
+        None => Ok((id, submission)),
     }
 }
 

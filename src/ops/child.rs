@@ -5,11 +5,12 @@
 
 use super::{Invocation, OpError, TurnSite};
 use crate::bus::Message;
-use crate::domain::ids::{EventId, sha256_hex};
+use crate::domain::ids::{EventId, IdOf};
 use crate::domain::job::Job;
 use crate::domain::limits::{JOB_DEPTH, RUN_CHILDREN, SESSION_CHILDREN};
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob};
+use crate::venue::Venue;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -22,12 +23,10 @@ pub(crate) fn millis(arguments: &Value, key: &str, default: Duration) -> Duratio
 }
 
 /// The id of what the call at this place of this turn sends.
-pub(crate) fn call_id(site: &TurnSite<'_>) -> EventId {
-    let mut place = format!("{}/{}/{}/{}", site.lease.owner.token(), site.lease.session.token(), site.turn, site.call);
-    if let Some(instance) = site.instance {
-        place = format!("{place}/{instance}");
-    }
-    EventId::new(format!("call-{}", &sha256_hex(place.as_bytes())[..32])).expect("hex digits are a legal id")
+pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
+    let TurnSite { lease, turn, call, instance, .. } = *site;
+    let place = IdOf::Call { owner: &lease.owner, session: &lease.session, turn, call, instance };
+    EventId::of_venue(&venue.key, place)
 }
 
 /// Whether one more job may be started. Calls of the same reply that were refused count among those before it: what is

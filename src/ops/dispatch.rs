@@ -1,7 +1,7 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
 use super::secret::fill;
-use super::{Invocation, OpError, Output, Registered};
+use super::{Caller, Invocation, OpError, Output, Registered};
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::nearest;
 use crate::domain::secret::hide;
@@ -68,15 +68,24 @@ pub fn settle<'c>(
     Err(OpError::Invalid(format!("`v/ops/job/run` is nested more than {JOB_DEPTH} times, call the operation itself")))
 }
 
+/// What a call really runs, when it is valid and its caller may make it.
+pub fn permitted<'c>(
+    catalog: &'c super::Catalog,
+    caller: &Caller,
+    path: &str,
+    arguments: Value,
+) -> Result<(&'c Registered, Value), OpError> {
+    let (found, arguments) = settle(catalog, path, arguments, false)?;
+    for need in found.operation.needs(&arguments)? {
+        let permitted = caller.authority.permits(need.ability, &need.resource);
+        permitted.map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
+    }
+    Ok((found, arguments))
+}
+
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
-    let (found, arguments) = settle(&call.venue.catalog, path, arguments, false)?;
-    for need in found.operation.needs(&arguments)? {
-        call.caller
-            .authority
-            .permits(need.ability, &need.resource)
-            .map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
-    }
+    let (found, arguments) = permitted(&call.venue.catalog, call.caller, path, arguments)?;
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
     let (arguments, mask) = fill::fill(call, found, arguments).await?;
     let limit = call.time();

@@ -29,6 +29,7 @@ use crate::domain::authority::{Authority, Capability};
 use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::limits::OPERATION_TIME;
+use crate::domain::principal::Principal;
 use crate::domain::scope::Scoped;
 use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
@@ -135,12 +136,14 @@ pub struct Caller {
     pub operator: bool,
     /// The request that it acts for: ids of its grants, claims, modes.
     pub envelope: Envelope,
+    /// Whose the ids are that it gives.
+    pub principal: Principal,
 }
 
 impl Caller {
     /// Somebody who acts for no request but its own.
     pub fn new(owner: Owner, name: String, authority: Authority) -> Self {
-        Self { owner, name, authority, operator: false, envelope: Envelope::default() }
+        Self { owner, name, authority, operator: false, envelope: Envelope::default(), principal: Principal::ANYBODY }
     }
 
     /// What travels with a request of this caller, who is no turn.

@@ -107,7 +107,7 @@ async fn start(
 ) -> Result<JobId, OpError> {
     child::check_limits(site)?;
     let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
-    let event = call_id(site);
+    let event = call_id(venue, site);
     let job = JobId::derive(&venue.key, owner, &event);
     let given = |key: &str| arguments[key].as_u64();
     let times = Times::of(given("startTimeout"), given("heartbeatTimeout"), given("deadline"));
@@ -133,6 +133,7 @@ async fn start(
         parent: Some(site.parent.clone()),
         reply_to: None,
         redrive_of: None,
+        principal: None,
     };
     child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
     Ok(job)

@@ -5,9 +5,9 @@
 
 use super::agent::ask::submission;
 use super::child::call_id;
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::event::Submission;
-use crate::domain::ids::AgentId;
+use crate::domain::ids::{AgentId, sha256_hex};
 use crate::domain::limits::{TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
@@ -178,8 +178,12 @@ async fn set(call: &Invocation<'_>, wanted: &Wanted) -> Result<Timer, OpError> {
 fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
     let agent = agent_id(arguments)?;
     let origin = match &call.site {
-        Site::Turn(site) => call_id(site),
+        Site::Turn(site) => call_id(call.venue, site),
         Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
+    };
+    let asked = match &call.site {
+        Site::Api { key: Some(_) } => Some(asked(call.caller, arguments)),
+        Site::Turn(_) | Site::Api { key: None } => None,
     };
     let name = arguments["name"].as_str().map(str::to_owned);
     if name.as_ref().is_some_and(|name| name.is_empty() || name.len() > TIMER_NAME_BYTES) {
@@ -193,6 +197,7 @@ fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
         id: TimerId::of(&id),
         name,
         origin,
+        asked,
         place: None,
         agent,
         kind: choice(arguments, "kind"),
@@ -201,6 +206,13 @@ fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
         catch_up: choice::<CatchUp>(arguments, "catchUp"),
         overlap: choice::<Overlap>(arguments, "overlap"),
     })
+}
+
+/// What a caller asks under an id of its own, by which the same is known when it comes again.
+fn asked(caller: &Caller, arguments: &Value) -> String {
+    let mut said = json!(["timer", arguments, caller.principal.mark()]);
+    said.sort_all_objects();
+    sha256_hex(said.to_string().as_bytes())
 }
 
 /// When, of exactly one of the keys that say it.
@@ -264,7 +276,8 @@ fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
     Ok(Wanted {
         id: TimerId::of(&format!("wake/{}", session.token())),
         name: Some("wake".into()),
-        origin: call_id(site),
+        origin: call_id(call.venue, site),
+        asked: None,
         place: Some(Place { turn: *turn, call: *index }),
         agent: session.agent.clone(),
         kind: Kind::Message,

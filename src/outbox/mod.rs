@@ -4,7 +4,7 @@ pub mod seal;
 
 use crate::bus::{Address, Bus, BusError, InKind, Message};
 use crate::domain::event::{Completion, ResultBody};
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobResult};
 use crate::external;
 use crate::store::{OutboxEntry, Store};
@@ -32,25 +32,27 @@ pub fn wake(owner: &Owner, session: &SessionKey) -> Message {
 }
 
 /// The cancellation of a job.
-pub fn cancel(owner: &Owner, head: &JobHead, reason: &str) -> OutboxEntry {
-    let id = format!("cancel-{}", head.id);
+pub fn cancel(venue_key: &[u8], owner: &Owner, head: &JobHead, reason: &str) -> OutboxEntry {
+    let id = EventId::of_venue(venue_key, IdOf::Cancel(&head.id)).to_string();
     let to = Address::In { owner: owner.clone(), agent: head.agent.clone(), kind: InKind::Cancel };
     entry(id.clone(), &Message { to, id: Some(id), body: json!({"job": head.id, "reason": reason}) })
 }
 
 /// Everything that the end of a job sends: the completion on `out` and on `replyTo`, and the
-/// result to the session that waits for it. The ids depend on the job alone: a job ends once.
-pub fn completions(owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<OutboxEntry> {
+/// result to the session that waits for it. The ids depend on the job alone: a job ends once. A stream
+/// drops a second message with an id that it knows, so that nobody else may know these before.
+pub fn completions(venue_key: &[u8], owner: &Owner, head: &JobHead, result: &JobResult) -> Vec<OutboxEntry> {
+    let made = |of: IdOf<'_>| EventId::of_venue(venue_key, of).to_string();
     let body = completion(head, result);
     let out = Address::Out { owner: owner.clone(), agent: head.agent.clone(), job: head.id.to_string() };
-    let id = format!("done-{}", head.id);
+    let id = made(IdOf::Done(&head.id));
     let mut entries = vec![entry(id.clone(), &Message { to: out, id: Some(id), body: body.clone() })];
     if let Some(subject) = &head.reply_to {
-        let id = format!("reply-{}", head.id);
+        let id = made(IdOf::Reply(&head.id));
         entries.push(entry(id.clone(), &Message { to: Address::Reply(subject.clone()), id: Some(id), body }));
     }
     if let Some(parent) = &head.parent {
-        let id = format!("result-{}", head.id);
+        let id = made(IdOf::Result(&head.id));
         let body =
             ResultBody { session_id: parent.session.session.clone(), job: head.id.clone(), result: result.clone() };
         let to = Address::In { owner: owner.clone(), agent: parent.session.agent.clone(), kind: InKind::Result };
@@ -72,17 +74,18 @@ fn completion(head: &JobHead, result: &JobResult) -> Value {
 }
 
 /// The completion once more, for who submits a task again after it has ended. `out` has had it.
-pub fn completion_again(head: &JobHead, result: &JobResult, reply_to: String) -> Message {
-    Message { to: Address::Reply(reply_to), id: Some(format!("reply-{}", head.id)), body: completion(head, result) }
+pub fn completion_again(venue_key: &[u8], head: &JobHead, result: &JobResult, reply_to: String) -> Message {
+    let id = EventId::of_venue(venue_key, IdOf::Reply(&head.id)).to_string();
+    Message { to: Address::Reply(reply_to), id: Some(id), body: completion(head, result) }
 }
 
 /// The terminal answer to a submission that was refused before it became a job. `place` is the
 /// submission's own: each has an answer, and a redelivery of one has no second.
 pub fn refusal(
-    owner: &Owner,
-    agent: &AgentId,
+    venue_key: &[u8],
+    (owner, agent): (&Owner, &AgentId),
     id: &EventId,
-    place: &str,
+    place: &EventId,
     reply_to: Option<&str>,
     result: &JobResult,
 ) -> Vec<Message> {
@@ -90,7 +93,7 @@ pub fn refusal(
         Completion { id: id.clone(), job: None, agent: agent.clone(), session: None, result: result.clone() };
     let body = serde_json::to_value(&completion).expect("completions serialise");
     let out = Address::Out { owner: owner.clone(), agent: agent.clone(), job: id.to_string() };
-    let dedupe = Some(format!("refused-{}-{place}", owner.token()));
+    let dedupe = Some(EventId::of_venue(venue_key, IdOf::Refused { owner, agent, place }).to_string());
     let mut messages = vec![Message { to: out, id: dedupe, body: body.clone() }];
     if let Some(subject) = reply_to {
         messages.push(Message { to: Address::Reply(subject.to_owned()), id: None, body });

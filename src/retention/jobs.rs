@@ -3,9 +3,9 @@
 use super::{PAGE, readable};
 use crate::agents;
 use crate::dead;
-use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
-use crate::domain::retention::{JobView, Rules, job_goes, sent_by};
+use crate::domain::retention::{JobView, Rules, job_goes};
 use crate::domain::time::Millis;
 use crate::jobs;
 use crate::store::{Doc, DocKey, Forget, SessionFacts, StoreError, keys};
@@ -101,8 +101,7 @@ async fn remains(
     documents.extend(children);
     let parent = head.parent.as_ref().and_then(|parent| parent.job.as_ref());
     documents.extend(parent.map(|parent| keys::job_child(parent, id)));
-    let mut events = vec![head.event.clone()];
-    events.extend(EventId::new(sent_by(id)));
+    let events = vec![head.event.clone(), EventId::of_venue(&venue.key, IdOf::Result(id))];
     Ok(Remains { documents, events, view: JobView { dead, pays, in_mailbox, ..young(status, updated) } })
 }
 

@@ -12,7 +12,7 @@ pub use jobs::{Deleted, delete};
 
 use crate::agents;
 use crate::domain::approval::Approval;
-use crate::domain::ids::{EventId, Owner, SessionKey};
+use crate::domain::ids::{EventId, IdOf, Owner, SessionKey};
 use crate::domain::job::JobHead;
 use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon};
 use crate::domain::session::SessionState;
@@ -195,7 +195,7 @@ impl Janitor {
             let asking = asking(venue, owner, &approval).await?;
             if approval_goes(self.rules, venue.now(), &approval, asking) {
                 batch.documents.push(key);
-                batch.events.extend(EventId::new(format!("answer-{}", approval.id)));
+                batch.events.push(EventId::of_venue(&venue.key, IdOf::Answer(&approval.id)));
                 gone += 1;
             }
         }

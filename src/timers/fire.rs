@@ -152,7 +152,7 @@ async fn deliver(
     {
         return Ok(Delivered::Skipped);
     }
-    Ok(match ingress::submit(venue, &arrival(owner, timer, at, venue.now())).await {
+    Ok(match ingress::submit(venue, &arrival(venue, owner, timer, at, venue.now())).await {
         Ok(sent) => Delivered::Sent(Sent { at, event: sent.id, job: sent.job, session: sent.session.session }),
         Err(SubmitError::Store(error)) => return Err(error),
         Err(SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. }) => Delivered::Later,
@@ -167,7 +167,7 @@ async fn was_sent(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis) -> Re
     if timer.kind == Kind::Message {
         return Ok(false);
     }
-    let job = JobId::derive(&venue.key, owner, &timer.event(at));
+    let job = JobId::derive(&venue.key, owner, &timer.event(&venue.key, owner, at));
     Ok(jobs::get(venue, owner, &job).await?.is_some())
 }
 
@@ -178,6 +178,6 @@ async fn is_open(venue: &Venue, owner: &Owner, timer: &Timer, sent: &Sent) -> Re
     }
     let key = SessionKey { agent: timer.agent.clone(), session: sent.session.clone() };
     let Some(facts) = agents::sessions::find(venue, owner, &key).await? else { return Ok(false) };
-    let suffix = format!("|{}", sent.event);
-    Ok(facts.mailbox.iter().any(|entry| entry.kind == EventKind::Message && entry.key.ends_with(&suffix)))
+    let is_its = |key: &str| key.split_once('|').is_some_and(|(_, id)| id == sent.event.as_str());
+    Ok(facts.mailbox.iter().any(|entry| entry.kind == EventKind::Message && is_its(&entry.key)))
 }

@@ -12,6 +12,7 @@ use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
+use crate::domain::principal::Principal;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Kind, Phase, Timer, TimerId, Wanted};
 use crate::ingress::{self, Arrival};
@@ -58,6 +59,9 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer,
     for _ in 0..TRIES {
         let now = venue.now();
         let (known, version) = get(venue, owner, &wanted.id).await?;
+        if known.as_ref().is_some_and(|known| known.is_anothers(wanted)) {
+            return Err(OpError::Conflict(ingress::SubmitError::Conflict(wanted.origin.clone()).to_string()));
+        }
         let (record, _) = agents::get(venue, owner, agent).await?.ok_or_else(missing)?;
         let of_this_agent = |known: &&Timer| known.agent != *agent || known.agent_created == record.created;
         if let Some(known) = known.as_ref().filter(of_this_agent).filter(|known| known.is_as(wanted)) {
@@ -99,7 +103,7 @@ fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(),
             "the timer has {bytes} bytes, expected at most {TIMER_BYTES}; put large values into `w/` and name their path"
         )));
     }
-    let arrival = arrival(owner, timer, timer.due, now);
+    let arrival = arrival(venue, owner, timer, timer.due, now);
     ingress::admission(venue, &arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     Ok(())
 }
@@ -116,15 +120,16 @@ async fn check_number(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<(
 }
 
 /// The submission that a timer makes for a planned time.
-fn arrival(owner: &Owner, timer: &Timer, at: Millis, now: Millis) -> Arrival {
+fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis) -> Arrival {
     Arrival {
         owner: owner.clone(),
         agent: timer.agent.clone(),
         task: timer.kind == Kind::Task,
-        id: timer.event(at),
+        id: timer.event(&venue.key, owner, at),
         submission: timer.submission.clone(),
         received: now,
         sequence: 0,
+        by: Principal::ANYBODY,
         // Values are those of the request that set it: it was checked when it came.
         may_override: true,
     }

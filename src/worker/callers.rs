@@ -6,6 +6,7 @@ use crate::bus::{Delivery, InKind};
 use crate::domain::authority::Authority;
 use crate::domain::event::Submission;
 use crate::domain::job::ErrorCode;
+use crate::domain::principal::Principal;
 use crate::domain::token::Refused;
 use crate::ops::Caller;
 use crate::policy;
@@ -39,22 +40,24 @@ pub(super) async fn person(worker: &Worker, delivery: &Delivery) -> Result<Calle
     Ok(known.map_or_else(owner, |known| known.caller))
 }
 
-/// What is known of a submission's sender, put into it, and whether he may set what his token
+/// What is known of a submission's sender, put into it; who he is, and whether he may set what his token
 /// claims.
 pub(super) async fn identified(
     worker: &Worker,
     delivery: &Delivery,
     sealed: bool,
     submission: Submission,
-) -> Result<(Submission, bool), Unknown> {
+) -> Result<(Submission, Principal, bool), Unknown> {
+    let unnamed = |submission| Ok((submission, Principal::ANYBODY, false));
     if sealed {
-        return Ok((submission, false));
+        return unnamed(submission);
     }
-    let Some(known) = recognised(worker, delivery).await? else { return Ok((submission, false)) };
+    let Some(known) = recognised(worker, delivery).await? else { return unnamed(submission) };
     let ability = if delivery.kind == InKind::Task { "agent/request" } else { "agent/message" };
     let permitted = known.caller.authority.permits(ability, &format!("g/{}", delivery.agent));
     permitted.map_err(|error| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", error.text("this submission")))
     })?;
-    Ok((Submission { envelope: known.caller.request(), ..submission }, known.may_override))
+    let envelope = known.caller.request();
+    Ok((Submission { envelope, ..submission }, known.caller.principal, known.may_override))
 }

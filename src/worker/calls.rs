@@ -11,6 +11,7 @@ use crate::domain::context::text;
 use crate::domain::event::Parent;
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
+use crate::domain::principal::Principal;
 use crate::domain::scope::{self, starts_child};
 use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
@@ -91,6 +92,7 @@ pub(super) async fn make(
             operator: false,
             // What is handed on is bound by the modes of this agent's resources.
             envelope: clamped(setting.mandate.envelope.clone(), &setting.config).paid_from(&setting.purse),
+            principal: Principal::ANYBODY,
         },
         parent: parent(turn),
         turn: setting.turn,

@@ -186,7 +186,7 @@ async fn build(
     let mut finish = Vec::new();
     if let Some((job, result)) = &decision.ended {
         finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
-        outbox.extend(completion(leased, job, result));
+        outbox.extend(completion(&worker.venue.key, leased, job, result));
     }
     if let (true, Some(job)) = (decision.cancelled, &record.job) {
         // Those that its turn started after it was cancelled, too.
@@ -219,10 +219,10 @@ fn put(key: String, value: Bytes) -> DocWrite {
 }
 
 /// What the end of the served task sends; everything about it stands in its event.
-fn completion(leased: &Leased, job: &JobId, result: &JobResult) -> Vec<OutboxEntry> {
+fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult) -> Vec<OutboxEntry> {
     let served = leased.run.inbox.iter().find(|pending| pending.event.job() == Some(job));
     let head = served.and_then(|pending| pending.event.head(&leased.lease.session));
-    head.map(|head| outbox::completions(&leased.lease.owner, &head, result)).unwrap_or_default()
+    head.map(|head| outbox::completions(venue_key, &leased.lease.owner, &head, result)).unwrap_or_default()
 }
 
 fn apply(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, Stop> {
@@ -273,7 +273,7 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                         redriven: None,
                     }));
                 }
-                outbox.extend(outbox::completions(&leased.lease.owner, &head, &result));
+                outbox.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
                 if result.status == JobStatus::Cancelled {
                     outbox.extend(jobs::cancel_children(&worker.venue, &leased.lease.owner, job).await?);
                 }

@@ -8,10 +8,10 @@ use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::approval::AnswerBody;
 use crate::domain::event::ResultBody;
 use crate::domain::external::Answer;
-use crate::domain::ids::{EventId, JobId, Owner, SessionId, SessionKey};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::external::{self, Taken};
-use crate::ingress::{self, Arrival, SubmissionError};
+use crate::ingress::{self, Arrival};
 use crate::jobs;
 use crate::ops::OpError;
 use crate::outbox;
@@ -112,7 +112,7 @@ async fn result(worker: &Worker, delivery: &Delivery) {
     match told {
         Ok(Told::Venue(body)) => {
             let Delivery { owner, agent, published, sequence, .. } = delivery;
-            let admit = ingress::result_admission(owner, agent, body, *published, *sequence);
+            let admit = ingress::result_admission(&worker.venue.key, (owner, agent), body, *published, *sequence);
             admitted(worker, delivery, admit, "result").await;
         }
         Ok(Told::Worker(answer)) => answered(worker, delivery, answer).await,
@@ -123,7 +123,7 @@ async fn result(worker: &Worker, delivery: &Delivery) {
 /// What an external worker has said of its job.
 async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
     let job = answer.job.clone();
-    let message = id_of_place(delivery);
+    let message = id_of_place(&worker.venue.key, delivery);
     match external::answered(&worker.venue, &delivery.owner, answer, message.as_str()).await {
         Ok(Taken::Yes) => {}
         Ok(Taken::Ignored(reason)) => {
@@ -207,33 +207,26 @@ async fn decide(worker: &Worker, delivery: &Delivery) {
     }
 }
 
-/// The producer's id, or one made from the stream's: then every publish is new.
-fn event_id(delivery: &Delivery) -> Result<EventId, Box<JobResult>> {
-    match &delivery.id {
-        Some(id) => EventId::new(id.clone()).map_err(|e| refusal(ErrorCode::Refused, e.to_string())),
-        None => Ok(id_of_place(delivery)),
-    }
-}
-
-/// The same for every delivery of one message, and for no other message.
-fn id_of_place(delivery: &Delivery) -> EventId {
-    EventId::new(format!("seq-{}-{}", delivery.published, delivery.sequence)).expect("digits are a legal id")
+/// Of a message whose producer gives no id: the same for every delivery of it, and for no other message,
+/// so that every publish is new.
+fn id_of_place(venue_key: &[u8], delivery: &Delivery) -> EventId {
+    let Delivery { published, sequence, .. } = *delivery;
+    EventId::of_venue(venue_key, IdOf::Place { published, sequence })
 }
 
 /// A submission with who sent it, or its terminal answer.
 async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival, Box<JobResult>>, StoreError> {
-    let parsed = event_id(delivery).and_then(|id| {
-        let refused = |e: SubmissionError| refusal(e.code(), e.to_string());
-        let said = ingress::parse(&delivery.body).map_err(refused)?;
-        let sealed = said.seal.is_some();
-        let said = ingress::unsealed(&worker.venue, &delivery.owner, &delivery.agent, &id, said).map_err(refused)?;
-        Ok((id, said, sealed))
+    let venue = &worker.venue;
+    let parsed = ingress::parse(&delivery.body).and_then(|said| {
+        let (to, named, sealed) = ((&delivery.owner, &delivery.agent), delivery.id.as_deref(), said.seal.is_some());
+        let place = || id_of_place(&venue.key, delivery);
+        ingress::unsealed(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
     });
     let (id, said, sealed) = match parsed {
         Ok(parsed) => parsed,
-        Err(refused) => return Ok(Err(refused)),
+        Err(error) => return Ok(Err(refusal(error.code(), error.to_string()))),
     };
-    let (submission, may_override) = match callers::identified(worker, delivery, sealed, said).await {
+    let (submission, by, may_override) = match callers::identified(worker, delivery, sealed, said).await {
         Ok(identified) => identified,
         Err(Unknown::Refused(code, text)) => return Ok(Err(refusal(code, text))),
         Err(Unknown::Later(error)) => return Err(error),
@@ -246,6 +239,7 @@ async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival,
         submission,
         received: delivery.published,
         sequence: delivery.sequence,
+        by,
         may_override,
     }))
 }
@@ -292,8 +286,10 @@ async fn known_session(
     if !by_token || delivery.delivered < 2 || delivery.kind != InKind::Task {
         return Ok(None);
     }
-    let Ok(id) = event_id(delivery) else { return Ok(None) };
-    let job = JobId::derive(&worker.venue.key, &delivery.owner, &id);
+    let key = &worker.venue.key;
+    let named = delivery.id.as_deref().map_or_else(|| Ok(id_of_place(key, delivery)), EventId::new);
+    let Ok(id) = named else { return Ok(None) };
+    let job = JobId::derive(key, &delivery.owner, &id);
     let job = jobs::get(&worker.venue, &delivery.owner, &job).await?;
     let of = |job: Job| SessionKey { agent: job.head.agent, session: job.head.session };
     Ok(job.filter(|job| job.head.agent == delivery.agent).map(of))
@@ -348,7 +344,7 @@ async fn taken_in(worker: &Worker, delivery: &Delivery, admit: Admit, kind: &'st
         }
         Intake::Conflict => {
             metrics.admitted(kind, "conflict");
-            let text = "this id was used before with another body; use a new id for a new request";
+            let text = "this id was used before with another body, caller or authority; use a new id for a new request";
             refuse(worker, delivery, refusal(ErrorCode::Conflict, text)).await;
             return;
         }
@@ -390,7 +386,7 @@ async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
     let (Some(job), Some(subject)) = (job, reply_to(&delivery.body)) else { return };
     let answered = match jobs::get(&worker.venue, &admit.owner, job).await {
         Ok(Some(Job { head, result: Some(result), .. })) => {
-            let answer = outbox::completion_again(&head, &result, subject);
+            let answer = outbox::completion_again(&worker.venue.key, &head, &result, subject);
             worker.venue.bus.publish(&answer).await.map_err(|e| e.to_string())
         }
         // Its completion goes to the same subject: another one would have been a conflict.
@@ -455,7 +451,9 @@ async fn reject(
     };
     let venue = &worker.venue;
     let head: Option<JobHead> = serde_json::from_slice(&open.head).ok();
-    let told = head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(&admit.owner, &head, result));
+    let key = &worker.venue.key;
+    let told =
+        head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(key, &admit.owner, &head, result));
     let entries = told.unwrap_or_default();
     let open = make.then_some(open);
     let finished = venue.store.finish(venue.now(), &admit.owner, &admit.session, &finish, open, &entries).await?;
@@ -467,8 +465,11 @@ async fn reject(
 
 /// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
 async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
-    let place = id_of_place(delivery);
-    let id = event_id(delivery).unwrap_or_else(|_| place.clone());
+    let key = &worker.venue.key;
+    let place = id_of_place(key, delivery);
+    // An id that is nobody's to take isn't answered under either.
+    let named = delivery.id.as_deref().and_then(|id| EventId::new(id).ok());
+    let id = named.unwrap_or_else(|| place.clone());
     tracing::info!(
         owner = %delivery.owner, agent = %delivery.agent, %id,
         reason = result.error.as_deref().unwrap_or_default(),
@@ -478,7 +479,7 @@ async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
     let reply_to = reply_to(&delivery.body).filter(|subject| {
         crate::domain::event::reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
     });
-    let answers = outbox::refusal(owner, &delivery.agent, &id, place.as_str(), reply_to.as_deref(), &result);
+    let answers = outbox::refusal(key, (owner, &delivery.agent), &id, &place, reply_to.as_deref(), &result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {
             tracing::warn!(%error, "refusal not published yet");

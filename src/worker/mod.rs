@@ -13,6 +13,7 @@ mod books;
 mod callers;
 mod calls;
 mod commit;
+mod control;
 pub(crate) mod fetch;
 mod gather;
 mod hand;
@@ -36,10 +37,9 @@ mod values;
 mod waits;
 
 use crate::auth::Auth;
-use crate::bus::Live;
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget;
-use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::ids::{AgentId, Owner};
 use crate::domain::retention::Rules;
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
@@ -49,12 +49,10 @@ use crate::retry::Policy;
 use crate::shutdown::Shutdown;
 use crate::store::LeaseRequest;
 use crate::venue::Venue;
-use futures::StreamExt;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
-use tokio_util::sync::CancellationToken;
 
 /// Pause after a failed receive, before the next.
 const RECEIVE_PAUSE: Duration = Duration::from_millis(500);
@@ -114,8 +112,8 @@ pub(crate) struct Worker {
     pub(crate) model: Arc<dyn Model>,
     pub(crate) options: WorkerOptions,
     pub(crate) shutdown: Shutdown,
-    /// Tasks that are being served here, by job: what a cancellation must reach.
-    serving: Mutex<HashMap<JobId, CancellationToken>>,
+    /// Tasks that are being served here: what a cancellation must reach.
+    control: control::Control,
     /// Agents as they were read before.
     known: known::Known,
     /// Tools of agents, by what they depend on.
@@ -161,29 +159,6 @@ impl Worker {
             owner_cap: self.options.owner_cap,
         }
     }
-
-    fn serving(&self) -> std::sync::MutexGuard<'_, HashMap<JobId, CancellationToken>> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Registers a served task until the answer is dropped; its token is cancelled when the job is.
-    pub(crate) fn serve(&self, job: &JobId, token: &CancellationToken) -> Served<'_> {
-        self.serving().insert(job.clone(), token.clone());
-        Served { worker: self, job: job.clone() }
-    }
-}
-
-/// A task that is served here.
-pub(crate) struct Served<'w> {
-    worker: &'w Worker,
-    job: JobId,
-}
-
-impl Drop for Served<'_> {
-    /// However the turn ended, given up in the middle included.
-    fn drop(&mut self) {
-        self.worker.serving().remove(&self.job);
-    }
 }
 
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
@@ -196,7 +171,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         model,
         options,
         shutdown: shutdown.clone(),
-        serving: Mutex::default(),
+        control: control::Control::default(),
         known: known::Known::default(),
         tools: Mutex::default(),
         ratios: Mutex::default(),
@@ -209,7 +184,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
     shutdown.spawn_service("alarms", alarms::run(Arc::clone(&worker)));
     shutdown.spawn_service("tidy", tidy::run(Arc::clone(&worker)));
-    shutdown.spawn_service("control", listen_to_cancellations(Arc::clone(&worker)));
+    shutdown.spawn_service("control", control::run(Arc::clone(&worker)));
     let stop = shutdown.stopping();
     loop {
         let free = tokio::select! {
@@ -244,31 +219,6 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                     });
                 }
             }
-        }
-    }
-}
-
-/// Cancellations are signalled as they happen; the renewal of the lease is the backstop.
-async fn listen_to_cancellations(worker: Arc<Worker>) {
-    let stop = worker.shutdown.ending().clone();
-    loop {
-        let listening = worker.venue.bus.listen(&Live::AllControl).await;
-        if let Ok(mut signals) = listening {
-            loop {
-                let signal = tokio::select! {
-                    () = stop.cancelled() => return,
-                    signal = signals.next() => signal,
-                };
-                let Some(body) = signal else { break };
-                let job = std::str::from_utf8(&body).ok().and_then(|text| JobId::new(text).ok());
-                if let Some(token) = job.and_then(|job| worker.serving().get(&job).cloned()) {
-                    token.cancel();
-                }
-            }
-        }
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(RECEIVE_PAUSE) => {}
         }
     }
 }

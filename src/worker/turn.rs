@@ -116,7 +116,7 @@ pub(super) async fn run(
     let (setting, version) = setting(worker, leased, agent, plan, (before, start.last())).await?;
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
-    let _served = job.as_ref().map(|job| worker.serve(job, &leased.cancelled));
+    let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
     let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, setting.authority.home().clone());
     let bench = Bench { workspace, policy: version };
     let approved = matches!(start, Start::Answers(_));

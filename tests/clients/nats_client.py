@@ -178,7 +178,7 @@ async def refusals(fleet):
     for event, text in [("a b", "whitespace"), ("a/b", "`/` is not allowed"), ("x" * 129, "at most 128 bytes")]:
         sequence = await fleet.publish("echo", event, {"input": 1, "replyTo": inbox})
         # Its id can't be named, so its place in the stream is.
-        wanted = lambda _, body: body["id"].startswith("seq-") and body["id"].endswith(f"-{sequence}")
+        wanted = lambda _, body: body["id"].startswith("venue:seq-") and f"-{sequence}-" in body["id"]
         _, answer = await answers.until(f"answer to {event}", wanted)
         await rejected(fleet, "echo", event, answer["id"], "REFUSED", text, answer)
     expect("answers", len(answers.seen), 7)

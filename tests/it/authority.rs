@@ -109,6 +109,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
         submission,
         received: venue.venue.now(),
         sequence: 0,
+        by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
     };
     let error = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err();

@@ -167,6 +167,7 @@ async fn a_budget_that_can_t_be_kept_is_refused() {
         submission: Submission { budget: serde_json::from_value(budget).unwrap(), ..Submission::default() },
         received: venue.venue.now(),
         sequence: 0,
+        by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
     };
     for (task, budget, part) in [

@@ -107,6 +107,7 @@ async fn a_full_mailbox_replaces_nothing() {
         submission: to_main("t2"),
         received: venue.venue.now(),
         sequence: 0,
+        by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
     };
     let refused = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err().to_string();

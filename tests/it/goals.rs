@@ -172,6 +172,7 @@ async fn a_schema_that_cannot_be_used_is_refused_before_anything_is_accepted() {
             submission: Submission { response_schema: Some(schema), ..Submission::default() },
             received: venue.venue.now(),
             sequence: 0,
+            by: trellis::domain::principal::Principal::ANYBODY,
             may_override: false,
         };
         let error = ingress::submit(&venue.venue, &arrival).await.unwrap_err().to_string();

@@ -176,6 +176,7 @@ async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
         id: TimerId::of("t"),
         name: None,
         origin: "t".parse().unwrap(),
+        asked: None,
         place: None,
         agent: "clerk".parse().unwrap(),
         kind: Kind::Task,

@@ -12,6 +12,7 @@ use tokio::time::{sleep, timeout};
 use trellis::bus::Message;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
+use trellis::domain::ids::{EventId, IdOf};
 use trellis::domain::job::JobStatus;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{After, Commit, Committed, Held};
@@ -55,6 +56,6 @@ async fn a_renewal_beside_the_commit_that_gives_the_lease_back_holds_up_no_compl
     assert_eq!(job.status, JobStatus::Complete);
     let told = timeout(Duration::from_mins(1), told.next()).await.expect("nobody told the completion").unwrap();
     let told: Message = serde_json::from_slice(&told).unwrap();
-    assert_eq!(told.id, Some(format!("done-{}", job.head.id)));
+    assert_eq!(told.id, Some(EventId::of_venue(&venue.venue.key, IdOf::Done(&job.head.id)).to_string()));
     assert_eq!(venue.venue.metrics.leases_lost.get(), 0, "nobody took the lease");
 }

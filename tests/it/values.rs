@@ -308,6 +308,7 @@ async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
         submission: Submission { session_context: session_context.clone(), ..Submission::default() },
         received: venue.venue.now(),
         sequence: 0,
+        by: trellis::domain::principal::Principal::ANYBODY,
         may_override,
     };
     let denied = submit_to(&venue.venue, &arrival(false)).await.unwrap_err().to_string();

@@ -8,7 +8,7 @@ mod receive;
 mod streams;
 
 use super::credentials::credentials;
-use super::{Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, chain, headers, subject};
+use super::{Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, Signal, chain, headers, subject};
 use crate::config::{Config, mask_url};
 use crate::domain::ids::JobId;
 use crate::retry::{Failure, Policy, retry};
@@ -298,6 +298,14 @@ impl NatsBus {
         }
     }
 
+    async fn subscribed(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
+        let messages = self.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
+        // A connection is served in order: the answer to a request means that the server has the
+        // subscription, so that nothing sent after this call is missed.
+        self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
+        Ok(messages)
+    }
+
     fn publish_error(&self, error: &PublishError) -> BusError {
         match (error.kind(), server_error(error)) {
             (PublishErrorKind::MaxPayloadExceeded, _) => self.refused(chain(error)),
@@ -344,12 +352,18 @@ impl Bus for NatsBus {
     }
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
-        let subject = subject::live_subject(self.prefix(), from);
-        let messages = self.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
-        // A connection is served in order: the answer to a request means that the server has the
-        // subscription, so that nothing sent after this call is missed.
-        self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
+        let messages = self.subscribed(subject::live_subject(self.prefix(), from)).await?;
         Ok(messages.map(|message| message.payload).boxed())
+    }
+
+    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        let prefix = self.prefix().to_owned();
+        let messages = self.subscribed(subject::all_control(&prefix)).await?;
+        let signal = move |message: async_nats::Message| {
+            let owner = subject::parse_control(&prefix, &message.subject);
+            std::future::ready(owner.map(|owner| Signal { owner, body: message.payload }))
+        };
+        Ok(messages.filter_map(signal).boxed())
     }
 
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {

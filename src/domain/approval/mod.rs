@@ -7,7 +7,7 @@ mod answer;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
 use crate::domain::time::Millis;
 use crate::domain::turn::PlannedCall;
 use serde::{Deserialize, Serialize};
@@ -154,7 +154,7 @@ impl Approval {
     /// What is asked at a place, until `expires`.
     pub fn new(key: &[u8], place: Place<'_>, tool: &str, subject: Subject, asked: Millis, expires: Millis) -> Self {
         let digest = subject.digest(place);
-        let name = EventId::new(format!("approval-{digest}")).expect("hex digits are a legal id");
+        let name = EventId::of_venue(key, IdOf::Approval(&digest));
         Self {
             id: JobId::derive(key, place.owner, &name),
             job: None,

@@ -18,7 +18,7 @@ mod tests;
 pub use schedule::{Schedule, duration, instant};
 
 use crate::domain::event::Submission;
-use crate::domain::ids::{AgentId, EventId, IdError, JobId, SessionId, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
 use crate::domain::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -162,6 +162,8 @@ pub struct Wanted {
     pub name: Option<String>,
     /// Who sets it: the same again changes nothing.
     pub origin: EventId,
+    /// What was asked under a producer's own id, and by whom, as a hash: anything else under it is a conflict.
+    pub asked: Option<String>,
     /// The call that sets it, of a session's one wake: an earlier call doesn't replace a later one's.
     pub place: Option<Place>,
     /// Whose session or task.
@@ -189,6 +191,9 @@ pub struct Timer {
     pub name: Option<String>,
     /// See [`Wanted::origin`].
     pub origin: EventId,
+    /// See [`Wanted::asked`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<String>,
     /// See [`Wanted::place`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<Place>,
@@ -259,7 +264,7 @@ pub enum Delivered {
 impl Timer {
     /// What `wanted` makes of a timer's document; the generation is one above `before`.
     pub fn new(wanted: Wanted, before: u64, agent_created: Millis, now: Millis) -> Result<Self, String> {
-        let Wanted { id, name, origin, place, agent, kind, submission, schedule, catch_up, overlap } = wanted;
+        let Wanted { id, name, origin, asked, place, agent, kind, submission, schedule, catch_up, overlap } = wanted;
         let times = schedule.times()?;
         let next = match &schedule {
             Schedule::At(at) => Some(*at),
@@ -270,6 +275,7 @@ impl Timer {
             id,
             name,
             origin,
+            asked,
             place,
             agent,
             agent_created,
@@ -288,6 +294,11 @@ impl Timer {
             skipped: 0,
             last: None,
         })
+    }
+
+    /// It was set under the same id, to something else or by somebody else.
+    pub fn is_anothers(&self, wanted: &Wanted) -> bool {
+        self.origin == wanted.origin && self.asked.is_some() && self.asked != wanted.asked
     }
 
     /// Nothing would change if it was set to this.
@@ -309,8 +320,9 @@ impl Timer {
     }
 
     /// The id of what it sends for a planned time.
-    pub fn event(&self, at: Millis) -> EventId {
-        EventId::new(format!("timer-{}-{}-{at}", self.id, self.generation)).expect("digits are a legal id")
+    pub fn event(&self, venue_key: &[u8], owner: &Owner, at: Millis) -> EventId {
+        let (timer, generation) = (self.id.as_str(), self.generation);
+        EventId::of_venue(venue_key, IdOf::Timer { owner, timer, generation, at })
     }
 
     /// Which planned times are due; the same for every process until the timer is written.

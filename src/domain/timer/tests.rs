@@ -125,6 +125,7 @@ fn wanted(schedule: Schedule, catch_up: CatchUp) -> Wanted {
         id: TimerId::of("x"),
         name: None,
         origin: EventId::new("o").unwrap(),
+        asked: None,
         place: None,
         agent: "a".parse().unwrap(),
         kind: Kind::Task,
@@ -190,7 +191,12 @@ fn the_time_of_the_request_behind_it_ends_a_timer() {
 }
 
 fn sent(timer: &Timer, at: Millis) -> Delivered {
-    Delivered::Sent(Sent { at, event: timer.event(at), job: None, session: "main".parse().unwrap() })
+    Delivered::Sent(Sent {
+        at,
+        event: timer.event(b"k", &"t/u".parse().unwrap(), at),
+        job: None,
+        session: "main".parse().unwrap(),
+    })
 }
 
 #[test]
@@ -237,6 +243,15 @@ fn setting_the_same_again_changes_nothing() {
     assert!(!same(|wanted| wanted.kind = Kind::Message));
     assert!(!same(|wanted| wanted.submission.input = json!(1)));
     assert!(!same(|wanted| wanted.overlap = Overlap::Skip));
+    // Under a producer's id: what was asked, by whom.
+    let asked = |mark: &str| Some(mark.to_owned());
+    let set = Timer { asked: asked("a"), ..timer.clone() };
+    for (mark, anothers) in [(asked("a"), false), (asked("b"), true), (None, true)] {
+        let again = Wanted { asked: mark, ..wanted(Schedule::At(Millis(9)), CatchUp::One) };
+        assert_eq!(set.is_anothers(&again), anothers, "{again:?}");
+        assert!(!timer.is_anothers(&again), "of an older version nobody knows");
+        assert!(!set.is_anothers(&Wanted { origin: EventId::new("another").unwrap(), ..again }));
+    }
     // Of a session's one wake the call that comes later in the conversation counts.
     let wake = Timer { place: Some(Place { turn: 3, call: 1 }), ..timer };
     for (turn, call, stays) in [(3, 0, true), (2, 5, true), (3, 2, false), (4, 0, false)] {
@@ -250,7 +265,8 @@ fn setting_the_same_again_changes_nothing() {
 #[test]
 fn what_a_timer_sends_is_named_by_timer_generation_and_planned_time() {
     let timer = ticking(CatchUp::One);
-    assert_eq!(timer.event(Millis(10)).as_str(), format!("timer-{}-1-10", timer.id));
+    let event = timer.event(b"k", &"t/u".parse().unwrap(), Millis(10));
+    assert!(event.as_str().starts_with(&format!("venue:timer-{}-1-10-", timer.id)), "{event}");
     let text = serde_json::to_string(&timer).unwrap();
     assert_eq!(serde_json::from_str::<Timer>(&text).unwrap(), timer, "{text}");
     assert_eq!(timer.shown()["every"], "10s");

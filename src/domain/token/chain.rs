@@ -43,6 +43,8 @@ pub struct Bearer {
     pub grants: Vec<String>,
     /// It was handed on by its subject.
     pub delegated: bool,
+    /// Who presents what was handed on: the issuer of the last link.
+    pub holder: Option<String>,
     /// The end of the first link that ends.
     pub expires: Millis,
 }
@@ -81,6 +83,7 @@ pub fn judge(links: &[Link], by: Judge<'_>) -> Result<Bearer, Refused> {
         capabilities: held.map(|held| held.iter().map(Granted::capability).collect()),
         grants: links.iter().filter_map(|link| link.claims.grant.clone()).collect(),
         delegated: links.len() > 1,
+        holder: (links.len() > 1).then(|| presented.claims.issuer.clone()),
         // Links end no later than those above them.
         expires: presented.claims.expires,
         owner,

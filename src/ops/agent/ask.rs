@@ -16,6 +16,7 @@ use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, SUBMISSION_BYTES};
 use crate::domain::outputs;
+use crate::domain::principal::Principal;
 use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
@@ -190,10 +191,11 @@ async fn start_child(
         owner: call.caller.owner.clone(),
         agent: agent.clone(),
         task: true,
-        id: call_id(site),
+        id: call_id(call.venue, site),
         submission,
         received: call.venue.now(),
         sequence: 0,
+        by: Principal::ANYBODY,
         may_override: false,
     };
     let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
@@ -254,6 +256,7 @@ async fn submit(
         submission,
         received: call.venue.now(),
         sequence: 0,
+        by: call.caller.principal.clone(),
         may_override: false,
     };
     ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
@@ -289,10 +292,11 @@ async fn deliver(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> R
                 owner: call.caller.owner.clone(),
                 agent: agent.clone(),
                 task: false,
-                id: call_id(site),
+                id: call_id(call.venue, site),
                 submission,
                 received: call.venue.now(),
                 sequence: 0,
+                by: Principal::ANYBODY,
                 may_override: false,
             };
             send(call, site, &arrival, InKind::Message, Vec::new()).await?;

@@ -65,7 +65,7 @@ impl Site {
 }
 
 /// An issuer for `acme`, and those who trust it.
-fn issuer(dir: &Path) -> (SigningKey, Arc<Auth>) {
+pub fn issuer(dir: &Path) -> (SigningKey, Arc<Auth>) {
     let issuer = SigningKey::generate().unwrap().named(Some("k1".into()));
     let mut jwk = issuer.public_jwk();
     jwk["trellis_owner"] = json!("acme");
@@ -75,7 +75,7 @@ fn issuer(dir: &Path) -> (SigningKey, Arc<Auth>) {
     (issuer, auth)
 }
 
-fn token(issuer: &SigningKey, sub: &str, more: &Value) -> String {
+pub fn token(issuer: &SigningKey, sub: &str, more: &Value) -> String {
     let now = Clock::system().now().0 / 1000;
     let mut claims = json!({"iss": "https://id.example", "sub": sub, "aud": AUDIENCE, "exp": now + 3600});
     claims.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

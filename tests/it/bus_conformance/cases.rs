@@ -360,17 +360,19 @@ pub async fn live_text_goes_on_behind_its_place(f: impl Fixture) {
     assert_eq!(tokio::time::timeout(LIMIT, late.next()).await.expect("a piece").unwrap().body, "d");
 }
 
-pub async fn all_control_hears_every_owner(f: impl Fixture) {
+pub async fn control_hears_every_owner_and_says_whose_subject_it_was(f: impl Fixture) {
     let bus = f.bus();
-    let mut all = bus.listen(&Live::AllControl).await.unwrap();
+    let mut all = bus.control().await.unwrap();
     let mut mine = bus.listen(&Live::Control(owner())).await.unwrap();
     bus.signal(&Live::Control("b/c".parse().unwrap()), Bytes::from_static(b"theirs")).await.unwrap();
     bus.signal(&Live::Control(owner()), Bytes::from_static(b"mine")).await.unwrap();
     let mut heard = BTreeSet::new();
     for _ in 0..2 {
-        heard.insert(self::heard(&mut all).await);
+        let signal = tokio::time::timeout(LIMIT, all.next()).await.expect("a signal").unwrap();
+        heard.insert((signal.owner.to_string(), signal.body));
     }
-    assert_eq!(heard, BTreeSet::from([Bytes::from_static(b"theirs"), Bytes::from_static(b"mine")]));
+    let said = |owner: &str, body| (owner.to_owned(), Bytes::from_static(body));
+    assert_eq!(heard, BTreeSet::from([said("b/c", b"theirs"), said(&owner().to_string(), b"mine")]));
     assert_eq!(self::heard(&mut mine).await, "mine");
 }
 

@@ -34,7 +34,7 @@ macro_rules! conformance {
                 progress_starts_the_ack_wait_again a_nak_puts_it_off a_nak_of_no_delay_brings_it_again
                 two_receivers_share_the_queue a_receive_given_up_loses_nothing a_wake_arrives
                 what_is_in_transit_is_listed accepted_messages_survive_a_restart
-                signals_reach_who_listens live_text_goes_on_behind_its_place all_control_hears_every_owner
+                signals_reach_who_listens live_text_goes_on_behind_its_place control_hears_every_owner_and_says_whose_subject_it_was
                 signals_without_a_listener_are_lost every_address_can_be_published_to
                 settings_say_something
             }

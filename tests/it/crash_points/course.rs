@@ -26,11 +26,11 @@ pub(super) fn check_course(log: &[Trace], state: &Value) -> Result<(), String> {
         }
     }
     let ended = state["jobs"].as_object().unwrap();
-    let completions = published.iter().filter(|(id, _)| id.starts_with("done-")).count();
+    let completions = published.iter().filter(|(id, _)| id.starts_with("venue:done-")).count();
     if completions != ended.len() {
         return Err(format!("expected a completion for each of {} jobs, got {completions}", ended.len()));
     }
-    for (id, body) in published.iter().filter(|(id, _)| id.starts_with("done-")) {
+    for (id, body) in published.iter().filter(|(id, _)| id.starts_with("venue:done-")) {
         let event = body["body"]["id"].as_str().unwrap_or_default();
         let (said, is) = (&body["body"]["status"], &ended[event]["status"]);
         if said != is {

@@ -181,6 +181,7 @@ impl Run {
                     submission: serde_json::from_str(sent.body).unwrap(),
                     received: venue.now(),
                     sequence,
+                    by: trellis::domain::principal::Principal::ANYBODY,
                     may_override: false,
                 };
                 ingress::submit(venue, &arrival).await.unwrap();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use trellis::bus::{Address, Alarms, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle};
+use trellis::bus::{Address, Alarms, Bus, BusError, Delivery, InKind, Live, Message, Piece, Settle, Signal};
 use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::JobId;
 use trellis::model::{LiveText, Model, ModelError};
@@ -128,6 +128,10 @@ impl Bus for Line {
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
         self.inner.listen(from).await
+    }
+
+    async fn control(&self) -> Result<BoxStream<'static, Signal>, BusError> {
+        self.inner.control().await
     }
 
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {

@@ -114,7 +114,7 @@ fn submissions(life: &Life, traffic: &Traffic, by_event: &HashMap<&str, &Job>, r
 fn fires(calendar: &Calendar, jobs: &[Job]) -> (usize, u64) {
     let (mut of_tasks, mut all) = (0, 0);
     for entry in &calendar.entries {
-        let prefix = format!("timer-{}-", entry.id);
+        let prefix = format!("venue:timer-{}-", entry.id);
         let made: Vec<_> = jobs.iter().filter(|job| job.head.event.as_str().starts_with(&prefix)).collect();
         let fired = entry.found.expect("it was looked at when it was over").0;
         assert_eq!(made.len() as u64, if entry.is_task { fired } else { 0 }, "jobs of timer {}", entry.id);

@@ -192,6 +192,7 @@ async fn go(life: &Life, name: &str, sent: &Sent, queued: bool) -> Way {
         submission: sent.submission.clone(),
         received: venue.now(),
         sequence: 0,
+        by: trellis::domain::principal::Principal::ANYBODY,
         may_override: false,
     };
     match ingress::submit(venue, &arrival).await {

@@ -144,7 +144,7 @@ async fn what_is_cancelled_while_it_waits_for_room_is_never_published() {
     relay(&office).await;
     assert_eq!(office.kept().await, 0);
     let left = office.venue.venue.store.outbox(&office.venue.owner).await.unwrap();
-    assert!(left.iter().all(|entry| !entry.id.starts_with("call-")), "{left:?}");
+    assert!(left.iter().all(|entry| !entry.id.starts_with("venue:call-")), "{left:?}");
 }
 
 #[tokio::test]

@@ -137,6 +137,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             id: TimerId::of(namespace),
             name: None,
             origin: "t".parse().unwrap(),
+            asked: None,
             place: None,
             agent: "clerk".parse().unwrap(),
             kind: Kind::Task,

@@ -228,6 +228,7 @@ impl TestVenue {
             submission,
             received: self.venue.now(),
             sequence: 0,
+            by: trellis::domain::principal::Principal::ANYBODY,
             may_override: false,
         };
         submit(&self.venue, &arrival).await.unwrap()

@@ -14,6 +14,7 @@ use trellis::store::{
 /// What happens between an answer of the store and its arrival.
 #[async_trait]
 pub trait Watch: Send + Sync + 'static {
+    fn read(&self, _keys: &[DocKey]) {}
     async fn renewed(&self, _held: &Held) {}
     async fn checkpointed(&self, _lease: &Lease, _write: &Checkpoint, _held: &Held) {}
     async fn committed(&self, _commit: &Commit, _committed: &Committed) {}
@@ -32,6 +33,11 @@ macro_rules! watched {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$out, StoreError> {
                 self.inner.$name($($arg),*).await
             })*
+
+            async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+                self.watch.read(keys);
+                self.inner.read(owner, keys).await
+            }
 
             async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError> {
                 let held = self.inner.renew(now, lease, ttl).await?;
@@ -59,7 +65,6 @@ watched! {
     seat(now: Millis, owner: &Owner, session: &SessionKey, seat: Option<&Seat>) -> Seated;
     release(now: Millis, lease: &Lease, then: After) -> Released;
     published(owner: &Owner, ids: &[String]) -> ();
-    read(owner: &Owner, keys: &[DocKey]) -> Vec<Doc>;
     scan(owner: &Owner, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<(DocKey, Doc)>;
     page(owner: &Owner, prefix: &str, window: Window) -> Page;
     write(now: Millis, owner: &Owner, writes: &[DocWrite]) -> Written;

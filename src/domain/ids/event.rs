@@ -1,0 +1,247 @@
+//! Ids of events: a producer's own, and those that the venue makes under a name that no producer can write.
+
+use super::{AgentId, IdError, JobId, Owner, SessionKey, check, encode_token, hmac_hex};
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::{fmt, str::FromStr};
+
+/// What every id of the venue begins with, and no producer's does.
+const RESERVED: &str = "venue:";
+
+/// Hex digits of the venue's code in its ids: 128 bits.
+const CODE: usize = 32;
+
+const WHAT: &str = "event id";
+
+/// The id of an event; deduplication is by (owner, event id).
+///
+/// What comes from outside is parsed by [`EventId::new`] (`FromStr` is the same), which refuses the form
+/// of the venue's ids. Those are made by [`EventId::of_venue`] alone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct EventId(String);
+
+/// What the venue makes an id for; the id is a function of this and of the venue's key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum IdOf<'a> {
+    /// What the call at a place of a turn sends.
+    Call {
+        /// Whose.
+        owner: &'a Owner,
+        /// The session.
+        session: &'a SessionKey,
+        /// The turn of the reply.
+        turn: u64,
+        /// The place of the call in it.
+        call: u32,
+        /// The instance that the call is about.
+        instance: Option<&'a str>,
+    },
+    /// What a timer sends for a planned time.
+    Timer {
+        /// Whose.
+        owner: &'a Owner,
+        /// Which.
+        timer: &'a str,
+        /// As it was set.
+        generation: u64,
+        /// The planned time.
+        at: Millis,
+    },
+    /// The name of what a person is asked, by its digest.
+    Approval(&'a str),
+    /// What wakes the session whose approval was answered.
+    Answer(&'a JobId),
+    /// The result of a job, for the session that waits for it.
+    Result(&'a JobId),
+    /// A dead task that is driven again.
+    Redrive(&'a JobId),
+    /// A submission without an id, by its place in the queue.
+    Place {
+        /// When it was published.
+        published: Millis,
+        /// Its sequence.
+        sequence: u64,
+    },
+    /// A run of an operation under a producer's id.
+    Operation {
+        /// Whose.
+        owner: &'a Owner,
+        /// The producer's id.
+        key: &'a EventId,
+    },
+    /// The cancellation of a job.
+    Cancel(&'a JobId),
+    /// The completion of a job.
+    Done(&'a JobId),
+    /// The same, to the subject that its submission named.
+    Reply(&'a JobId),
+    /// The refusal of a submission, by its place in the queue.
+    Refused {
+        /// Whose.
+        owner: &'a Owner,
+        /// To whom it went.
+        agent: &'a AgentId,
+        /// Its place.
+        place: &'a EventId,
+    },
+}
+
+impl IdOf<'_> {
+    /// What people read in the id; the code tells it from every other.
+    fn readable(&self) -> String {
+        match self {
+            Self::Call { .. } => "call".to_owned(),
+            Self::Timer { timer, generation, at, .. } => format!("timer-{timer}-{generation}-{at}"),
+            Self::Approval(_) => "approval".to_owned(),
+            Self::Answer(approval) => format!("answer-{approval}"),
+            Self::Result(job) => format!("result-{job}"),
+            Self::Redrive(job) => format!("redrive-{job}"),
+            Self::Place { published, sequence } => format!("seq-{published}-{sequence}"),
+            Self::Operation { .. } => "operation".to_owned(),
+            Self::Cancel(job) => format!("cancel-{job}"),
+            Self::Done(job) => format!("done-{job}"),
+            Self::Reply(job) => format!("reply-{job}"),
+            Self::Refused { .. } => "refused".to_owned(),
+        }
+    }
+}
+
+impl EventId {
+    /// A producer's id.
+    ///
+    /// # Errors
+    /// `text` is no legal name, or has the form of the venue's own ids.
+    pub fn new(text: impl Into<String>) -> Result<Self, IdError> {
+        let id = Self::kept(text)?;
+        if id.is_venues() {
+            let rule = "ids that begin with `venue:` are made by the venue alone, choose another";
+            return Err(IdError { what: WHAT, given: id.0.chars().take(80).collect(), rule });
+        }
+        Ok(id)
+    }
+
+    /// An id of either kind, as it stands in the store or in a message under the venue's seal.
+    ///
+    /// # Errors
+    /// `text` is no legal name.
+    pub fn kept(text: impl Into<String>) -> Result<Self, IdError> {
+        let text = text.into();
+        check(WHAT, &text)?;
+        Ok(Self(text))
+    }
+
+    /// The venue's own id of something: always the same under one key, and known to nobody without it.
+    pub fn of_venue(venue_key: &[u8], of: IdOf<'_>) -> Self {
+        let said = json!(["id", of]).to_string();
+        let code = &hmac_hex(venue_key, said.as_bytes())[..CODE];
+        Self(format!("{RESERVED}{}-{code}", of.readable()))
+    }
+
+    /// The venue made it.
+    pub fn is_venues(&self) -> bool {
+        self.0.starts_with(RESERVED)
+    }
+
+    /// The id as given.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The id as one NATS subject token or Redis key part.
+    pub fn token(&self) -> String {
+        encode_token(&self.0)
+    }
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl FromStr for EventId {
+    type Err = IdError;
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for EventId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, IdError> {
+        Self::kept(text)
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> Self {
+        id.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_producer_can_write_an_id_of_the_venue() {
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        let own = EventId::of_venue(b"k", IdOf::Result(&job));
+        assert!(own.is_venues());
+        assert_eq!(EventId::kept(own.as_str()).unwrap(), own);
+        let stored = serde_json::to_string(&own).unwrap();
+        assert_eq!(serde_json::from_str::<EventId>(&stored).unwrap(), own, "what is stored reads back");
+        for text in [own.as_str(), "venue:", "venue:call-0"] {
+            let refused = EventId::new(text).unwrap_err();
+            assert!(refused.to_string().contains("made by the venue alone"), "{refused}");
+            assert!(text.parse::<EventId>().is_err(), "{text}");
+        }
+        for text in ["venue", "Venue:x", "a-venue:x", "call-0", "timer-1", "0190-uuid"] {
+            assert!(!EventId::new(text).unwrap().is_venues(), "{text}");
+        }
+        assert_eq!(EventId::new("a b").unwrap_err().rule, "whitespace is not allowed");
+    }
+
+    #[test]
+    fn an_id_of_the_venue_is_a_function_of_what_it_is_for_and_of_the_key() {
+        let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        let call = |owner, turn, call, instance| IdOf::Call { owner, session: &session, turn, call, instance };
+        let timer = |owner, generation| IdOf::Timer { owner, timer: "0f", generation, at: Millis(1) };
+        let place = EventId::of_venue(b"k", IdOf::Place { published: Millis(1), sequence: 2 });
+        let all = [
+            call(&owner, 1, 2, None),
+            call(&other, 1, 2, None),
+            call(&owner, 2, 2, None),
+            call(&owner, 1, 3, None),
+            call(&owner, 1, 2, Some("x")),
+            timer(&owner, 1),
+            timer(&other, 1),
+            timer(&owner, 2),
+            IdOf::Approval(job.as_str()),
+            IdOf::Answer(&job),
+            IdOf::Result(&job),
+            IdOf::Redrive(&job),
+            IdOf::Cancel(&job),
+            IdOf::Done(&job),
+            IdOf::Reply(&job),
+            IdOf::Place { published: Millis(1), sequence: 2 },
+            IdOf::Operation { owner: &owner, key: &place },
+            IdOf::Operation { owner: &other, key: &place },
+            IdOf::Refused { owner: &owner, agent: &session.agent, place: &place },
+        ];
+        let mut seen = std::collections::BTreeSet::new();
+        for of in all {
+            let id = EventId::of_venue(b"k", of);
+            assert_eq!(id, EventId::of_venue(b"k", of));
+            assert!(EventId::kept(id.as_str()).is_ok(), "{id}");
+            let code = |key: &[u8]| EventId::of_venue(key, of).as_str().rsplit_once('-').unwrap().1.to_owned();
+            assert_ne!(code(b"k"), code(b"K"), "{id}");
+            assert!(seen.insert(code(b"k")), "{id}");
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Whose an id is: the caller, and the authority that it called under.
+//!
+//! The same id of the same caller under the same authority is the same request. Of anybody else it is a
+//! conflict: what was made under one authority answers nobody who calls under another.
+
+use crate::domain::authority::Capability;
+use crate::domain::ids::sha256_hex;
+use serde_json::json;
+
+/// A caller and its authority, as far as ids are concerned.
+///
+/// It is a function of what a token says lasts: whom it is about, who holds it, and its capabilities. A
+/// renewed token of the same subject with the same rights is the same principal. What an owner takes back
+/// or gives later changes no principal, or a message that is delivered again would conflict with itself.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Principal(Option<String>);
+
+impl Principal {
+    /// Nobody in particular: everybody where nobody needs a token, and the venue, whose ids are its own.
+    pub const ANYBODY: Self = Self(None);
+
+    /// The bearer of a token about `subject`, which has handed it on to `holder`, perhaps. `None` = all
+    /// that the subject holds.
+    pub fn bearer(subject: &str, holder: Option<&str>, capabilities: Option<&[Capability]>) -> Self {
+        let rights = capabilities.map(|capabilities| {
+            let one = |cap: &Capability| (cap.with.trim_end_matches('/').to_owned(), cap.can.clone());
+            let mut rights: Vec<_> = capabilities.iter().map(one).collect();
+            rights.sort();
+            rights.dedup();
+            rights
+        });
+        Self(Some(sha256_hex(json!(["principal", subject, holder, rights]).to_string().as_bytes())))
+    }
+
+    /// What tells it from others; `None` of nobody in particular.
+    pub fn mark(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_principal_is_a_subject_its_holder_and_the_rights_in_any_order() {
+        let cap = |with: &str, can: &str| Capability { with: with.into(), can: can.into() };
+        let (read, write) = (cap("w/a", "crud/read"), cap("w/b", "crud/write"));
+        let of = |subject, holder, caps: Option<&[Capability]>| Principal::bearer(subject, holder, caps);
+        let both = [read.clone(), write.clone()];
+        let first = of("t/u", None, Some(&both));
+        for (again, same) in [
+            (of("t/u", None, Some(&both)), true),
+            (of("t/u", None, Some(&[write.clone(), cap("w/a/", "crud/read"), read.clone()])), true),
+            (of("t/u", None, Some(std::slice::from_ref(&read))), false),
+            (of("t/u", None, Some(&[])), false),
+            (of("t/u", None, None), false),
+            (of("t/v", None, Some(&both)), false),
+            (of("t/u", Some("did:key:z6Mk"), Some(&both)), false),
+            (Principal::ANYBODY, false),
+        ] {
+            assert_eq!(again == first, same, "{again:?}");
+        }
+        assert_eq!(Principal::default(), Principal::ANYBODY);
+    }
+}
