@@ -5,8 +5,8 @@ use super::{Access, Area, Call, Provider, Tool};
 use crate::domain::ids::hmac_hex;
 use crate::domain::limits::{MEMORY_ENTRIES, MEMORY_READ, MEMORY_SEARCH};
 use crate::domain::resource::memory::{
-    self as rules, Entry, KIND, Kind, Settings, Status, Wanted, Written, content, select, shown, superseded, target,
-    topics, visible,
+    self as rules, Entry, KIND, Kind, Settings, Status, Wanted, Written, content, entry_key, nearest, overwritten,
+    select, shown, superseded, target, topics, visible,
 };
 use crate::domain::resource::{Ability, below, within};
 use crate::domain::time::Millis;
@@ -42,11 +42,11 @@ impl Provider for Memory {
         let text = |about: &str| json!({"type": "string", "description": about});
         let list = |about: &str| json!({"type": "array", "items": {"type": "string"}, "description": about});
         let most = |most: usize| json!({"type": "integer", "minimum": 1, "maximum": most});
-        let sort = || json!({"enum": ["fact", "preference", "event", "summary"]});
+        let sort = || json!({"enum": Kind::NAMES});
         vec![
             tool(
                 "read",
-                "What is remembered, the newest first: about some topics, or about anything.",
+                "What is remembered, what was changed last first: about some topics, or about anything.",
                 false,
                 &json!({"topics": list("any of these"), "limit": most(MEMORY_READ)}),
                 &[],
@@ -78,7 +78,31 @@ impl Provider for Memory {
                 &json!({"id": text("of the entry"), "content": text("what is right")}),
                 &["id", "content"],
             ),
-            tool("forget", "Deletes an entry for good.", true, &json!({"id": text("of the entry")}), &["id"]),
+            tool(
+                "get",
+                "What is remembered under a key, in the nearest scope that has it.",
+                false,
+                &json!({"key": text("as it was put")}),
+                &["key"],
+            ),
+            tool(
+                "put",
+                "Remembers something under a key, in the place of what is there.",
+                true,
+                &json!({
+                    "key": text("a short name"), "content": text("one self-contained statement"),
+                    "topics": list("what it is about"), "type": sort(),
+                    "scope": text("namespace; the granted one when absent")
+                }),
+                &["key", "content"],
+            ),
+            tool(
+                "forget",
+                "Deletes an entry for good, by its id; or, where the agent may, all of a scope.",
+                true,
+                &json!({"id": text("of the entry"), "scope": text("namespace, without what lies below")}),
+                &[],
+            ),
         ]
     }
 
@@ -100,25 +124,48 @@ impl Provider for Memory {
                 Ok(shown(select(&entries, &wanted, limit.min(most))))
             }
             "write" => {
-                let named = arguments["scope"].as_str();
-                let policy = Settings::parse(call.access.settings).unwrap_or_default().write_policy;
-                let scope = target(call.access.held, call.name, named, policy).map_err(OpError::Denied)?;
-                let new = new_entry(call, arguments, &scope)?;
-                call.uses(Ability::Write, &scope).await;
+                let new = new_entry(call, arguments, &scope(call, arguments)?)?;
+                call.uses(Ability::Write, &new.scope).await;
                 Ok(call.access.workspace.change(call.index, Arc::new(Write(new))).await?)
+            }
+            "get" => {
+                call.reads().await?;
+                let key = entry_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let entries = entries(&call.access).await?;
+                Ok(match nearest(&entries, &key) {
+                    Some(entry) => json!({"found": true, "entry": rules::one(entry)}),
+                    None => json!({"found": false}),
+                })
+            }
+            "put" => {
+                let key = entry_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let scope = scope(call, arguments)?;
+                let new = new_entry(call, arguments, &scope)?;
+                let id = keyed_id(&call.access, &scope, &key);
+                call.uses(Ability::Write, &scope).await;
+                let put = Put(Entry { id, key: Some(key), ..new });
+                Ok(call.access.workspace.change(call.index, Arc::new(put)).await?)
             }
             "correct" => {
                 let old = find(call, arguments).await?;
+                if let Some(key) = &old.key {
+                    let text = format!("`{}` is kept under a key: put `{key}` again instead", old.id);
+                    return Err(OpError::Invalid(text));
+                }
                 let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
                 let id = id(&call.access, &old.scope, &content);
                 let source = call.source.clone();
                 let correct = Correct { scope: old.scope, old: old.id, id, content, source, now: call.access.now };
                 Ok(call.access.workspace.change(call.index, Arc::new(correct)).await?)
             }
-            "forget" => {
-                let Entry { scope, id, .. } = find(call, arguments).await?;
-                Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
-            }
+            "forget" => match (arguments["id"].as_str(), arguments["scope"].as_str()) {
+                (Some(_), None) => {
+                    let Entry { scope, id, .. } = find(call, arguments).await?;
+                    Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
+                }
+                (None, Some(_)) => forget_scope(call, arguments).await,
+                (None, None) | (Some(_), Some(_)) => Err(OpError::Invalid("expected one of `id` and `scope`".into())),
+            },
             other => Err(OpError::NotFound(format!("a memory has no tool `{other}`"))),
         }
     }
@@ -145,6 +192,26 @@ async fn entries(access: &Access<'_>) -> Result<Vec<Entry>, StoreError> {
         entries.extend(access.workspace.documents::<Entry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?);
     }
     Ok(entries)
+}
+
+/// The scope that a write means.
+fn scope(call: &Call<'_>, arguments: &Value) -> Result<String, OpError> {
+    let policy = Settings::parse(call.access.settings).unwrap_or_default().write_policy;
+    target(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
+}
+
+async fn forget_scope(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
+    if !Settings::parse(call.access.settings).unwrap_or_default().forget_scope {
+        return Err(OpError::Denied(
+            "`scope`: this agent forgets single entries, by their `id`; `forgetScope` of its memory says otherwise"
+                .into(),
+        ));
+    }
+    let scope = scope(call, arguments)?;
+    call.uses(Ability::Write, &scope).await;
+    let entries = call.access.workspace.documents::<Entry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?;
+    let ids = entries.into_iter().map(|entry| entry.id).collect();
+    Ok(call.access.workspace.change(call.index, Arc::new(ForgetAll { scope, ids })).await?)
 }
 
 fn texts(value: &Value) -> Vec<String> {
@@ -177,12 +244,19 @@ fn id(access: &Access<'_>, scope: &str, content: &str) -> String {
     hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
 }
 
+/// Of what is put under a key: the key says which entry it is, whatever it says.
+fn keyed_id(access: &Access<'_>, scope: &str, key: &str) -> String {
+    let said = json!([KIND, access.workspace.owner(), scope, {"key": key}]).to_string();
+    hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
+}
+
 fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, OpError> {
     let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
     let settings = Settings::parse(call.access.settings).unwrap_or_default();
     Ok(Entry {
         id: id(&call.access, scope, &content),
         scope: scope.to_owned(),
+        key: None,
         content,
         topics: topics(&texts(&arguments["topics"])).map_err(OpError::Invalid)?,
         kind: kind(&arguments["type"]).unwrap_or_default(),
@@ -224,16 +298,39 @@ async fn put(docs: &mut Docs<'_>, new: &Entry) -> Result<bool, WorkspaceError> {
     match rules::write(new.clone(), there) {
         Written::Deduped => Ok(true),
         Written::Put(entry) => {
-            let (count, _) = docs.count(&within(KIND, &new.scope)).await?;
-            if is_new && count >= MEMORY_ENTRIES {
-                return Err(WorkspaceError::Refused(format!(
-                    "the scope `{}` has {count} entries, the most that one may have; forget some first",
-                    new.scope
-                )));
+            if is_new {
+                has_room(docs, &new.scope).await?;
             }
             docs.put(&key, &*entry).await?;
             Ok(false)
         }
+    }
+}
+
+async fn has_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
+    let (count, _) = docs.count(&within(KIND, scope)).await?;
+    if count < MEMORY_ENTRIES {
+        return Ok(());
+    }
+    Err(WorkspaceError::Refused(format!(
+        "the scope `{scope}` has {count} entries, the most that one may have; forget some first"
+    )))
+}
+
+/// Puts an entry in the place of the one of its key.
+struct Put(Entry);
+
+#[async_trait]
+impl DocChange for Put {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        let Self(new) = self;
+        let place = key(&new.scope, &new.id);
+        let there: Option<Entry> = docs.get(&place).await?;
+        if there.is_none() {
+            has_room(docs, &new.scope).await?;
+        }
+        docs.put(&place, &overwritten(new.clone(), there.as_ref())).await?;
+        Ok(json!({"id": new.id, "scope": new.scope, "key": new.key, "existed": there.is_some()}))
     }
 }
 
@@ -292,5 +389,20 @@ impl DocChange for Forget {
     async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
         docs.delete(&key(&self.scope, &self.id)).await?;
         Ok(json!({"id": self.id, "forgotten": true}))
+    }
+}
+
+struct ForgetAll {
+    scope: String,
+    ids: Vec<String>,
+}
+
+#[async_trait]
+impl DocChange for ForgetAll {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        for id in &self.ids {
+            docs.delete(&key(&self.scope, id)).await?;
+        }
+        Ok(json!({"scope": self.scope, "forgotten": self.ids.len()}))
     }
 }

@@ -303,10 +303,10 @@ mod tests {
             let tools = offered(&config, envelope, &Held::default());
             tools.into_iter().map(|tool| tool.spec.name).collect::<Vec<_>>().join(" ")
         };
-        let all = "memory_read memory_search memory_write memory_correct memory_forget my_files_list my_files_read";
+        let all = "memory_read memory_search memory_write memory_correct memory_get memory_put memory_forget my_files_list my_files_read";
         assert_eq!(names(&Envelope::default()), all);
         let bound = Envelope::default().clamped([("memory", Mode::Read)]);
-        assert_eq!(names(&bound), "memory_read memory_search my_files_list my_files_read");
+        assert_eq!(names(&bound), "memory_read memory_search memory_get my_files_list my_files_read");
         let handed = clamped(Envelope::default(), &config);
         assert_eq!(handed.mode("memory", Mode::ReadWrite), Mode::ReadWrite);
         assert_eq!(handed.mode("files", Mode::ReadWrite), Mode::Read, "the default of what is declared counts too");

@@ -27,6 +27,9 @@ pub struct Entry {
     pub id: String,
     /// The namespace that it belongs to, without `r/`.
     pub scope: String,
+    /// The name that it was put under; what is put there next takes its place.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<String>,
     /// What it says.
     pub content: String,
     /// What it is about; at least one.
@@ -43,7 +46,7 @@ pub struct Entry {
     pub superseded_by: Option<String>,
     /// When it was written first.
     pub created: Millis,
-    /// When its status changed last.
+    /// When it was changed last.
     pub updated: Millis,
     /// Marks of the configuration that wrote it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -63,6 +66,18 @@ pub enum Kind {
     Event,
     /// What much else comes to.
     Summary,
+    /// What was lived through.
+    Episodic,
+    /// What is known in general.
+    Semantic,
+    /// How something is done.
+    Procedural,
+}
+
+impl Kind {
+    /// All of them, by the names that they have in tools.
+    pub const NAMES: [&'static str; 7] =
+        ["fact", "preference", "event", "summary", "episodic", "semantic", "procedural"];
 }
 
 /// Whether an entry still holds.
@@ -182,14 +197,14 @@ impl Wanted {
     }
 }
 
-/// The entries that are wanted and hold, the newest first: at most `limit`, and how many there are.
+/// The entries that are wanted and hold, those changed last first: at most `limit`, and how many there are.
 pub fn select<'e>(
     entries: impl IntoIterator<Item = &'e Entry>,
     wanted: &Wanted,
     limit: usize,
 ) -> (Vec<&'e Entry>, usize) {
     let mut found: Vec<&Entry> = entries.into_iter().filter(|entry| wanted.takes(entry)).collect();
-    found.sort_by(|a, b| (b.created, &b.scope, &b.id).cmp(&(a.created, &a.scope, &a.id)));
+    found.sort_by(|a, b| (b.updated, &b.scope, &b.id).cmp(&(a.updated, &a.scope, &a.id)));
     let count = found.len();
     found.truncate(limit);
     (found, count)
@@ -198,24 +213,49 @@ pub fn select<'e>(
 /// Entries as a tool returns them.
 pub fn shown((entries, count): (Vec<&Entry>, usize)) -> Value {
     let more = count - entries.len();
-    let entries: Vec<Value> = entries
-        .into_iter()
-        .map(|entry| {
-            let mut shown = json!({
-                "id": entry.id, "scope": entry.scope, "content": entry.content, "topics": entry.topics,
-                "type": entry.kind, "created": entry.created.rfc3339(), "by": entry.source.agent,
-            });
-            if !entry.tags.is_empty() {
-                shown["tags"] = json!(entry.tags);
-            }
-            shown
-        })
-        .collect();
-    let mut shown = json!({"entries": entries});
+    let mut shown = json!({"entries": entries.into_iter().map(one).collect::<Vec<_>>()});
     if more > 0 {
         shown["more"] = more.into();
     }
     shown
+}
+
+/// An entry as a tool returns it.
+pub fn one(entry: &Entry) -> Value {
+    let mut shown = json!({
+        "id": entry.id, "scope": entry.scope, "content": entry.content, "topics": entry.topics,
+        "type": entry.kind, "created": entry.created.rfc3339(), "by": entry.source.agent,
+    });
+    if entry.updated != entry.created {
+        shown["updated"] = entry.updated.rfc3339().into();
+    }
+    if let Some(key) = &entry.key {
+        shown["key"] = key.as_str().into();
+    }
+    if !entry.tags.is_empty() {
+        shown["tags"] = json!(entry.tags);
+    }
+    shown
+}
+
+/// The name that an entry is put under.
+pub fn entry_key(given: &str) -> Result<String, String> {
+    let kept = given.trim();
+    if kept.is_empty() || kept.len() > MEMORY_TOPIC_BYTES || kept.contains(char::is_control) {
+        return Err(format!("`key`: expected 1 to {MEMORY_TOPIC_BYTES} bytes in one line, got {}", kept.len()));
+    }
+    Ok(kept.to_owned())
+}
+
+/// The rule of putting: what was there under the same key is gone, its age stays.
+pub fn overwritten(new: Entry, there: Option<&Entry>) -> Entry {
+    Entry { created: there.map_or(new.created, |there| there.created), ..new }
+}
+
+/// Of the entries of one key in several scopes the one of the deepest: what is nearer counts more.
+pub fn nearest<'e>(entries: impl IntoIterator<Item = &'e Entry>, key: &str) -> Option<&'e Entry> {
+    let named = entries.into_iter().filter(|entry| entry.key.as_deref() == Some(key) && entry.status == Status::Active);
+    named.max_by_key(|entry| (entry.scope.split('/').count(), entry.updated))
 }
 
 /// What becomes of a write where an entry of the same content may be already.

@@ -74,7 +74,7 @@ async fn what_may_only_be_read_offers_no_tool_that_writes_and_refuses_it_all_the
     assert_eq!(outcome, "unknown tool");
     assert_eq!(
         site.tools("clerk", "hidden").await,
-        ["files_list", "files_read", "files_write", "memory_read", "memory_search"]
+        ["files_list", "files_read", "files_write", "memory_get", "memory_read", "memory_search"]
     );
     let some = json!([{"with": "r/app/user/a", "can": "read"}, {"with": "r/app/user/b", "can": "*"}]);
     let (outcome, text) = site.call("path", some, "files_write", json!({"path": "app/user/a/x", "content": "x"})).await;
@@ -197,4 +197,52 @@ async fn turns_that_write_one_scope_at_once_all_remain_and_the_same_content_is_k
     let mut found = contents(&read);
     found.sort_unstable();
     assert_eq!(found, ["own 1", "own 11", "own 3", "own 5", "own 7", "own 9", "the same"]);
+}
+
+async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(backend: Backend) {
+    let Some(site) = Site::over(backend).await else { return };
+    let site = site.clerk(json!({"memory": {"mode": "read-write", "forgetScope": true}})).await;
+    let diet = |content: &str| json!({"key": "diet", "content": content, "type": "semantic"});
+    let put = site.ok("p1", json!([A]), "memory_put", diet("eats fish")).await;
+    assert_eq!((&put["existed"], &put["key"]), (&json!(false), &json!("diet")));
+    let first = site.ok("g1", json!([A]), "memory_get", json!({"key": "diet"})).await;
+    let again = site.ok("p2", json!([A]), "memory_put", diet("is vegan")).await;
+    assert_eq!((&again["existed"], &again["id"]), (&json!(true), &put["id"]));
+    site.ok("p3", json!(["app"]), "memory_put", diet("for all")).await;
+    let got = site.ok("g2", json!([A]), "memory_get", json!({"key": "diet"})).await;
+    assert_eq!((&got["entry"]["content"], &got["entry"]["type"]), (&json!("is vegan"), &json!("semantic")));
+    assert_eq!(got["entry"]["created"], first["entry"]["created"]);
+    let above = site.ok("g3", json!([B]), "memory_get", json!({"key": "diet"})).await;
+    assert_eq!(above["entry"]["content"], "for all", "of another user only what lies above");
+    let none = site.ok("g4", json!([B]), "memory_get", json!({"key": "hobby"})).await;
+    assert_eq!(none, json!({"found": false}));
+    let id = put["id"].as_str().unwrap();
+    let (outcome, text) = site.call("c1", json!([A]), "memory_correct", json!({"id": id, "content": "x"})).await;
+    assert!(outcome == "error" && text.contains("put `diet` again instead"), "{outcome}: {text}");
+    site.ok("w1", json!([A]), "memory_write", json!({"content": "likes tea", "type": "procedural"})).await;
+    let (outcome, _) = site.call("f1", json!([B]), "memory_forget", json!({"scope": A})).await;
+    assert_eq!(outcome, "denied");
+    assert_eq!(site.ok("f2", json!([A]), "memory_forget", json!({"scope": A})).await["forgotten"], 2);
+    let read = site.ok("r1", json!([A]), "memory_read", json!({})).await;
+    assert_eq!(contents(&read), ["for all"]);
+}
+
+#[tokio::test]
+async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once_embedded() {
+    what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(Backend::Embedded).await;
+}
+
+#[tokio::test]
+async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once_redis() {
+    what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(Backend::Redis).await;
+}
+
+#[tokio::test]
+async fn only_an_agent_that_may_forgets_a_whole_scope() {
+    let site = Site::new().await.clerk(writable()).await;
+    site.ok("w", json!([A]), "memory_write", json!({"content": "likes tea"})).await;
+    let (outcome, text) = site.call("f", json!([A]), "memory_forget", json!({"scope": A})).await;
+    assert!(outcome == "denied" && text.contains("`forgetScope`"), "{outcome}: {text}");
+    let (outcome, text) = site.call("n", json!([A]), "memory_forget", json!({})).await;
+    assert!(outcome == "error" && text.contains("expected one of `id` and `scope`"), "{outcome}: {text}");
 }

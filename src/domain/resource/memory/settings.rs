@@ -20,11 +20,19 @@ pub struct Settings {
     pub tags: Vec<String>,
     /// Where it may write.
     pub write_policy: WritePolicy,
+    /// It may forget a whole scope at once.
+    pub forget_scope: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { auto_scan: true, preload: Preload::default(), tags: Vec::new(), write_policy: WritePolicy::default() }
+        Self {
+            auto_scan: true,
+            preload: Preload::default(),
+            tags: Vec::new(),
+            write_policy: WritePolicy::default(),
+            forget_scope: false,
+        }
     }
 }
 
