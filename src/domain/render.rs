@@ -156,7 +156,7 @@ impl Renderer {
                 '\n' => self.out.push_str("\\n"),
                 '\r' => self.out.push_str("\\r"),
                 '\t' => self.out.push_str("\\t"),
-                c if (c as u32) < 0x20 => write!(self.out, "\\u{:04x}", c as u32).expect("strings take everything"),
+                c if is_unicode(c) => write!(self.out, "\\u{:04x}", c as u32).expect("strings take everything"),
                 c => self.out.push(c),
             }
         }
@@ -313,13 +313,19 @@ fn key_len(key: &str, enough: usize) -> usize {
 
 /// Bytes that don't stand for themselves.
 const fn is_escaped(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\\' | 0..0x20)
+    // The last two begin characters that end a line for some readers, among others.
+    matches!(byte, b'"' | b'\\' | 0..0x20 | 0xc2 | 0xe2)
+}
+
+/// Written as `\uXXXX`: a value in one line is one for every reader.
+const fn is_unicode(c: char) -> bool {
+    matches!(c, '\0'..='\u{1f}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
 const fn escaped_len(c: char) -> usize {
     match c {
         '"' | '\\' | '\n' | '\r' | '\t' => 2,
-        c if (c as u32) < 0x20 => 6,
+        c if is_unicode(c) => 6,
         c => c.len_utf8(),
     }
 }

@@ -49,6 +49,7 @@ mod nats_client;
 mod operations;
 mod outage;
 mod own_renewal;
+mod prompts;
 mod queue;
 mod redis_store;
 mod repair;

@@ -6,10 +6,12 @@
 
 use super::digest::prompt_hash;
 use super::fill::{Filled, fill};
+use super::foreign::Foreign;
 use super::inputs::{Inputs, ShownEvent};
-use super::item::{Absence, Content, Item, Section, Shown};
+use super::item::{Absence, Content, Item, Section};
 use super::ledger::{Ledger, Row, Status};
 use super::message::{Message, Text};
+use super::offer::offer;
 use super::{map, text, transcript};
 use crate::domain::chat::ModelRequest;
 use crate::domain::event::{Event, Payload};
@@ -17,7 +19,6 @@ use crate::domain::ids::sha256_hex;
 use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
 use crate::domain::tools::Target;
 use crate::domain::values::placeholder::Unresolved;
-use std::borrow::Cow;
 use std::sync::Arc;
 
 /// Bytes between two parts of a message.
@@ -95,6 +96,8 @@ struct Placed<'i> {
     /// `None` when it isn't in the prompt.
     text: Option<Text<'i>>,
     row: Option<Row>,
+    /// Bytes that it would take, were there room.
+    wants: usize,
 }
 
 /// Builds the prompt of a turn.
@@ -219,9 +222,7 @@ impl<'i> Assembly<'i> {
     fn place(&mut self, at: usize) -> Result<(), Box<Refused>> {
         match self.parts[at] {
             Part::Transcript => {
-                if self.percent() >= UNPIN_AT {
-                    self.unpin();
-                }
+                self.unpin();
                 // The last tenth is left for what comes next; a full prompt has no room to work in.
                 let room = (self.budget / 100 * UNPIN_AT).saturating_sub(self.used);
                 self.used += self.transcript.fill(room);
@@ -232,8 +233,12 @@ impl<'i> Assembly<'i> {
                 let header = text::heading(item);
                 let shown = match &item.content {
                     Content::Absent(why, reason) => return self.absent(at, item, *why, reason),
-                    content => self.offer(header.len(), item.asked, content, self.budget),
+                    content => {
+                        let left = self.budget.saturating_sub(self.used);
+                        offer(&header, item.asked, content, (left, left.saturating_sub(header.len() + GAP)))
+                    }
                 };
+                let wants = header.len() + GAP + shown.wants;
                 let row = Row {
                     key: item.key.clone(),
                     source: item.source.clone(),
@@ -241,72 +246,41 @@ impl<'i> Assembly<'i> {
                     ..shown.row
                 };
                 let text = shown.text.map(|body| Text::new(header, body));
-                self.put(at, required, text, row)
+                self.put(at, required, (text, wants), row)
             }
             Part::Event(section, _, event) => {
                 let required = self.must_show(at);
                 let (header, content) = text::event(event);
                 // What is heard now must be shown again beside the results of the next calls.
                 let share = (self.budget / EVENTS_SHARE).saturating_sub(self.events);
-                let shown = self.offer(header.len(), Some(TOOL_RESULT_BYTES), &content, share);
+                let left = self.budget.saturating_sub(self.used);
+                let room = left.saturating_sub(header.len() + GAP).min(share);
+                let shown = offer(&header, Some(TOOL_RESULT_BYTES), &content, (left, room));
+                let wants = header.len() + GAP + shown.wants;
                 self.events += shown.row.rendered;
                 let key = match event.job() {
                     Some(job) => format!("pending/{job}"),
                     None => format!("inbox/{}", event.id),
                 };
                 let source = event.job().filter(|_| section == Section::Pending).map(|job| format!("j/{job}/output"));
-                let text = shown.text.map(|body| Text::new(header, body.into_owned()));
-                self.put(at, required, text, Row { key, source, ..shown.row })
+                let text = shown.text.map(|body| Text::new(header, Foreign::inline(body.into_owned())));
+                self.put(at, required, (text, wants), Row { key, source, ..shown.row })
             }
         }
     }
 
-    /// What `content` gets: what it asks for, else what is left if that is worth showing.
-    fn offer<'c>(&self, header: usize, asked: Option<usize>, content: &'c Content, share: usize) -> Offer<'c> {
-        let room = self.budget.saturating_sub(self.used + header + GAP).min(share);
-        let content = text::escaped(content);
-        let asked = asked.unwrap_or_else(|| content.asks(self.budget.saturating_sub(self.used)));
-        let given = asked.min(room);
-        let row = |given, rendered, status, reason| Row {
-            key: String::new(),
-            source: None,
-            allowed: None,
-            asked,
-            given,
-            rendered,
-            status,
-            reason,
-        };
-        let shown = match &content {
-            Cow::Borrowed(content) => content.show(given),
-            Cow::Owned(content) => {
-                content.show(given).map(|Shown { text, whole }| Shown { text: text.into_owned().into(), whole })
-            }
-        };
-        let Ok(shown) = shown else {
-            return Offer { text: None, row: row(0, 0, Status::Failed, None) };
-        };
-        let body = shown.text;
-        let crowded = given < asked && given < ENTRY_FLOOR && !shown.whole;
-        if body.len() > room || crowded {
-            let reason = format!("no room: {room} bytes were left");
-            return Offer { text: None, row: row(0, 0, Status::Dropped, Some(reason)) };
-        }
-        let status = if shown.whole { Status::Full } else { Status::Shrunk };
-        let reason = match (shown.whole, given < asked) {
-            (true, _) => None,
-            (false, true) => Some("no more bytes were left".to_owned()),
-            (false, false) => Some("larger than its budget".to_owned()),
-        };
-        Offer { row: row(given, body.len(), status, reason), text: Some(body) }
-    }
-
-    fn put(&mut self, at: usize, required: bool, text: Option<Text<'i>>, row: Row) -> Result<(), Box<Refused>> {
+    fn put(
+        &mut self,
+        at: usize,
+        required: bool,
+        (text, wants): (Option<Text<'i>>, usize),
+        row: Row,
+    ) -> Result<(), Box<Refused>> {
         if text.is_none() && required {
             return Err(self.overflow(Some((row.key, row.asked.min(ENTRY_FLOOR)))));
         }
         self.used += text.as_ref().map_or(0, |text| text.len() + GAP);
-        self.placed[at] = Placed { text, row: Some(row) };
+        self.placed[at] = Placed { text, row: Some(row), wants };
         Ok(())
     }
 
@@ -334,17 +308,27 @@ impl<'i> Assembly<'i> {
             let error = ContextError::RequiredMissing { label: name.to_owned(), reason: reason.to_owned() };
             return Err(Box::new(Refused { error, ledger: self.ledger(String::new(), &[]) }));
         }
-        self.put(at, false, fits.then(|| Text::new(String::new(), note)), row)
+        let wants = note.len() + GAP;
+        self.put(at, false, (fits.then(|| Text::own(note)), wants), row)
     }
 
-    /// Loads leave the prompt, the newest first, until there is room to work in.
+    /// Loads leave the prompt, the newest first, until there is room to work in. What counts is what
+    /// there would be, the transcript and what waits in the mailbox apart: they have their own measure.
     fn unpin(&mut self) {
+        let parts = self.parts.iter().zip(&self.placed);
+        let items = parts.filter(|(part, _)| matches!(part, Part::Item(_))).map(|(_, placed)| placed.wants);
+        let events = self.events;
+        let mut wanted = self.required().iter().map(|(_, bytes)| bytes).sum::<usize>() + items.sum::<usize>() + events;
+        if self.percent(wanted) < UNPIN_AT {
+            return;
+        }
         for at in (0..self.parts.len()).rev() {
             let Part::Item(item) = self.parts[at] else { continue };
-            if item.section != Section::Loads || self.percent() < UNPIN_TO {
+            if item.section != Section::Loads || self.percent(wanted) < UNPIN_TO {
                 continue;
             }
-            let Placed { text, row } = &mut self.placed[at];
+            let Placed { text, row, wants } = &mut self.placed[at];
+            wanted -= *wants;
             self.used -= text.take().map_or(0, |text| text.len() + GAP);
             if let Some(row) = row {
                 let reason = Some(format!("unpinned: {UNPIN_AT}% of the budget was used"));
@@ -354,8 +338,15 @@ impl<'i> Assembly<'i> {
         }
     }
 
-    const fn percent(&self) -> usize {
-        self.used.saturating_mul(100) / self.budget
+    const fn percent(&self, bytes: usize) -> usize {
+        bytes.saturating_mul(100) / self.budget
+    }
+
+    /// Bytes that everything would have, were there room: without the map.
+    fn wanted(&self) -> usize {
+        let cut = map::reserve(&self.filled.items) + self.transcript.required();
+        let fixed = self.required().iter().map(|(_, bytes)| bytes).sum::<usize>().saturating_sub(cut);
+        fixed + self.transcript.whole() + self.placed.iter().map(|placed| placed.wants).sum::<usize>()
     }
 
     fn overflow(&self, entry: Option<(String, usize)>) -> Box<Refused> {
@@ -371,7 +362,14 @@ impl<'i> Assembly<'i> {
 
     fn finish(self) -> Assembled {
         let compacts = self.inputs.tools.targets.contains(&Target::Compact);
-        let map = map::text(&self.filled.items, &self.rows(), self.fixed(), (self.budget, compacts));
+        let map = map::Map {
+            items: &self.filled.items,
+            rows: &self.rows(),
+            turns: self.transcript.omitted(),
+            budget: self.budget,
+            compacts,
+        };
+        let map = map.text(self.fixed(), self.wanted());
         let used = self.fixed() + map.len();
         let mut reference = Message::of(text::REFERENCE, used);
         self.texts(|s| matches!(s, Section::Context | Section::Loads | Section::Resource), |part| reference.part(part));
@@ -472,12 +470,6 @@ impl<'i> Assembly<'i> {
             cut: report.cut.clone(),
         }
     }
-}
-
-/// What a part got, before it is put into its place.
-struct Offer<'c> {
-    text: Option<Cow<'c, str>>,
-    row: Row,
 }
 
 fn tail(inputs: &Inputs) -> Tail {

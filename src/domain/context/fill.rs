@@ -1,6 +1,7 @@
 //! Placeholders of the configured texts: the system prompt, labels and literal entries. What was
 //! fetched is data, and is never expanded.
 
+use super::foreign::{filled as filled_in, name};
 use super::inputs::Inputs;
 use super::item::{Content, Item, Section};
 use crate::domain::values::Resolver;
@@ -30,7 +31,7 @@ pub struct Report {
 
 impl Report {
     fn take(&mut self, expanded: Expanded) -> String {
-        let Expanded { text, used, missed, cut } = expanded;
+        let Expanded { text, used, missed, cut, inserted: _ } = expanded;
         self.used.extend(used.into_iter().filter(|new| !self.used.contains(new)).collect::<Vec<_>>());
         self.miss(missed);
         self.cut
@@ -94,7 +95,7 @@ fn filled<'i, 'v>(
     let mut filled = item.clone();
     if let Some(label) = label {
         // A value can't break the line that a header is.
-        filled.label = Some(text(label, lookup, report).replace(char::is_control, " ").replace(']', ")"));
+        filled.label = Some(name(&report.take(expand(label, lookup))).into_owned());
     }
     if let Some(literal) = literal {
         filled.content = Content::Text(text(literal, lookup, report).into_owned());
@@ -110,7 +111,10 @@ fn text<'t, 'v>(
     if !has_any(template) {
         return Cow::Borrowed(template);
     }
-    Cow::Owned(report.take(expand(template, lookup)))
+    let expanded = expand(template, lookup);
+    let inserted = expanded.inserted.clone();
+    // What the author wrote is the author's; a value makes no line of the venue in it.
+    Cow::Owned(filled_in(report.take(expanded), &inserted))
 }
 
 /// Fills in every text of an operation's input; with what became of the placeholders.
@@ -124,7 +128,7 @@ fn within(value: Value, resolver: &Resolver, report: &mut Report) -> Value {
     match value {
         Value::String(template) => {
             let lookup = |key: &str| resolver.lookup(key).map(|(value, tier)| Cow::Owned(Given::new(&value, tier)));
-            Value::String(text(&template, &lookup, report).into_owned())
+            Value::String(report.take(expand(&template, &lookup)))
         }
         Value::Array(items) => items.into_iter().map(|item| within(item, resolver, report)).collect(),
         Value::Object(map) => map.into_iter().map(|(key, item)| (key, within(item, resolver, report))).collect(),

@@ -178,7 +178,7 @@ impl Content {
     }
 
     /// About how many bytes it has.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Text(text) | Self::Excerpt { text, .. } => text.len(),
             Self::Value(value) => size_about(value),

@@ -1,17 +1,22 @@
 //! The texts of a prompt while it is put together: each is copied once, to where it stays.
 
+use super::foreign::Foreign;
 use crate::domain::chat::ChatMessage;
-use std::borrow::Cow;
 
-/// A part with its header.
+/// A part with its header, which is the venue's; what follows never is.
 pub(super) struct Text<'i> {
     header: String,
-    body: Cow<'i, str>,
+    body: Foreign<'i>,
 }
 
 impl<'i> Text<'i> {
-    pub(super) fn new(header: String, body: impl Into<Cow<'i, str>>) -> Self {
-        Self { header, body: body.into() }
+    pub(super) const fn new(header: String, body: Foreign<'i>) -> Self {
+        Self { header, body }
+    }
+
+    /// That the venue says alone.
+    pub(super) fn own(text: String) -> Self {
+        Self { header: text, body: Foreign::text("") }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -52,7 +57,7 @@ impl Message {
 
     pub(super) fn part(&mut self, part: &Text<'_>) {
         self.text(&part.header);
-        self.text.push_str(&part.body);
+        self.text.push_str(part.body.as_str());
     }
 
     /// These lines under their heading; nothing of none.

@@ -11,7 +11,7 @@ use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
-use crate::domain::job::JobResult;
+use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::session::{Heard, PendingJob, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 mod bounded;
 mod data;
+mod forged;
 
 fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()

@@ -1,6 +1,7 @@
 //! Section 7: what was said in the goal that is worked on, the newest exchanges that fit, a tool
 //! result never without its call; before it the goals above and the summaries of what was compacted.
 
+use super::foreign::Foreign;
 use super::ledger::{Row, Status};
 use super::sight::{Sight, Viewer, sights};
 use super::text;
@@ -74,6 +75,28 @@ impl<'i> Cut<'i> {
     /// Bytes that can't be left out.
     pub(super) const fn required(&self) -> usize {
         self.required
+    }
+
+    /// Bytes of all of it.
+    pub(super) const fn whole(&self) -> usize {
+        self.whole
+    }
+
+    /// What of it isn't shown, for want of room.
+    pub(super) fn omitted(&self) -> Option<String> {
+        let summaries = match self.segments_from {
+            0 => None,
+            1 => Some("1 summary".to_owned()),
+            many => Some(format!("{many} summaries")),
+        };
+        let first = self.lines.first().map_or(0, Line::first);
+        let turns = match self.from.checked_sub(1).map(|at| self.lines[at].last()) {
+            None => None,
+            Some(last) if last == first => Some(format!("turn {last}")),
+            Some(last) => Some(format!("turns {first} to {last}")),
+        };
+        let gone: Vec<_> = summaries.into_iter().chain(turns).collect();
+        (!gone.is_empty()).then(|| gone.join(", "))
     }
 
     /// Shows summaries, then older turns, the newest first, as whole turns within `room`. Returns their
@@ -200,36 +223,49 @@ fn exchange(turn: &TurnRecord, open: Option<&JobId>) -> impl Iterator<Item = Cha
     let heard = turn.heard.iter().map(move |heard| {
         let text = match (&heard.job, open) {
             (Some(job), Some(open)) if job == open => marked(job),
-            _ => heard.text.clone(),
+            _ => text::heard(&heard.text).into_owned(),
         };
         ChatMessage::User { text }
     });
-    heard.chain(turn.said.iter().cloned())
+    heard.chain(turn.said.iter().map(said))
 }
 
 fn marked(job: &JobId) -> String {
     format!("[Tasks assigned to you]\n- Task {job} (from: above): shown in full below")
 }
 
+/// What a model said and what it was answered, as it is shown to it again.
+fn said(message: &ChatMessage) -> ChatMessage {
+    let fit = |text: &str| Foreign::text(text).into_owned();
+    match message {
+        ChatMessage::User { text } => ChatMessage::User { text: fit(text) },
+        ChatMessage::Assistant { text, calls } => ChatMessage::Assistant { text: fit(text), calls: calls.clone() },
+        ChatMessage::Tool { call, name, text } => {
+            ChatMessage::Tool { call: call.clone(), name: name.clone(), text: fit(text) }
+        }
+    }
+}
+
 fn bytes(turn: &TurnRecord, open: Option<&JobId>) -> usize {
     let heard = turn.heard.iter().map(|heard| match (&heard.job, open) {
         (Some(job), Some(open)) if job == open => marked(job).len(),
-        _ => heard.text.len(),
+        _ => text::heard(&heard.text).len(),
     });
     heard.chain(turn.said.iter().map(message_bytes)).sum()
 }
 
 /// Bytes of a message in the prompt.
 fn message_bytes(message: &ChatMessage) -> usize {
+    let fit = |text: &str| Foreign::text(text).len();
     match message {
-        ChatMessage::User { text } => text.len(),
-        ChatMessage::Tool { text, name, .. } => text.len() + name.len(),
+        ChatMessage::User { text } => fit(text),
+        ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),
         ChatMessage::Assistant { text, calls } => {
             let arguments = |arguments: &Arguments| match arguments {
                 Arguments::Json(value) => value.to_string().len(),
                 Arguments::Malformed(text) => text.len(),
             };
-            text.len() + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
+            fit(text) + calls.iter().map(|call| call.name.len() + arguments(&call.arguments)).sum::<usize>()
         }
     }
 }

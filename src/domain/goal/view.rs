@@ -72,12 +72,11 @@ impl View {
         let frame = goals.active();
         let own =
             || goals.segments.iter().filter(move |segment| segment.frame == frame && viewer.covers(&segment.authority));
-        let summary = |turns: u32, summary: &str| format!("[Compacted: {turns} turns] {}", text::escape(summary));
         Self {
             frame,
             goal: goals.top().map(|frame| frame.description.clone()),
             above: shown.collect(),
-            segments: own().map(|segment| summary(segment.turns, &segment.summary)).collect(),
+            segments: own().map(|segment| text::compacted(segment.turns, &segment.summary)).collect(),
             compacted: own()
                 .map(|segment| Compacted {
                     to: segment.to,
@@ -104,7 +103,7 @@ impl View {
     pub fn place(&self) -> Option<String> {
         let goal = self.goal.as_ref()?;
         let mut lines = self.above.clone();
-        lines.push(format!("[Current goal {}] {}", self.frame, text::escape(goal)));
+        lines.push(text::goal(self.frame, goal));
         Some(lines.join("\n"))
     }
 }

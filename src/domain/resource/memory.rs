@@ -5,6 +5,7 @@ mod settings;
 use super::{Ability, Held, indented};
 use crate::domain::authority::capability::readable;
 use crate::domain::authority::grant::check_namespace;
+use crate::domain::context::foreign::name;
 use crate::domain::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -314,7 +315,7 @@ fn scan(entries: &[Entry]) -> String {
     }
     let mut text = "Memory topics visible to this run:".to_owned();
     for (topic, count) in counts {
-        let _ = write!(text, "\n- {topic} ({count})");
+        let _ = write!(text, "\n- {} ({count})", name(&topic));
     }
     text
 }
@@ -330,7 +331,7 @@ fn preload(entries: &[Entry], preload: &Preload, read: &str) -> Option<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut left = preload.chars;
     for entry in &found {
-        let line = format!("- [{}] {}", entry.topics.join(", "), indented(&entry.content));
+        let line = format!("- [{}] {}", name(&entry.topics.join(", ")), indented(&entry.content));
         let Some(rest) = left.checked_sub(line.chars().count()) else { break };
         left = rest;
         lines.push(line);

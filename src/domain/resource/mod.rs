@@ -7,6 +7,7 @@ pub mod scratchpad;
 use crate::domain::authority::capability::{RESOURCES, covers, readable};
 use crate::domain::authority::envelope::{Envelope, Mode};
 use crate::domain::authority::{Authority, Denied};
+use crate::domain::context::foreign::is_break;
 use crate::domain::ids::{encode_token, sha256_hex};
 use crate::domain::limits::RESOURCES as MOST;
 use serde::{Deserialize, Serialize};
@@ -258,7 +259,7 @@ pub fn hash(text: &str) -> String {
 
 /// Text of others as a part of one entry of a list.
 pub fn indented(text: &str) -> String {
-    text.replace("\r\n", "\n").replace(['\n', '\r'], INDENT)
+    text.replace("\r\n", "\n").replace(is_break, INDENT)
 }
 
 #[cfg(test)]

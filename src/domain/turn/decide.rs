@@ -50,14 +50,9 @@ pub struct Decision {
 /// What the transcript keeps of an event.
 pub fn heard(event: &Event) -> Heard {
     match &event.payload {
-        Payload::Task { job, input } => Heard {
-            job: Some(job.clone()),
-            text: format!(
-                "[Task {job} (from: {})]\n{}",
-                event.caller.as_deref().unwrap_or("unknown"),
-                text::value(input, crate::domain::limits::TOOL_RESULT_BYTES)
-            ),
-        },
+        Payload::Task { job, input } => {
+            Heard { job: Some(job.clone()), text: text::heard_task(job, event.caller.as_deref(), input) }
+        }
         Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => {
             Heard { job: None, text: text::whole_event(event) }
         }

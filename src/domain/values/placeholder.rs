@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// A text with its placeholders replaced.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct Expanded {
     pub missed: Vec<String>,
     /// Keys whose values were cut to the limit.
     pub cut: Vec<Cut>,
+    /// Where values stand in the text.
+    #[serde(skip)]
+    pub inserted: Vec<Range<usize>>,
 }
 
 /// A key that had a value.
@@ -105,6 +109,7 @@ pub fn expand<'v>(text: &str, lookup: &impl Fn(&str) -> Option<Cow<'v, Given>>) 
         });
         let Some((given, reported)) = given else { continue };
         let inserted = head(&given.text, left);
+        out.inserted.push(out.text.len()..out.text.len() + inserted.len());
         out.text.push_str(inserted);
         left -= inserted.len();
         if inserted.len() < given.bytes && !std::mem::replace(reported, true) {

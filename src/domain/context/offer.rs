@@ -1,0 +1,58 @@
+//! What a piece of content gets of the room that is left: what it asks for, less, or nothing.
+
+use super::foreign::Foreign;
+use super::item::{Content, Shown};
+use super::ledger::{Row, Status};
+use super::text;
+use crate::domain::limits::ENTRY_FLOOR;
+use std::borrow::Cow;
+
+/// What a part got, before it is put into its place.
+pub(super) struct Offer<'c> {
+    /// `None` when it isn't worth showing.
+    pub(super) text: Option<Foreign<'c>>,
+    /// Its line in the ledger, without a key.
+    pub(super) row: Row,
+    /// Bytes that it would have, were there room for all that it asks for.
+    pub(super) wants: usize,
+}
+
+/// Room for what stands behind `header`: `left` bytes of the budget, and of these no more than `room`.
+pub(super) fn offer<'c>(
+    header: &str,
+    asked: Option<usize>,
+    content: &'c Content,
+    (left, room): (usize, usize),
+) -> Offer<'c> {
+    let inline = text::is_inline(header);
+    let content = text::foreign(content, inline);
+    let asked = asked.unwrap_or_else(|| content.asks(left));
+    let given = asked.min(room);
+    let wants = asked.min(content.bytes());
+    let row = |given, rendered, status, reason| Row { asked, given, rendered, status, reason, ..Row::fixed("", 0) };
+    let shown = match &content {
+        Cow::Borrowed(content) => content.show(given),
+        Cow::Owned(content) => {
+            content.show(given).map(|Shown { text, whole }| Shown { text: text.into_owned().into(), whole })
+        }
+    };
+    let Ok(Shown { text: body, whole }) = shown else {
+        return Offer { text: None, row: row(0, 0, Status::Failed, None), wants: 0 };
+    };
+    let crowded = given < asked && given < ENTRY_FLOOR && !whole;
+    if body.len() > room || crowded {
+        let reason = format!("no room: {room} bytes were left");
+        return Offer { text: None, row: row(0, 0, Status::Dropped, Some(reason)), wants };
+    }
+    let status = if whole { Status::Full } else { Status::Shrunk };
+    let reason = match (whole, given < asked) {
+        (true, _) => None,
+        (false, true) => Some("no more bytes were left".to_owned()),
+        (false, false) => Some("larger than its budget".to_owned()),
+    };
+    // Of what is cut to its own budget that is all that it wants.
+    let wants = if given < asked && !whole { wants.max(body.len()) } else { body.len() };
+    let row = row(given, body.len(), status, reason);
+    let text = if inline { Foreign::inline(body) } else { Foreign::text(body) };
+    Offer { text: Some(text), row, wants }
+}
