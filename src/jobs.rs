@@ -4,6 +4,7 @@ pub mod list;
 
 use crate::bus::Live;
 use crate::domain::agent::{AgentRecord, AgentStatus};
+use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
 use crate::domain::time::Millis;
@@ -99,7 +100,7 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
     let records = venue.store.read(owner, &keys).await?;
     for (agent, doc) in agents.iter().zip(records) {
         // A damaged record is told where the agent is looked at.
-        let record = doc.value.and_then(|bytes| serde_json::from_slice::<AgentRecord>(&bytes).ok());
+        let record = doc.value.and_then(|bytes| decode::stored::<AgentRecord>(&bytes).ok());
         let Some(record) = record.filter(|record| record.status == AgentStatus::Suspended) else { continue };
         let why = record.error.map(|why| format!(": {why}")).unwrap_or_default();
         let waiting = Waiting { reason: format!("agent `{agent}` is suspended{why}"), until: None };

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fuzzes what strangers write (paths, grants, tokens) for some minutes, all targets side by side.
+# Fuzzes what strangers write (bodies, paths, grants, tokens) for some minutes, all targets side by side.
 #
 #   tests/fuzz.sh [MINUTES=10]     another seed: TRELLIS_FUZZ_SEED=7 tests/fuzz.sh
 #
@@ -12,4 +12,4 @@ TRELLIS_FUZZ_MINUTES=${1:-10}
 TRELLIS_FUZZ_SEED=${TRELLIS_FUZZ_SEED:-$(date +%s)}
 export TRELLIS_FUZZ_MINUTES TRELLIS_FUZZ_SEED
 
-exec cargo test --quiet --test it fuzz:: -- --nocapture --test-threads 3
+exec cargo test --quiet --test it fuzz:: -- --nocapture --test-threads 4

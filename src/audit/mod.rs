@@ -4,6 +4,7 @@ mod repair;
 
 use crate::bus::Message;
 use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
+use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::session::SessionState;
@@ -71,7 +72,7 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
     let jobs = jobs(venue, owner).await?;
     let mut in_transit = BTreeSet::new();
     for entry in venue.store.outbox(owner).await? {
-        if let Ok(Message { id: Some(id), .. }) = serde_json::from_slice(&entry.message) {
+        if let Ok(Message { id: Some(id), .. }) = decode::stored(&entry.message) {
             in_transit.insert(id);
         }
     }
@@ -106,7 +107,7 @@ async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError>
         let docs = venue.store.read(owner, &wanted).await?;
         for pair in docs.chunks(2) {
             let [head, status] = pair else { continue };
-            let Some(head) = head.value.as_ref().and_then(|b| serde_json::from_slice::<JobHead>(b).ok()) else {
+            let Some(head) = head.value.as_ref().and_then(|b| decode::stored::<JobHead>(b).ok()) else {
                 continue;
             };
             let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
@@ -131,7 +132,7 @@ async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, Au
         for session in page {
             let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
             let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
-            let state = session.state.as_ref().and_then(|bytes| serde_json::from_slice::<SessionState>(bytes).ok());
+            let state = session.state.as_ref().and_then(|bytes| decode::stored::<SessionState>(bytes).ok());
             let awaited = state.into_iter().flat_map(|state| state.pending);
             mailboxes.push(MailboxFacts {
                 tasks: tasks.filter_map(|entry| entry.job.clone()).collect(),

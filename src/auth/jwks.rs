@@ -1,5 +1,6 @@
 //! `auth.jwks`: the keys of trusted issuers, read again whenever the file has changed.
 
+use crate::domain::decode;
 use crate::domain::token::SpeaksFor;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -115,7 +116,7 @@ enum Owners {
 }
 
 fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
-    let set: Set = serde_json::from_slice(bytes).map_err(|error| format!("expected `{{\"keys\": [...]}}`: {error}"))?;
+    let set: Set = decode::from_json(bytes).map_err(|error| format!("expected `{{\"keys\": [...]}}`: {error}"))?;
     let mut keys: Vec<IssuerKey> = Vec::new();
     // Other kinds of keys sign other kinds of tokens.
     let usable = |jwk: &&Value| jwk["kty"] == "OKP" && jwk["crv"] == "Ed25519" && jwk["use"] != "enc";
@@ -130,7 +131,7 @@ fn parse(bytes: &[u8]) -> Result<Vec<IssuerKey>, String> {
 }
 
 fn issuer_key(jwk: &Value) -> Result<IssuerKey, String> {
-    let jwk = Jwk::deserialize(jwk).map_err(|error| error.to_string())?;
+    let jwk = decode::typed::<Jwk>(jwk.clone()).map_err(|error| error.to_string())?;
     if jwk.d.is_some() {
         return Err("it has `d` and so is a private key; only public keys belong here".to_owned());
     }

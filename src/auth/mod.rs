@@ -8,6 +8,7 @@ pub mod signing;
 
 use crate::config::{AuthConfig, AuthMode, DidKeys};
 use crate::domain::authority::Capability;
+use crate::domain::decode::from_json;
 use crate::domain::ids::Owner;
 use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
 use crate::domain::time::Millis;
@@ -248,7 +249,7 @@ fn parts(token: &str) -> Result<(Header, Claims), Refused> {
     };
     let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed("its parts are not base64url"));
     let header: Header =
-        serde_json::from_slice(&decode(header)?).map_err(|_| malformed("its header is no JSON object with `alg`"))?;
+        from_json(&decode(header)?).map_err(|_| malformed("its header is no JSON object with `alg`"))?;
     if header.alg != "EdDSA" {
         return Err(Refused::Algorithm);
     }

@@ -1,5 +1,6 @@
 //! Keys that sign tokens: made, kept in a file as a JWK, and used by `trellis token`.
 
+use crate::domain::decode;
 use crate::domain::token::DidKey;
 use aws_lc_rs::encoding::AsBigEndian;
 use aws_lc_rs::signature::{Ed25519KeyPair, KeyPair};
@@ -43,7 +44,7 @@ impl SigningKey {
         let bad =
             |why: &str| KeyError(format!("expected an Ed25519 private key as `trellis token keygen` writes it: {why}"));
         let jwk: Jwk =
-            serde_json::from_str(text).map_err(|_| bad("not a JSON object with `kty`, `crv`, `x` and `d`"))?;
+            decode::from_json(text.as_bytes()).map_err(|_| bad("not a JSON object with `kty`, `crv`, `x` and `d`"))?;
         if jwk.kty != "OKP" || jwk.crv != "Ed25519" {
             return Err(bad("`kty` or `crv` is another"));
         }

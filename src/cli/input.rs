@@ -1,6 +1,7 @@
 //! Values on the command line: text, JSON, `@file` and `-` for stdin.
 
 use super::exit::Failure;
+use crate::domain::decode;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -50,7 +51,7 @@ pub fn value(argument: &str, as_text: bool) -> Result<Value, Failure> {
 /// What begins like an object, an array or a string must be JSON: a typing error in it shall not
 /// arrive as text. Numbers, `true`, `false` and `null` are JSON, everything else is text.
 fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
-    match serde_json::from_str(text) {
+    match decode::json(text.as_bytes()) {
         Ok(value) => Ok(value),
         Err(error) if text.trim_start().starts_with(['{', '[', '"']) => {
             Err(Failure::usage(format!("malformed JSON in {source}: {error}; `--text` sends it as text")))
@@ -64,7 +65,7 @@ fn interpret(text: &str, source: &str) -> Result<Value, Failure> {
 pub fn pair(argument: &str) -> Result<(String, Value), String> {
     match argument.split_once('=') {
         Some((key, value)) if !key.is_empty() => {
-            let value = serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned()));
+            let value = decode::data(value.as_bytes()).unwrap_or_else(|_| Value::String(value.to_owned()));
             Ok((key.to_owned(), value))
         }
         Some(_) | None => Err("expected `KEY=VALUE`".into()),
@@ -74,7 +75,7 @@ pub fn pair(argument: &str) -> Result<(String, Value), String> {
 /// A `--grant`: the name of a resource namespace, or a capability as JSON.
 pub fn grant(text: &str) -> Result<Value, String> {
     let value = if text.starts_with('{') {
-        serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?
+        decode::json(text.as_bytes()).map_err(|error| format!("not JSON: {error}"))?
     } else {
         Value::String(text.to_owned())
     };

@@ -6,6 +6,7 @@ use super::output::{note, remark};
 use super::{Context, input, queue, wait};
 use crate::bus::InKind;
 use crate::domain::budget::Budget;
+use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::limits::SUBMISSION_BYTES;
@@ -77,7 +78,7 @@ impl Submit {
 
     fn budget(&self) -> Result<Budget, Failure> {
         let named: Value = self.budget.iter().cloned().collect::<serde_json::Map<_, _>>().into();
-        let budget: Budget = serde_json::from_value(named).map_err(|e| Failure::usage(format!("`--budget`: {e}")))?;
+        let budget: Budget = decode::typed(named).map_err(|e| Failure::usage(format!("`--budget`: {e}")))?;
         budget.check().map_err(|error| Failure::usage(format!("`--budget`: {error}")))?;
         Ok(budget)
     }

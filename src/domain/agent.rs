@@ -13,6 +13,7 @@ use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::entry::ContextEntry;
 use crate::domain::context::load::Load;
+use crate::domain::decode;
 use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::layout::Scope;
@@ -352,6 +353,7 @@ impl AgentConfig {
         let Value::Object(map) = value else {
             return Err(AgentConfigError::NotAMap(crate::domain::lattice::value::type_name(value)));
         };
+        decode::check(value).map_err(|e| AgentConfigError::Value(e.to_string()))?;
         let mut map = seed::mapped(map)?;
         for key in map.keys() {
             if LATER.contains(&key.as_str()) {
@@ -362,8 +364,7 @@ impl AgentConfig {
             }
         }
         take_values(&mut map).map_err(|e| AgentConfigError::Value(e.to_string()))?;
-        let mut config: Self =
-            serde_json::from_value(Value::Object(map)).map_err(|e| AgentConfigError::Value(e.to_string()))?;
+        let mut config: Self = decode::typed(Value::Object(map)).map_err(|e| AgentConfigError::Value(e.to_string()))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {
             "echo".clone_into(&mut config.model.name);

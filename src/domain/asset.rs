@@ -1,5 +1,6 @@
 //! Assets: immutable content named by its SHA-256, with what is said about it.
 
+use crate::domain::decode;
 use crate::domain::ids::AssetId;
 use crate::domain::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES};
 use crate::domain::time::Millis;
@@ -135,7 +136,7 @@ impl Asset {
         let kind = self.record.content_type.split(';').next().unwrap_or_default().trim();
         if kind == "application/json" || kind.ends_with("+json") {
             // What calls itself JSON and isn't is still text.
-            return Ok(serde_json::from_str(text).unwrap_or_else(|_| text.into()));
+            return Ok(decode::data(text.as_bytes()).unwrap_or_else(|_| text.into()));
         }
         Ok(text.into())
     }

@@ -4,6 +4,7 @@ mod event;
 
 pub use event::{EventId, IdOf};
 
+use crate::domain::visible::{self, hidden};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -34,6 +35,8 @@ fn check(what: &'static str, text: &str) -> Result<(), IdError> {
         "control characters are not allowed"
     } else if text.chars().any(char::is_whitespace) {
         "whitespace is not allowed"
+    } else if hidden(text).is_some() {
+        visible::RULE
     } else if text.contains('/') {
         "`/` is not allowed"
     } else if text == "." || text == ".." {
@@ -382,6 +385,8 @@ mod tests {
             ("a\u{0}", "control characters are not allowed"),
             ("..", "`.` and `..` are not names"),
             ("e\u{301}", "expected Unicode normalisation form C"),
+            ("a\u{200b}b", visible::RULE),
+            ("\u{feff}a", visible::RULE),
         ] {
             assert_eq!(AgentId::new(text).unwrap_err().rule, rule, "{text:?}");
         }

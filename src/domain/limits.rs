@@ -16,6 +16,19 @@ pub const TURNS_PER_TASK: u32 = 50;
 /// Mailbox entries that come with a grant: what one turn can show.
 pub const GRANT_EVENTS: u32 = 64;
 
+/// Levels of maps and lists of a value from outside, and of a document of the tree. The decoder takes
+/// 127: what is between is for what a value is wrapped into (result, record, event, message).
+pub const VALUE_DEPTH: usize = 64;
+
+/// Levels that the JSON decoder reads.
+pub const DECODER_DEPTH: usize = 127;
+
+/// Levels of what an operation returns and of what a turn fetches: a value with what it stands in.
+pub const RESULT_DEPTH: usize = VALUE_DEPTH + 16;
+
+/// Levels of a message that the venue sends itself: what a turn hands on, through a chain of jobs.
+pub const MESSAGE_DEPTH: usize = RESULT_DEPTH + 24;
+
 /// Bytes of a submission's body: NATS' default `max_payload` less room for headers.
 pub const SUBMISSION_BYTES: usize = 900_000;
 

@@ -1,7 +1,9 @@
 //! The functional core: values in, decisions out. No `async`, I/O, clock, environment or randomness.
 
+pub mod decode;
 pub mod nearest;
 pub mod time;
+pub mod visible;
 
 pub mod hosts;
 pub mod ids;

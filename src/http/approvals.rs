@@ -5,6 +5,7 @@ use super::extract::{Asked, Json, Who};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::domain::approval::Given;
+use crate::domain::decode;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ fn arguments(body: Value) -> Result<(&'static str, Value), Problem> {
     let expected = "expected a body `{\"approve\": {}}`, `{\"reject\": {}}` or `{\"answers\": {…}}`";
     let Value::Object(mut map) = body else { return Err(Problem::bad_request(expected)) };
     let digest = map.shift_remove("digest");
-    let given: Given = serde_json::from_value(map.into())
+    let given: Given = decode::typed(map.into())
         .map_err(|error| Problem::bad_request(format!("{expected}, perhaps with a `digest`: {error}")))?;
     let (verb, mut arguments) = match given {
         Given::Approve { arguments, scopes } => ("approve", json!({"arguments": arguments, "scopes": scopes})),

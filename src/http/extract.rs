@@ -5,6 +5,7 @@ use super::problem::Problem;
 use crate::auth::caller::Recognised;
 use crate::auth::{self, Auth};
 use crate::domain::authority::Authority;
+use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
@@ -134,8 +135,11 @@ impl FromRequest<Api> for Json {
         if bytes.is_empty() {
             return Ok(Self(Value::Null));
         }
-        let value = serde_json::from_slice(&bytes);
-        value.map(Self).map_err(|e| Problem::bad_request(format!("the body is not JSON: {e}")))
+        let value = decode::json(&bytes);
+        value.map(Self).map_err(|wrong| {
+            let what = if wrong.place.is_empty() { "the body is not JSON" } else { "malformed body" };
+            Problem::bad_request(format!("{what}: {wrong}"))
+        })
     }
 }
 

@@ -4,6 +4,7 @@ use super::Api;
 use super::extract::{Asked, Json, Who};
 use super::problem::Problem;
 use crate::agents;
+use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::ledger::experiment::{Experiment, run};
 use crate::ledger::find::{Filter, find};
@@ -94,7 +95,7 @@ pub(super) async fn replay(
 ) -> Result<Response, Problem> {
     let experiment: Experiment = match body {
         Value::Null => Experiment::default(),
-        body => serde_json::from_value(body).map_err(Problem::bad_request)?,
+        body => decode::typed(body).map_err(Problem::bad_request)?,
     };
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let replayed = show::replay(&session, &past, &experiment, &api.venue.catalog);
@@ -133,7 +134,7 @@ pub(super) async fn context(
     let agent = AgentId::new(id.as_str()).map_err(Problem::bad_request)?;
     let asked: Preview = match body {
         Value::Null => Preview::default(),
-        body => serde_json::from_value(body).map_err(Problem::bad_request)?,
+        body => decode::typed(body).map_err(Problem::bad_request)?,
     };
     let asked = Preview { envelope: who.caller.request(), ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(|error| match error {

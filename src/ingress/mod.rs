@@ -3,6 +3,7 @@
 mod replace;
 
 use crate::domain::authority::grant::{self, GrantError};
+use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
 };
@@ -10,7 +11,7 @@ use crate::domain::ids::{
     AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
 };
 use crate::domain::job::{ErrorCode, JobHead};
-use crate::domain::limits::{SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
+use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::resource::scratchpad;
@@ -189,7 +190,13 @@ pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
     if body.len() > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes: body.len(), limit: SUBMISSION_BYTES });
     }
-    serde_json::from_slice(body).map_err(|e| SubmissionError::Malformed(e.to_string()))
+    let malformed = |wrong: Wrong| SubmissionError::Malformed(wrong.to_string());
+    let value = decode::message(body, MESSAGE_DEPTH).map_err(malformed)?;
+    // What a turn hands on is deeper than what it was given. Whether the seal counts is asked later.
+    if value.get("seal").is_none_or(serde_json::Value::is_null) {
+        decode::check(&value).map_err(malformed)?;
+    }
+    decode::typed(value).map_err(malformed)
 }
 
 /// The admission of a task or a message.
@@ -333,9 +340,9 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
 
 /// The venue's seal on a message of its own, by which it knows it in the queue: everybody who may
 /// publish could write the rest.
-pub fn sealed(venue: &Venue, owner: &Owner, agent: &AgentId, id: &EventId, submission: Submission) -> Submission {
+pub fn sealed(key: &[u8], owner: &Owner, agent: &AgentId, id: &EventId, submission: Submission) -> Submission {
     let said = said(owner, agent, id, &submission);
-    Submission { seal: Some(hmac_hex(&venue.key, said.as_bytes())), ..submission }
+    Submission { seal: Some(hmac_hex(key, said.as_bytes())), ..submission }
 }
 
 /// Takes what somebody has published for what it is: what only the venue says, ids of its own included,

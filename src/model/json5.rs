@@ -1,9 +1,10 @@
 //! Reads the JSON5 that a prompt shows back into a value, for models that are made of rules.
 
+use crate::domain::limits::VALUE_DEPTH;
 use serde_json::{Map, Number, Value};
 
 /// Deepest nesting read; a deeper text is not a value.
-const DEPTH_MAX: usize = 128;
+const DEPTH_MAX: usize = VALUE_DEPTH;
 
 /// The value at the start of `text` and what follows it, or nothing when it does not start with
 /// one. Takes JSON and the JSON5 of the renderer: unquoted keys, either quote, comments, trailing

@@ -1,6 +1,7 @@
 //! Real providers through one client library: OpenAI-compatible, Anthropic, Gemini, Ollama and others.
 
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
+use crate::domain::decode;
 use crate::domain::secret::Mask;
 use crate::model::bounded::{self, Framing, TooMuch};
 use crate::model::endpoint::{ProviderOptions, Target, resolve};
@@ -430,7 +431,7 @@ fn received_arguments(value: Value) -> Arguments {
     match value {
         Value::Null => Arguments::Json(Value::Object(Map::new())),
         Value::String(text) if text.trim().is_empty() => Arguments::Json(Value::Object(Map::new())),
-        Value::String(text) => match serde_json::from_str::<Value>(&text) {
+        Value::String(text) => match decode::data(text.as_bytes()) {
             Ok(value @ Value::Object(_)) => Arguments::Json(value),
             _ => Arguments::Malformed(text),
         },

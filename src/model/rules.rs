@@ -31,6 +31,7 @@
 //! `{{call}}` (number of the call in this process) and `{{turn}}`.
 
 use crate::domain::chat::{Arguments, Reply, ToolCall, Usage};
+use crate::domain::decode;
 use crate::domain::nearest::nearest;
 use crate::model::facts::{Facts, tokens};
 use crate::model::template::{TemplateError, check_text, check_value, fill_text, fill_value};
@@ -213,7 +214,7 @@ impl Rules {
     /// Reads TOML, or JSON when the text begins with `{`.
     pub fn parse(text: &str) -> Result<Rules, RulesError> {
         let file: Map<String, Value> = if text.trim_start().starts_with('{') {
-            serde_json::from_str(text).map_err(|error| RulesError::Syntax(error.to_string()))?
+            decode::from_json(text.as_bytes()).map_err(|error| RulesError::Syntax(error.to_string()))?
         } else {
             toml::from_str(text).map_err(|error| toml_syntax(text, &error))?
         };
@@ -395,7 +396,7 @@ fn check_keys(table: &Map<String, Value>, place: &str, known: &[&'static str]) -
 }
 
 fn read<T: DeserializeOwned>(place: &str, value: &Value) -> Result<T, RulesError> {
-    T::deserialize(value).map_err(|error| invalid(place, error.to_string()))
+    decode::typed(value.clone()).map_err(|error| invalid(place, error.to_string()))
 }
 
 fn invalid(place: &str, reason: impl Into<String>) -> RulesError {

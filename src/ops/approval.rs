@@ -3,6 +3,7 @@
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::approvals;
 use crate::domain::approval::{Approval, Verdict};
+use crate::domain::decode;
 use crate::domain::ids::JobId;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
@@ -77,7 +78,7 @@ impl Verb {
             Self::List => None,
             Self::Approve => Some(Verdict::Approved {
                 arguments: arguments.get("arguments").cloned(),
-                scopes: arguments.get("scopes").and_then(|scopes| serde_json::from_value(scopes.clone()).ok()),
+                scopes: arguments.get("scopes").and_then(|scopes| decode::typed(scopes.clone()).ok()),
             }),
             Self::Reject => Some(Verdict::Rejected { reason: arguments["reason"].as_str().map(str::to_owned) }),
             Self::Answer => {

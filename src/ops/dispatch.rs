@@ -2,6 +2,7 @@
 
 use super::secret::fill;
 use super::{Caller, Invocation, OpError, Output, Registered};
+use crate::domain::decode;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::nearest;
 use crate::domain::secret::hide;
@@ -94,7 +95,8 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
         Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
     };
     let result = tokio::time::timeout(limit, found.operation.invoke(call, arguments)).await.unwrap_or_else(late);
-    fill::masked(&mask, result)
+    let output = fill::masked(&mask, result)?;
+    Ok(Output { value: decode::shown(output.value), ..output })
 }
 
 /// The arguments of a call as they may be recorded and shown: what only the operation itself may

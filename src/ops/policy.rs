@@ -4,6 +4,7 @@
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
+use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::policy;
 use async_trait::async_trait;
@@ -175,7 +176,7 @@ fn legal(text: &str) -> Result<String, OpError> {
 
 fn roots(caps: &Value) -> Result<Option<Vec<Capability>>, OpError> {
     let caps: Option<Vec<Capability>> =
-        serde_json::from_value(caps.clone()).map_err(|error| OpError::Invalid(format!("`caps`: {error}")))?;
+        decode::typed(caps.clone()).map_err(|error| OpError::Invalid(format!("`caps`: {error}")))?;
     for (at, cap) in caps.iter().flatten().enumerate() {
         cap.check().map_err(|rule| OpError::Invalid(format!("`caps[{at}]`: {rule}")))?;
     }

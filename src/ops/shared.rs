@@ -5,6 +5,7 @@
 //! other user's.
 
 use super::{Invocation, OpError, Site};
+use crate::domain::decode;
 use crate::domain::ids::{Owner, OwnerPart, decode_token};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::{append, get as navigate, normalise, remove, set};
@@ -169,6 +170,7 @@ fn encode(values: &Value, target: &Path) -> Result<Bytes, OpError> {
         let got = crate::domain::lattice::value::type_name(values);
         return Err(OpError::Invalid(format!("expected a map of values at `{target}`, got a {got}")));
     }
+    decode::check(values).map_err(|wrong| OpError::Invalid(format!("`{target}` would be {}", wrong.reason)))?;
     let bytes = serde_json::to_vec(values).expect("JSON values serialise");
     if bytes.len() > SHARED_VALUES_BYTES {
         return Err(OpError::Invalid(format!(

@@ -6,6 +6,7 @@
 use super::agent::ask::submission;
 use super::child::call_id;
 use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, sha256_hex};
 use crate::domain::limits::{TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
@@ -114,7 +115,7 @@ fn agent_id(arguments: &Value) -> Result<AgentId, OpError> {
 }
 
 fn choice<T: serde::de::DeserializeOwned + Default>(arguments: &Value, key: &str) -> T {
-    serde_json::from_value(arguments[key].clone()).unwrap_or_default()
+    decode::typed(arguments[key].clone()).unwrap_or_default()
 }
 
 #[async_trait]

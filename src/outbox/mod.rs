@@ -3,10 +3,12 @@
 pub mod seal;
 
 use crate::bus::{Address, Bus, BusError, InKind, Message};
-use crate::domain::event::{Completion, ResultBody};
+use crate::domain::decode;
+use crate::domain::event::{Completion, ResultBody, Submission};
 use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobResult};
 use crate::external;
+use crate::ingress;
 use crate::store::{OutboxEntry, Store};
 use crate::telemetry::Metrics;
 use bytes::Bytes;
@@ -166,9 +168,22 @@ struct Sent<'e> {
     result: Result<(), BusError>,
 }
 
+/// A submission that was too deep to be read whole: what is left of it is the venue's own, too.
+fn resealed(key: &[u8], mut message: Message) -> Message {
+    if let Address::In { owner, agent, kind: InKind::Task | InKind::Message } = &message.to
+        && let Some(id) = message.id.as_deref().and_then(|id| EventId::kept(id).ok())
+        && let Ok(submission) = decode::typed::<Submission>(message.body.clone())
+    {
+        let submission = ingress::sealed(key, owner, agent, &id, Submission { seal: None, ..submission });
+        message.body = serde_json::to_value(submission).expect("submissions serialise");
+    }
+    message
+}
+
 async fn publish<'e>(store: &dyn Store, bus: &dyn Bus, key: &[u8], owner: &Owner, entry: &'e OutboxEntry) -> Sent<'e> {
     let mut sent = Sent { entry, job: None, is_kept: false, result: Ok(()) };
-    let message = match serde_json::from_slice::<Message>(&entry.message) {
+    let message = match decode::stored::<Message>(&entry.message) {
+        Ok(message) if decode::is_deeper(&entry.message) => resealed(key, message),
         Ok(message) => message,
         Err(error) => {
             tracing::error!(%owner, id = %entry.id, %error, "outbox entry is not a message; kept for inspection");

@@ -12,6 +12,7 @@ pub use jobs::{Deleted, delete};
 
 use crate::agents;
 use crate::domain::approval::Approval;
+use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, Owner, SessionKey};
 use crate::domain::job::JobHead;
 use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon};
@@ -207,7 +208,7 @@ impl Janitor {
 /// What a document says; a damaged one stays where it is, for inspection, and holds up nothing.
 fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
     let bytes = doc.value.as_ref()?;
-    match serde_json::from_slice(bytes) {
+    match decode::stored(bytes) {
         Ok(value) => Some(value),
         Err(error) => {
             tracing::debug!(key, %error, "a damaged document is kept");
@@ -222,7 +223,7 @@ async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Ask
         return Ok(if head.value.is_some() { Asking::Kept } else { Asking::Gone });
     }
     let facts = agents::sessions::find(venue, owner, &approval.session).await?;
-    let state = facts.and_then(|facts| serde_json::from_slice::<SessionState>(&facts.state?).ok());
+    let state = facts.and_then(|facts| decode::stored::<SessionState>(&facts.state?).ok());
     let awaits = state.and_then(|state| state.awaiting).is_some_and(|awaiting| awaiting.awaits(&approval.id));
     Ok(if awaits { Asking::Session } else { Asking::Nobody })
 }

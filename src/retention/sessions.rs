@@ -1,6 +1,7 @@
 //! Turns and sessions that are no longer kept.
 
 use super::{Batch, readable};
+use crate::domain::decode;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::retention::{Rules, SessionFate, SessionView, session_fate, turn_goes};
 use crate::domain::session::{SessionState, TurnRecord};
@@ -62,7 +63,7 @@ pub(super) async fn page(
 fn view(facts: &SessionFacts) -> Option<SessionView> {
     let state = match &facts.state {
         None => SessionState::default(),
-        Some(bytes) => serde_json::from_slice(bytes).ok()?,
+        Some(bytes) => decode::stored(bytes).ok()?,
     };
     let stirs = !facts.mailbox.is_empty() || facts.lease_until.is_some() || facts.due.is_some();
     Some(SessionView { version: facts.version, touched: facts.touched, stirs, state })

@@ -16,6 +16,7 @@ pub mod patient;
 pub mod redis;
 mod types;
 
+use crate::domain::decode::stored;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
@@ -64,8 +65,7 @@ impl StoreError {
 
 /// The value of the document at `key`; [`StoreError::Corrupt`] names the key.
 pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result<T, StoreError> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
+    stored(bytes).map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
 }
 
 /// Every durable step. All methods may be called again with the same arguments after an error.

@@ -8,6 +8,7 @@ use crate::approvals;
 use crate::domain::approval::{
     Answer, Approval, AwaitingCall, Place, Question, Scoped, Subject, Verdict, check_questions,
 };
+use crate::domain::decode;
 use crate::domain::limits::{APPROVAL_TIME, APPROVAL_TIME_MAX};
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::Target;
@@ -79,7 +80,7 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
 }
 
 fn questions(arguments: &Value) -> Result<(Subject, Duration), String> {
-    let asks: Vec<Question> = serde_json::from_value(arguments["asks"].clone()).map_err(|e| format!("`asks`: {e}"))?;
+    let asks: Vec<Question> = decode::typed(arguments["asks"].clone()).map_err(|e| format!("`asks`: {e}"))?;
     check_questions(&asks)?;
     let title = arguments["title"].as_str().unwrap_or_default().to_owned();
     let time = arguments["expires"].as_u64().map_or(APPROVAL_TIME, Duration::from_secs).min(APPROVAL_TIME_MAX);

@@ -8,6 +8,7 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
 use crate::domain::context::load::{Change, Loads};
 use crate::domain::context::text;
+use crate::domain::decode;
 use crate::domain::event::Parent;
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
@@ -131,7 +132,7 @@ fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c Planned
         let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
         Some((
             index,
-            match serde_json::from_slice(bytes).ok()? {
+            match decode::stored(bytes).ok()? {
                 CallNote::Outcome(outcome) => outcome,
                 CallNote::Intent => unknown(path),
             },
@@ -409,7 +410,9 @@ impl Round<'_> {
 pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
     match error {
         OpError::Fenced => Err(Stop::Lost),
-        OpError::Store(error) => Err(Stop::Store(error)),
+        // Asking again would not mend what is damaged.
+        OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
+        OpError::Store(error) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, error.to_string())),
         OpError::Invalid(_)
         | OpError::NotFound(_)

@@ -5,6 +5,7 @@ use crate::domain::asset::not_text;
 use crate::domain::context::entry::{Read, Source, job_part};
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item, bounded};
+use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
@@ -58,6 +59,7 @@ impl Reader<'_> {
         };
         let (content, allowed) = match found {
             Ok(value) => {
+                let value = decode::shown(value);
                 let grounds = name.as_ref().and_then(|name| self.caller.authority.grounds("crud/read", name));
                 (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds)
             }
@@ -87,8 +89,10 @@ impl Reader<'_> {
         if let Some(denied) = self.denied(&format!("a/{asset}")) {
             return Ok(Err(denied));
         }
-        let Some(found) = assets::content(self.venue, &self.caller.owner, asset).await? else {
-            return Ok(Err((Absence::Missing, "no such asset".into())));
+        let found = match assets::content(self.venue, &self.caller.owner, asset).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Err((Absence::Missing, "no such asset".into()))),
+            Err(error) => return unread(error),
         };
         Ok(match (found.text(), found.record.description.as_deref()) {
             (Ok(text), _) | (Err(_), Some(text)) => Ok(text.into()),
@@ -105,8 +109,10 @@ impl Reader<'_> {
         if let Some(denied) = self.denied(&format!("j/{job}")) {
             return Ok(Err(denied));
         }
-        let Some(found) = jobs::get(self.venue, &self.caller.owner, job).await? else {
-            return Ok(Err((Absence::Missing, "no such job".into())));
+        let found = match jobs::get(self.venue, &self.caller.owner, job).await {
+            Ok(Some(found)) => found,
+            Ok(None) => return Ok(Err((Absence::Missing, "no such job".into()))),
+            Err(error) => return unread(error),
         };
         let Some(result) = found.result else {
             return Ok(Err((Absence::Missing, format!("the job is {}", found.status.as_str()))));
@@ -163,9 +169,14 @@ impl Reader<'_> {
     }
 }
 
+/// What is damaged fails by itself; a store without an answer stops the turn.
+fn unread(error: StoreError) -> Result<Found, StoreError> {
+    if error.is_transient() { Err(error) } else { Ok(Err((Absence::Failed, error.to_string()))) }
+}
+
 fn failed(error: OpError) -> Result<Found, StoreError> {
     match error {
-        OpError::Store(error) => Err(error),
+        OpError::Store(error) => unread(error),
         error => Ok(Err((Absence::Failed, error.to_string()))),
     }
 }

@@ -6,10 +6,12 @@ use super::{Worker, session};
 use crate::approvals;
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::approval::AnswerBody;
+use crate::domain::decode::{self, Wrong};
 use crate::domain::event::ResultBody;
 use crate::domain::external::Answer;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::limits::MESSAGE_DEPTH;
 use crate::external::{self, Taken};
 use crate::ingress::{self, Arrival};
 use crate::jobs;
@@ -50,7 +52,7 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
     match delivery.kind {
         InKind::Task | InKind::Message => submission(worker, &delivery).await,
         InKind::Result => result(worker, &delivery).await,
-        InKind::Wake => match serde_json::from_slice::<WakeBody>(&delivery.body) {
+        InKind::Wake => match decode::from_json::<WakeBody>(&delivery.body) {
             Ok(body) => {
                 let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
                 let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
@@ -68,13 +70,16 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
 
 /// What only the venue sends, and whose it is.
 fn said(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Box<JobResult>> {
-    let mut body: Value = body_of(serde_json::from_slice(&delivery.body), what)?;
+    let mut body = body_of(decode::message(&delivery.body, MESSAGE_DEPTH), what)?;
     let Delivery { owner, agent, kind, .. } = delivery;
     let sender = seal::unsealed(&worker.venue.key, owner, agent, *kind, &mut body);
+    if sender != Sender::Venue {
+        body_of(decode::check(&body), what)?;
+    }
     Ok((body, sender))
 }
 
-fn body_of<T>(parsed: serde_json::Result<T>, what: &str) -> Result<T, Box<JobResult>> {
+fn body_of<T>(parsed: Result<T, Wrong>, what: &str) -> Result<T, Box<JobResult>> {
     parsed.map_err(|error| refusal(ErrorCode::Refused, format!("malformed {what}: {error}")))
 }
 
@@ -96,7 +101,7 @@ enum Told {
 /// Something about a job that an agent waits for: by the venue, or by its external worker.
 async fn result(worker: &Worker, delivery: &Delivery) {
     let told = said(worker, delivery, "result").and_then(|(body, sender)| match sender {
-        Sender::Venue => body_of(serde_json::from_value::<ResultBody>(body), "result").map(Told::Venue),
+        Sender::Venue => body_of(decode::typed::<ResultBody>(body), "result").map(Told::Venue),
         Sender::Anybody => match Answer::parse(&body) {
             Some(answer) if seal::token_fits(&worker.venue.key, &delivery.owner, &answer.job, &answer.token) => {
                 Ok(Told::Worker(answer))
@@ -142,7 +147,7 @@ async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
 /// A cancellation: by the venue, or by who may cancel that job.
 async fn cancel(worker: &Worker, delivery: &Delivery) {
     let body = said(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
-        Sender::Venue | Sender::Anybody => Ok((body_of(serde_json::from_value::<CancelBody>(body), "cancel")?, sender)),
+        Sender::Venue | Sender::Anybody => Ok((body_of(decode::typed::<CancelBody>(body), "cancel")?, sender)),
         Sender::Forger => Err(forged("cancel")),
     });
     let (body, sender) = match body {
@@ -184,7 +189,7 @@ async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
 
 /// A person's answer to what an agent waits for.
 async fn decide(worker: &Worker, delivery: &Delivery) {
-    let AnswerBody { approval, digest, answer } = match serde_json::from_slice(&delivery.body) {
+    let AnswerBody { approval, digest, answer } = match decode::from_json(&delivery.body) {
         Ok(body) => body,
         Err(error) => {
             return refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed answer: {error}"))).await;
@@ -297,7 +302,7 @@ async fn known_session(
 
 /// A refused body may still say where its answer goes.
 fn reply_to(body: &[u8]) -> Option<String> {
-    let value: serde_json::Value = serde_json::from_slice(body).ok()?;
+    let value = decode::message(body, MESSAGE_DEPTH).ok()?;
     value.get("replyTo")?.as_str().map(str::to_owned)
 }
 
@@ -450,7 +455,7 @@ async fn reject(
         result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
     };
     let venue = &worker.venue;
-    let head: Option<JobHead> = serde_json::from_slice(&open.head).ok();
+    let head: Option<JobHead> = decode::stored(&open.head).ok();
     let key = &worker.venue.key;
     let told =
         head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(key, &admit.owner, &head, result));

@@ -9,6 +9,7 @@ use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::context::record::manifest::Base;
 use crate::domain::dead::Attempt;
+use crate::domain::decode;
 use crate::domain::event::Event;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
@@ -108,7 +109,7 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
     let state = grant.state.as_ref().map_or_else(|| Ok(SessionState::default()), state)?;
     let checkpoint = match &grant.checkpoint {
         None => None,
-        Some(bytes) => Some(serde_json::from_slice(bytes).map_err(|e| corrupt("checkpoint", &e))?),
+        Some(bytes) => Some(decode::stored(bytes).map_err(|e| corrupt("checkpoint", &e))?),
     };
     let more = grant.mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
     Ok(Leased {
@@ -130,13 +131,13 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
 
 /// What a commit left for the next turn.
 pub(super) fn state(bytes: &Bytes) -> Result<SessionState, StoreError> {
-    serde_json::from_slice(bytes).map_err(|e| corrupt("state", &e))
+    decode::stored(bytes).map_err(|e| corrupt("state", &e))
 }
 
 /// Mailbox entries as the core takes them.
 pub(super) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
     let pending = entries.iter().map(|entry| {
-        let event: Event = serde_json::from_slice(&entry.body).map_err(|e| corrupt(&entry.key, &e))?;
+        let event: Event = decode::stored(&entry.body).map_err(|e| corrupt(&entry.key, &e))?;
         Ok(Pending { key: entry.key.clone(), event, crashes: entry.crashes, status: entry.job_status })
     });
     pending.collect()

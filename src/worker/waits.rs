@@ -5,6 +5,7 @@ use super::commit::Outcome;
 use super::session::{self, Leased, Stop};
 use crate::agents;
 use crate::domain::agent::{AgentRecord, Retry};
+use crate::domain::decode;
 use crate::domain::job::Waiting;
 use crate::domain::time::Millis;
 use crate::retry::Policy;
@@ -26,7 +27,7 @@ struct Failures {
 /// The provider's failures so far, in this turn and in the leases before.
 fn failures(leased: &Leased) -> Option<Failures> {
     let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
-    serde_json::from_slice(bytes).ok()
+    decode::stored(bytes).ok()
 }
 
 /// How long to wait after the failure that just happened; `None` when the tries are used up.

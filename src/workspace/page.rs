@@ -99,8 +99,8 @@ impl Workspace {
         let mut items = Vec::with_capacity(docs.len());
         for (key, bytes) in docs {
             let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-            let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()])?;
-            let value = match Collection::of(&inner, &self.scope) {
+            let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]).ok();
+            let value = match inner.as_ref().and_then(|inner| Collection::of(inner, &self.scope)) {
                 Some((collection, _)) if values => self.whole(overlay, &collection, decode(&key, &bytes)?).await?,
                 Some(_) | None => Value::Null,
             };

@@ -102,7 +102,7 @@ impl Workspace {
         for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
             let Some(name) = decode_token(&key[prefix.len()..]) else { continue };
             let root: Root = decode(&key, &bytes)?;
-            let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()])?;
+            let Ok(inner) = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]) else { continue };
             if let Some((collection, _)) = Collection::of(&inner, &self.scope) {
                 map.insert(name, self.whole(overlay, &collection, root).await?);
             }

@@ -2,6 +2,7 @@
 
 use super::overlay::Overlay;
 use super::{Workspace, WorkspaceError};
+use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape};
 use crate::domain::lattice::value::{self, ChangeError, index_of, type_name};
@@ -61,6 +62,13 @@ struct Slot {
     value: Option<Value>,
 }
 
+/// A document of the tree as it is stored: no deeper than what may come in, however many levels were
+/// put below one another.
+fn document(path: &Path, value: &Value) -> Result<Bytes, WorkspaceError> {
+    decode::check(value).map_err(|wrong| WorkspaceError::Refused(format!("`{path}` would be {}", wrong.reason)))?;
+    Ok(encode(value))
+}
+
 fn encode<T: serde::Serialize>(value: &T) -> Bytes {
     Bytes::from(serde_json::to_vec(value).expect("JSON values serialise"))
 }
@@ -99,6 +107,7 @@ impl Workspace {
         if rest.is_empty() {
             let (version, root) = self.root(overlay, &collection).await?;
             check_expect(path, expect, version, root.is_some())?;
+            document(path, &new)?;
             replace_collection(overlay, &collection, version, root.as_ref(), new);
             return Ok((version + 1, root.is_some()));
         }
@@ -112,7 +121,7 @@ impl Workspace {
                 (doc, existed)
             }
         };
-        overlay.put(slot.key, slot.version, encode(&new));
+        overlay.put(slot.key, slot.version, document(path, &new)?);
         Ok((slot.version + 1, existed))
     }
 
@@ -141,7 +150,7 @@ impl Workspace {
         }
         let removed = value::remove(&mut doc, &inner);
         if removed {
-            overlay.put(slot.key, slot.version, encode(&doc));
+            overlay.put(slot.key, slot.version, document(path, &doc)?);
         }
         Ok(removed)
     }
@@ -154,7 +163,7 @@ impl Workspace {
                 .value
                 .unwrap_or_else(|| if inner.is_empty() { Value::Array(vec![]) } else { Value::Object(Map::new()) });
             let index = value::append(&mut doc, &inner, item)?;
-            overlay.put(slot.key, slot.version, encode(&doc));
+            overlay.put(slot.key, slot.version, document(path, &doc)?);
             return Ok(index as u64);
         }
         let (version, root) = self.root(overlay, &collection).await?;
@@ -170,7 +179,7 @@ impl Workspace {
         let (chunk_version, bytes) = overlay.fetch(self, &key).await?;
         let mut chunk: Vec<Value> = bytes.map(|b| decode(&key, &b)).transpose()?.unwrap_or_default();
         chunk.push(item);
-        overlay.put(key, chunk_version, encode(&chunk));
+        overlay.put(key, chunk_version, document(path, &Value::Array(chunk))?);
         overlay.put(collection.root(), version, encode(&Root { generation, shape: Shape::Array { len: len + 1 } }));
         Ok(len)
     }

@@ -23,6 +23,7 @@ mod cli_up;
 mod context;
 mod crash_points;
 mod day;
+mod decode;
 mod deployment;
 mod embedded_store;
 mod endless;

@@ -52,6 +52,44 @@ const TIME_AT: [(&str, &str); 8] = [
 /// Who may choose the machine's clock; everybody else is given one.
 const CLOCK_AT: [&str; 4] = ["src/clock.rs", "src/app.rs", "src/cli/", "src/bench/"];
 
+/// Who may read JSON or TOML by itself, and what; all others read by `domain::decode`.
+const PARSES: [(&str, &str); 16] = [
+    ("src/domain/decode/", "it is the entrance"),
+    ("src/domain/agent/schema.rs", "built in"),
+    ("src/domain/context/record/", "written by the venue"),
+    ("src/bus/embedded", "written by the venue"),
+    ("src/store/embedded/", "written by the venue"),
+    ("src/bus/nats/alarms.rs", "written by the venue"),
+    ("src/resources/memory.rs", "written by the venue"),
+    ("src/http/sse.rs", "written by the venue, for a client"),
+    ("src/config/", "reads key by key and names each"),
+    ("src/model/rules.rs", "keeps TOML errors from showing a line of the file"),
+    ("src/model/json5.rs", "single words"),
+    ("src/model/provider_error.rs", "words of an error for people"),
+    ("src/model/mock_server/", "a server for tests"),
+    ("src/model/bounded.rs", "looks for the size of what a provider streams, and keeps nothing of it"),
+    ("src/cli/", "a client: its own files and what its queue says"),
+    ("src/bench/", "measures this machine"),
+];
+
+/// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
+const BUFFERED: [(&str, &str); 14] = [
+    ("src/auth/jwks.rs", "a text or a list of texts"),
+    ("src/domain/token/claims.rs", "a text or a list of texts"),
+    ("src/domain/resource/memory/settings.rs", "a word or a list of texts"),
+    ("src/domain/resource/mod.rs", "the rest is a map of values, read again by its provider"),
+    ("src/domain/scope/mod.rs", "read by hand"),
+    ("src/domain/tools/entry.rs", "read by `decode::typed`"),
+    ("src/domain/context/entry.rs", "read by `decode::typed`"),
+    ("src/domain/event.rs", "stored; of a submission only under the seal"),
+    ("src/domain/secret/record.rs", "stored"),
+    ("src/domain/budget.rs", "stored"),
+    ("src/domain/chat.rs", "stored"),
+    ("src/domain/lattice/layout.rs", "stored"),
+    ("src/domain/timer/mod.rs", "stored"),
+    ("src/domain/approval/", "stored"),
+];
+
 struct Source {
     /// Relative to the crate, with `/`.
     path: String,
@@ -228,6 +266,28 @@ fn begins_function(line: &str) -> bool {
     let mut words = line.split_whitespace();
     let before = ["pub", "const", "async", "pub(crate)", "pub(super)"];
     words.find(|word| !before.contains(word) && !word.starts_with("pub(in")) == Some("fn")
+}
+
+#[test]
+fn what_comes_from_outside_is_read_in_one_way() {
+    let mut violations = Vec::new();
+    for source in sources() {
+        let parses = PARSES.iter().any(|(home, _why)| source.path.starts_with(home));
+        let buffers = BUFFERED.iter().any(|(home, _why)| source.path.starts_with(home));
+        for (number, line) in source.code() {
+            let reads = ["serde_json::from_", "toml::from_", "<toml::Table>", ": toml::Table"];
+            if !parses && reads.iter().any(|read| line.contains(read)) {
+                violations.push(source.at(number, "reads JSON or TOML by itself, expected `domain::decode`"));
+            }
+            let serde = line.trim_start().starts_with("#[serde(");
+            let buffered = ["flatten", "untagged", "tag = "].iter().any(|word| line.contains(word));
+            if serde && buffered && !buffers && !source.path.starts_with("src/bench/") {
+                violations
+                    .push(source.at(number, "serde takes a list for a struct here; expected a reason in `BUFFERED`"));
+            }
+        }
+    }
+    report(&violations);
 }
 
 #[test]

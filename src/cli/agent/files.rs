@@ -3,6 +3,7 @@
 use super::super::exit::Failure;
 use super::super::input;
 use crate::domain::agent::AgentConfig;
+use crate::domain::decode;
 use crate::domain::ids::AgentId;
 use crate::resources;
 use serde_json::Value;
@@ -88,12 +89,9 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
 
 fn parse(kind: Kind, text: &str) -> Result<Value, String> {
     match kind {
-        Kind::Json => serde_json::from_str(text).map_err(|e| format!("malformed JSON: {e}")),
+        Kind::Json => decode::json(text.as_bytes()).map_err(|e| format!("malformed JSON: {e}")),
         Kind::Yaml => yaml(text),
-        Kind::Toml => {
-            let table: toml::Table = text.parse().map_err(|e: toml::de::Error| format!("malformed TOML: {e}"))?;
-            serde_json::to_value(table).map_err(|e| e.to_string())
-        }
+        Kind::Toml => decode::toml(text).map_err(|e| format!("malformed TOML: {e}")),
     }
 }
 

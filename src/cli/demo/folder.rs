@@ -1,6 +1,7 @@
 //! The demo's folder and what is put into it; the material of `config/examples` is built in.
 
 use super::super::exit::Failure;
+use crate::domain::decode;
 use serde_json::{Map, Value};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -83,13 +84,14 @@ impl Drop for Folder {
 
 /// The workspace, path by path.
 pub(super) fn seed() -> Result<Map<String, Value>, Failure> {
-    serde_json::from_str(SEED).map_err(|e| Failure::internal(format!("the built-in workspace is malformed: {e}")))
+    decode::from_json(SEED.as_bytes())
+        .map_err(|e| Failure::internal(format!("the built-in workspace is malformed: {e}")))
 }
 
 /// The agents with their configurations.
 pub(super) fn agents() -> Result<Vec<(&'static str, Value)>, Failure> {
     let parse = |(name, text): (&'static str, &str)| {
-        let config = toml::from_str(text)
+        let config = decode::toml(text)
             .map_err(|e| Failure::internal(format!("the built-in agent `{name}` is malformed: {e}")))?;
         Ok((name, config))
     };

@@ -22,13 +22,13 @@ fn mistakes_are_named() {
         (json!({"systemPromt": "x", "model": model}), "unknown key `systemPromt`, did you mean `systemPrompt`"),
         (json!({"zzz": 1, "model": model}), "unknown key `zzz`"),
         (json!({"visibility": "all", "model": model}), "key `visibility` is not supported by this version"),
-        (json!({"outputs": {"complete": {}}, "model": model}), "missing field `schema`"),
+        (json!({"outputs": {"complete": {}}, "model": model}), "`outputs.complete`: missing field `schema`"),
         (
             json!({"outputs": {"complete": {"schema": 1}}, "model": model}),
             "`outputs.complete.schema`: expected a JSON Schema as a map, got 1",
         ),
         (json!({"tools": ["subgoal"], "model": model}), "`tools[0]`: `subgoal` needs `loop = \"goalTree\"`"),
-        (json!({"loop": "tree", "model": model}), "unknown variant `tree`, expected `chat` or `goalTree`"),
+        (json!({"loop": "tree", "model": model}), "`loop`: unknown variant `tree`, expected `chat` or `goalTree`"),
         (json!({}), "missing field `model`"),
         (
             json!({"model": {"provider": "x", "name": "y", "contextWindow": 100, "maxTokens": 200}}),

@@ -1,5 +1,6 @@
 //! One capability: an ability on everything under a path.
 
+use crate::domain::visible::{self, hidden};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use unicode_normalization::is_nfc;
@@ -82,6 +83,9 @@ fn check_with(with: &str) -> Result<(), String> {
     }
     if with.chars().any(char::is_control) {
         return Err("control characters are not allowed".into());
+    }
+    if hidden(with).is_some() {
+        return Err(visible::RULE.into());
     }
     if !is_nfc(with) {
         return Err("expected Unicode normalisation form C".into());
@@ -201,6 +205,8 @@ mod tests {
             ("w/*", "crud", Some("segment `*`")),
             ("w/a\u{0}", "crud", Some("control characters")),
             ("w/a\u{1f}b", "crud", Some("control characters")),
+            ("w/a\u{200b}b", "crud", Some("can't be seen")),
+            ("\u{feff}w", "crud", Some("can't be seen")),
             ("w/e\u{301}", "crud", Some("normalisation form C")),
             ("https://", "http", Some("expected a host")),
             ("://", "http", Some("expected a host")),

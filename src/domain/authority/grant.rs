@@ -2,6 +2,8 @@
 
 use super::Authority;
 use super::capability::{Capability, RESOURCES, covers, is_of_resources, overlaps, readable};
+use crate::domain::decode;
+use crate::domain::visible::{self, hidden};
 use serde_json::Value;
 use unicode_normalization::is_nfc;
 
@@ -81,18 +83,24 @@ impl Boundary {
     }
 }
 
+/// Whitespace as the sources of this rule count it: with the byte order mark.
+fn is_space(c: char) -> bool {
+    c.is_whitespace() || c == '\u{feff}'
+}
+
 /// The rule of grant strings that a namespace breaks; the first in their order.
 pub fn check_namespace(text: &str) -> Result<(), &'static str> {
     let segments = || text.split('/');
-    let rules: [(&'static str, bool); 11] = [
+    let rules: [(&'static str, bool); 12] = [
         ("it is empty", text.is_empty()),
-        ("whitespace around it is not allowed", text.trim() != text),
+        ("whitespace around it is not allowed", text.trim_matches(is_space) != text),
         ("a `/` at its beginning or end is not allowed", text.starts_with('/') || text.ends_with('/')),
         ("`//` is not allowed", text.contains("//")),
         ("a segment `.` or `..` is not allowed", segments().any(|segment| segment == "." || segment == "..")),
         ("`*` is not allowed", text.contains('*')),
-        ("whitespace in a segment is not allowed", text.contains(char::is_whitespace)),
+        ("whitespace in a segment is not allowed", text.contains(is_space)),
         ("control characters are not allowed", text.contains(char::is_control)),
+        (visible::RULE, hidden(text).is_some()),
         ("`>` is not allowed", text.contains('>')),
         ("expected Unicode normalisation form C", !is_nfc(text)),
         ("it is longer than 1024 bytes", text.len() > MAX_BYTES),
@@ -121,7 +129,7 @@ pub fn parse(grants: &[Value], boundaries: &[Boundary]) -> Result<Vec<Capability
                 Capability { with: format!("{RESOURCES}/{text}"), can: "*".into() }
             }
             Value::Object(_) => {
-                let cap: Capability = serde_json::from_value(grant.clone()).map_err(|e| fail(grant, &e.to_string()))?;
+                let cap: Capability = decode::typed(grant.clone()).map_err(|e| fail(grant, &e.to_string()))?;
                 cap.check().map_err(|rule| fail(grant, &rule))?;
                 cap
             }

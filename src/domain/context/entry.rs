@@ -3,6 +3,7 @@
 use super::item::{Kept, Section, Tags};
 use super::load::Load;
 use crate::domain::agent::AgentState;
+use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::get as navigate;
@@ -124,7 +125,7 @@ impl TryFrom<Value> for ContextEntry {
     fn try_from(value: Value) -> Result<Self, String> {
         match value {
             Value::String(text) => Ok(Self::Short(text)),
-            other => serde_json::from_value(other).map(Self::Full).map_err(|e| format!("in `context`: {e}")),
+            other => decode::typed(other).map(Self::Full).map_err(|wrong| wrong.to_string()),
         }
     }
 }
@@ -377,8 +378,8 @@ mod tests {
         assert_eq!(check_entries(&many).unwrap_err(), "`context`: expected at most 200 entries, got 201");
         for (json, expected) in [
             (json!({"rfe": "w/x"}), "unknown field `rfe`"),
-            (json!({"text": "t", "budget": -1}), "invalid value: integer `-1`"),
-            (json!(7), "in `context`"),
+            (json!({"text": "t", "budget": -1}), "`budget`: expected a whole number of at least 0, got number -1"),
+            (json!(7), "expected a map, got number 7"),
         ] {
             let error = serde_json::from_value::<ContextEntry>(json).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

@@ -2,6 +2,7 @@
 //! session or of the goal that it works on. An inner level shadows an outer one.
 
 use super::entry::check_label;
+use crate::domain::decode;
 use crate::domain::lattice::Path;
 use crate::domain::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
 use serde::{Deserialize, Serialize};
@@ -106,7 +107,7 @@ impl Change {
             Value::Null if goal => Level::Frame,
             Value::Null => Level::Session,
             Value::String(level) if level == "frame" && !goal => return Err("`level`: no subgoal is open".into()),
-            given => serde_json::from_value(given.clone())
+            given => decode::typed(given.clone())
                 .map_err(|_| format!("`level`: expected `session`, `agent` or `frame`, got {given}"))?,
         };
         let load = Load::new(&path, label, budget)?;

@@ -1,5 +1,6 @@
 //! Lattice paths: a validated type; a raw string never reaches a store.
 
+use crate::domain::visible::{self, hidden};
 use serde_json::Value;
 use std::fmt;
 use unicode_normalization::is_nfc;
@@ -186,6 +187,8 @@ fn check_segment(segment: &str) -> Result<(), String> {
         Err(format!("segment `{segment}` is not allowed"))
     } else if segment.chars().any(char::is_control) {
         Err("control characters are not allowed".into())
+    } else if hidden(segment).is_some() {
+        Err(visible::RULE.into())
     } else if segment.len() > MAX_SEGMENT_BYTES {
         Err(format!("a segment has {} bytes, expected at most {MAX_SEGMENT_BYTES}", segment.len()))
     } else if !is_nfc(segment) {
@@ -234,6 +237,8 @@ mod tests {
             ("w/./s", "segment `.` is not allowed"),
             ("w/a\u{0}", "control characters are not allowed"),
             ("w/e\u{301}", "expected Unicode normalisation form C"),
+            ("w/ven\u{200b}dor", visible::RULE),
+            ("w/a\u{2028}b", visible::RULE),
             ("x/a", "unknown namespace `x`, expected one of w/ o/ n/ c/ t/ g/ j/ s/ a/ v/"),
         ] {
             assert_eq!(Path::parse(text).unwrap_err().rule, rule, "{text:?}");

@@ -1,5 +1,6 @@
 //! Navigation and change inside one JSON value.
 
+use crate::domain::decode;
 use serde_json::{Map, Value};
 
 /// Why a change is impossible.
@@ -149,7 +150,7 @@ pub fn normalise(value: Value) -> Value {
     if let Value::String(text) = &value {
         let start = text.trim_start();
         if (start.starts_with('{') || start.starts_with('['))
-            && let Ok(parsed) = serde_json::from_str(text)
+            && let Ok(parsed) = decode::data(text.as_bytes())
         {
             return parsed;
         }

@@ -26,6 +26,7 @@ mod tests;
 
 use crate::domain::approval::Consent;
 use crate::domain::authority::Authority;
+use crate::domain::decode;
 use crate::domain::external::PUBLISH;
 use crate::domain::ids::{AgentId, sha256_hex};
 use crate::domain::limits::JOB_DEPTH;
@@ -88,7 +89,7 @@ impl TryFrom<Value> for Scopes {
         }
         let approval = map.get("approval").map_or(Ok(Consent::None), |given| {
             let wrong = |_| format!("`scopes.approval`: expected \"none\" or \"ask\", got {given}");
-            serde_json::from_value(given.clone()).map_err(wrong)
+            decode::typed(given.clone()).map_err(wrong)
         })?;
         // The seed writes it as the JSON Schema of the argument.
         let choice = map.get("enum").or_else(|| map.get("items").and_then(|items| items.get("enum")));

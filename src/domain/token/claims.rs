@@ -2,6 +2,7 @@
 
 use super::{DidKey, Refused, quoted};
 use crate::domain::authority::Capability;
+use crate::domain::decode;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Deserializer};
@@ -109,9 +110,9 @@ impl Claims {
     /// Reads the middle part of a token, decoded. A claim given twice, a caveat on a capability and
     /// an `att` that isn't a list are refused: to leave one out would widen.
     pub fn parse(json: &[u8]) -> Result<Self, Refused> {
-        let raw: Raw = serde_json::from_slice(json).map_err(|e| Refused::Malformed(quoted(&e.to_string())))?;
+        let raw: Raw = decode::from_json(json).map_err(|e| Refused::Malformed(quoted(&e.to_string())))?;
         let missing = |claim| Refused::Claim { claim, rule: "it is missing".to_owned() };
-        let att = raw.att.map(serde_json::from_value).transpose().map_err(|error: serde_json::Error| {
+        let att = raw.att.map(decode::typed).transpose().map_err(|error| {
             let rule = format!("expected a list of {{\"with\": …, \"can\": …}}: {}", quoted(&error.to_string()));
             Refused::Claim { claim: "att", rule }
         })?;

@@ -164,7 +164,7 @@ fn illegal_claims_are_refused_with_their_rule() {
         assert!(error.contains(part), "{error}");
     }
     let twice = format!(r#"{{"iss": "a", "sub": "acme/ann", "sub": "acme/bob", "exp": {NOW}}}"#);
-    assert!(Claims::parse(twice.as_bytes()).unwrap_err().to_string().contains("duplicate field `sub`"));
+    assert!(Claims::parse(twice.as_bytes()).unwrap_err().to_string().contains("is given twice"));
     let null = format!(r#"{{"iss": "a", "sub": "acme/ann", "exp": {NOW}, "att": null}}"#);
     assert!(Claims::parse(null.as_bytes()).unwrap_err().to_string().contains("illegal claim `att`"));
 }

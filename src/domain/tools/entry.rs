@@ -1,6 +1,7 @@
 //! Entries of `tools`: operations by their path, other agents, and calls that are only answers.
 
 use crate::domain::approval::Consent;
+use crate::domain::decode;
 use crate::domain::ids::AgentId;
 use crate::domain::schema::misfits;
 use crate::domain::scope::{Delegate, Scopes};
@@ -69,8 +70,8 @@ impl TryFrom<Value> for ToolEntry {
         match value {
             Value::String(path) => Ok(Self::Path(path)),
             other => {
-                let tool: NamedTool = serde_json::from_value(other).map_err(|e| format!("in `tools`: {e}"))?;
-                tool.check().map_err(|error| format!("in `tools`: {error}"))?;
+                let tool: NamedTool = decode::typed(other).map_err(|wrong| wrong.to_string())?;
+                tool.check()?;
                 Ok(Self::Named(Box::new(tool)))
             }
         }
@@ -192,7 +193,7 @@ mod tests {
             (json!({"operation": "v/ops/a/b", "scope": {}}), "unknown field `scope`"),
         ] {
             let error = entry(&value).unwrap_err();
-            assert!(error.starts_with("in `tools`: ") && error.contains(expected), "{value}: {error}");
+            assert!(error.contains(expected), "{value}: {error}");
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
 use crate::domain::context::text;
+use crate::domain::decode;
 use crate::domain::goal;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::SUMMARY_BYTES;
@@ -57,7 +58,7 @@ fn result(setting: &Setting, arguments: &Value) -> Value {
     match (setting.output(), given) {
         // Models like to write JSON as a text.
         (Some(schema), Value::String(text)) if outputs::wrong(schema, &Value::String(text.clone())).is_some() => {
-            serde_json::from_str(&text).unwrap_or(Value::String(text))
+            decode::data(text.as_bytes()).unwrap_or(Value::String(text))
         }
         (_, given) => given,
     }
@@ -75,7 +76,7 @@ pub(super) fn typed_text(setting: &Setting, text: &str) -> Option<Value> {
     let text = text.trim();
     let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let bare = fenced.map_or(text, |inside| inside.strip_prefix("json").unwrap_or(inside));
-    let value = serde_json::from_str(bare).ok()?;
+    let value = decode::data(bare.as_bytes()).ok()?;
     let schema = setting.output()?;
     outputs::wrong(schema, &value).is_none().then_some(value)
 }

@@ -2,6 +2,7 @@
 
 use super::{PlannedCall, Resolved};
 use crate::domain::chat::{Arguments, ToolCall};
+use crate::domain::decode;
 use crate::domain::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
 use crate::domain::nearest::nearest;
 use crate::domain::schema::misfits;
@@ -39,6 +40,16 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
     let mut injection = tools.injection(&call.name).cloned().unwrap_or_default();
     let target = tools.target(&call.name).cloned();
     let reach = tools.reach(&call.name).cloned().unwrap_or_default();
+    let deep = match &call.arguments {
+        Arguments::Json(arguments) => decode::check(arguments).err(),
+        Arguments::Malformed(_) => None,
+    };
+    if let Some(wrong) = deep {
+        // Nothing of it is kept: it would come back in every prompt and record.
+        call.arguments = Arguments::Malformed(String::new());
+        let what = Err(format!("the arguments of `{tool}` can't be taken: {wrong}"));
+        return PlannedCall { id, tool, what, injection, instance: None, scoped: Vec::new() };
+    }
     let (what, chosen) = match (target, &mut call.arguments) {
         (None, _) => {
             let hint = nearest(&call.name, &tools.names());
@@ -47,7 +58,8 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
         }
         (Some(_), Arguments::Malformed(text)) => {
             let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
-            (Err(format!("the arguments of `{}` are not JSON: {shown}", call.name)), Chosen::default())
+            let why = decode::data(text.as_bytes()).err().map(|wrong| wrong.reason).unwrap_or_default();
+            (Err(format!("the arguments of `{}` are not JSON: {why}: {shown}", call.name)), Chosen::default())
         }
         (Some(target), Arguments::Json(arguments)) => {
             injection.strip(arguments);

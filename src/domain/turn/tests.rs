@@ -267,7 +267,10 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
     let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
     let errors: Vec<_> = recorded.calls.iter().map(|call| call.what.clone().unwrap_err()).collect();
     assert_eq!(errors[0], "unknown tool `lattice_raed`, did you mean `lattice_read`");
-    assert_eq!(errors[1], "the arguments of `lattice_read` are not JSON: {not json");
+    assert_eq!(
+        errors[1],
+        "the arguments of `lattice_read` are not JSON: key must be a string at line 1 column 2: {not json"
+    );
 }
 
 #[test]

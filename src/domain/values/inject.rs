@@ -77,7 +77,7 @@ impl Bindings {
                 let Value::String(key) = key else {
                     return Err(wrong(place, format!("expected a key, got {}", type_name(&key))));
                 };
-                Source::parse(&key).map_err(|reason| wrong(place.clone(), reason))?;
+                Source::given(&key).map_err(|reason| wrong(place.clone(), reason))?;
                 check_key(&argument).map_err(|reason| wrong(place.clone(), reason))?;
                 tools.entry(tool.clone()).or_default().insert(argument, key);
             }

@@ -1,8 +1,10 @@
 //! `contextMapping`: rows `{key, source, fallback?}`, parsed once.
 
+use crate::domain::decode;
 use crate::domain::lattice::value::type_name;
 use crate::domain::nearest::nearest;
 use crate::domain::values::{Tier, Values};
+use crate::domain::visible::{self, hidden};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -46,10 +48,22 @@ impl Source {
         }
     }
 
+    /// Parses a source that somebody writes: what is nearly the name of a tier is no key.
+    pub fn given(text: &str) -> Result<Self, String> {
+        if let Some((first, rest)) = text.split_once('.')
+            && let Some(tier) = TIERS.iter().find(|tier| is_misspelt(first, tier))
+        {
+            return Err(format!(
+                "unknown tier `{first}`, did you mean `{tier}.{rest}`; a key of that name is `session.{text}`"
+            ));
+        }
+        Self::parse(text)
+    }
+
     /// Parses a source.
     pub fn parse(text: &str) -> Result<Self, String> {
         if let Some(constant) = text.strip_prefix("CONSTANT:") {
-            let value = serde_json::from_str(constant).unwrap_or_else(|_| Value::String(constant.to_owned()));
+            let value = decode::data(constant.as_bytes()).unwrap_or_else(|_| Value::String(constant.to_owned()));
             return Ok(Self::Constant(value));
         }
         match text {
@@ -76,6 +90,15 @@ impl Source {
         check_key(text)?;
         Ok(Self::Walk(text.to_owned()))
     }
+}
+
+/// Names of tiers as a source begins with them.
+const TIERS: [&str; 4] = ["session", "user", "agent", "project"];
+
+/// One slip of the pen away; the plural is another word.
+fn is_misspelt(text: &str, tier: &str) -> bool {
+    let plural = text.strip_suffix('s') == Some(tier);
+    text != tier && !plural && strsim::osa_distance(&text.to_lowercase(), tier) == 1
 }
 
 fn unknown(text: &str) -> String {
@@ -224,6 +247,8 @@ pub(super) fn check_key(key: &str) -> Result<(), String> {
         Err(format!("a key has {} bytes, expected at most {KEY_BYTES}", key.len()))
     } else if key.chars().any(|c| c.is_control() || c.is_whitespace() || "{}$".contains(c)) {
         Err(format!("illegal key `{}`: spaces, control characters and `{{}}$` are not allowed", key.escape_debug()))
+    } else if hidden(key).is_some() {
+        Err(format!("illegal key `{}`: {}", key.escape_debug(), visible::RULE))
     } else {
         Ok(())
     }
@@ -249,7 +274,7 @@ fn keyed_row(place: &str, key: &str, value: &Value) -> Result<Row, MappingError>
     let key = key.to_owned();
     match value {
         Value::String(text) => {
-            let source = Source::parse(text).map_err(|reason| wrong(place, reason))?;
+            let source = Source::given(text).map_err(|reason| wrong(place, reason))?;
             Ok(Row { key, source, fallback: None })
         }
         Value::Object(map) => {
@@ -266,7 +291,7 @@ fn source(place: &str, map: &Map<String, Value>) -> Result<Source, MappingError>
     let at = || format!("{place}.source");
     match map.get("source") {
         None => Err(wrong(place, "expected `source`; a constant map is written `CONSTANT:{…}`")),
-        Some(Value::String(text)) => Source::parse(text).map_err(|reason| wrong(at(), reason)),
+        Some(Value::String(text)) => Source::given(text).map_err(|reason| wrong(at(), reason)),
         Some(other) => Err(wrong(at(), format!("expected a text, got {}", type_name(other)))),
     }
 }
@@ -338,6 +363,26 @@ mod tests {
         ] {
             let error = Source::parse(text).unwrap_err();
             assert!(error.contains(hint), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_tier_is_no_key() {
+        for (text, hint) in [
+            ("sesion.k", Some("did you mean `session.k`")),
+            ("sessoin.a.b", Some("did you mean `session.a.b`")),
+            ("usr.name", Some("did you mean `user.name`")),
+            ("agnt.k", Some("did you mean `agent.k`")),
+            ("projcet.k", Some("did you mean `project.k`")),
+            ("session.sesion.k", None),
+            ("users.0", None),
+            ("customer.id", None),
+            ("product.id", None),
+            ("sesion", None),
+        ] {
+            let error = Source::given(text).err();
+            assert_eq!(error.is_some(), hint.is_some(), "{text}: {error:?}");
+            assert!(error.unwrap_or_default().contains(hint.unwrap_or_default()), "{text}");
         }
     }
 

@@ -11,10 +11,11 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
+use crate::domain::decode;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::job::Job;
-use crate::domain::limits::{CHILD_WAIT, SUBMISSION_BYTES};
+use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::scope::{Delegate, Handed, Scoped};
@@ -124,7 +125,7 @@ pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str
         input: arguments[content].clone(),
         session_id: session_of(arguments)?,
         caller: Some(call.caller.name.clone()),
-        context_ids: serde_json::from_value(arguments["contextIds"].clone()).unwrap_or_default(),
+        context_ids: decode::typed(arguments["contextIds"].clone()).unwrap_or_default(),
         context: grants,
         envelope,
         budget: budget(&arguments["budget"])?,
@@ -145,8 +146,7 @@ fn budget(named: &Value) -> Result<Budget, OpError> {
     if named.is_null() {
         return Ok(Budget::default());
     }
-    let budget: Budget =
-        serde_json::from_value(named.clone()).map_err(|e| OpError::Invalid(format!("`budget`: {e}")))?;
+    let budget: Budget = decode::typed(named.clone()).map_err(|e| OpError::Invalid(format!("`budget`: {e}")))?;
     budget.check().map_err(|error| OpError::Invalid(format!("`budget`: {error}")))?;
     Ok(budget)
 }
@@ -232,12 +232,11 @@ async fn send(
         ));
     }
     let Arrival { owner, agent, id, submission, .. } = arrival;
-    let sealed = ingress::sealed(call.venue, owner, agent, id, submission.clone());
-    let message = Message {
-        to: Address::In { owner: owner.clone(), agent: agent.clone(), kind },
-        id: Some(id.to_string()),
-        body: serde_json::to_value(&sealed).expect("submissions serialise"),
-    };
+    let sealed = ingress::sealed(&call.venue.key, owner, agent, id, submission.clone());
+    let body = serde_json::to_value(&sealed).expect("submissions serialise");
+    decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
+    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };
+    let message = Message { to, id: Some(id.to_string()), body };
     child::start(call, site, id, &message, open).await
 }
 
@@ -331,7 +330,7 @@ async fn reply_to(
     let mut text = None;
     // Newest first: remember the earliest text at or after the turn that consumed the event.
     for (_, doc) in newest {
-        let Some(record) = doc.value.and_then(|b| serde_json::from_slice::<TurnRecord>(&b).ok()) else { continue };
+        let Some(record) = doc.value.and_then(|b| decode::stored::<TurnRecord>(&b).ok()) else { continue };
         if let Some(said) = final_text(&record) {
             text = Some(said);
         }

@@ -3,6 +3,7 @@
 
 use super::address::NotPublic;
 use super::{HttpPolicy, check_url};
+use crate::domain::decode;
 use crate::ops::OpError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -171,7 +172,7 @@ fn shown(url: &Url, status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Val
     let mut answer = json!({"status": status.as_u16(), "url": url.as_str(), "headers": named, "size": body.len()});
     match std::str::from_utf8(body) {
         Ok(text) if kind == "application/json" || kind.ends_with("+json") => {
-            answer["body"] = serde_json::from_str(text).unwrap_or_else(|_| text.into());
+            answer["body"] = decode::data(body).unwrap_or_else(|_| text.into());
         }
         Ok(text) => answer["body"] = text.into(),
         Err(_) => answer["bodyBase64"] = BASE64_STANDARD.encode(body).into(),

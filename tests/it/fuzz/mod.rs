@@ -1,9 +1,10 @@
-//! Fuzzing of what strangers write: paths, grants and tokens. In the suite some thousand inputs from
+//! Fuzzing of what strangers write: bodies, paths, grants and tokens. In the suite some thousand inputs from
 //! a fixed seed; for as long as wanted with `tests/fuzz.sh`.
 //!
 //! An input is a mutated seed, or a mutated earlier input that was refused in a new way. Not only
 //! may nothing panic: what is accepted must obey the rules, which are said a second time here.
 
+mod bodies;
 mod grants;
 mod mutate;
 mod paths;
@@ -102,6 +103,11 @@ fn run<C: FnMut(&str, &mut Random) -> Result<Verdict, String>>(mut target: Targe
     );
     assert!(accepted > 0, "{}: nothing was accepted, so that nothing was proved", target.name);
     assert!(accepted < done, "{}: nothing was refused, so that nothing was proved", target.name);
+}
+
+#[test]
+fn bodies_that_are_accepted_are_read_back_from_wherever_they_are_put() {
+    run(bodies::target(), 3_000);
 }
 
 #[test]

@@ -9,13 +9,16 @@ fn a_configuration_that_is_wrong_is_refused_and_names_the_place() {
     let row = |row: Value| json!({"contextMapping": [{"key": "a", "source": "b"}, row]});
     let bad = |entry: Value| json!({"context": ["fine", entry]});
     for (config, words) in [
-        (bad(json!(7)), "in `context`: "),
-        (bad(json!({"rfe": "w/x"})), "in `context`: unknown field `rfe`"),
+        (bad(json!(7)), "`context[1]`: expected a map, got number 7"),
+        (bad(json!({"rfe": "w/x"})), "`context[1]`: unknown field `rfe`"),
         (bad(json!({"label": "x"})), "`context[1]`: expected one of `op`, `job`, `text` and `ref`"),
         (bad(json!({"ref": "w/../s"})), "`context[1]`: `ref`: "),
         (bad(json!({"text": "t", "budget": 0})), "`context[1]`: `budget`: expected 1 to 4000000 bytes, got 0"),
         (bad(json!({"text": "t", "budget": 4_000_001})), "`budget`: expected 1 to 4000000 bytes, got 4000001"),
-        (bad(json!({"text": "t", "budget": "much"})), "in `context`: invalid type: string \"much\""),
+        (
+            bad(json!({"text": "t", "budget": "much"})),
+            "`context[1].budget`: expected a whole number of at least 0, got text \"much\"",
+        ),
         (json!({"contextBudget": {"bytes": 0}}), "`contextBudget"),
         (json!({"contextBudget": {"bytes": 4_000_001}}), "`contextBudget"),
         (json!({"contxt": []}), "unknown key `contxt`, did you mean `context`"),

@@ -9,6 +9,7 @@ use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Inputs, Moment, Served};
 use crate::domain::context::item::{Content, Item};
 use crate::domain::context::ledger::{Ledger, Row};
+use crate::domain::decode;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Target, ToolTable};
 use crate::domain::values::known::Known;
@@ -68,7 +69,7 @@ impl Manifest {
 }
 
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Damaged> {
-    serde_json::from_str(text).map_err(|_| Damaged::line(text))
+    decode::stored(text.as_bytes()).map_err(|_| Damaged::line(text))
 }
 
 fn row(line: &str) -> Result<Row, Damaged> {

@@ -1,6 +1,7 @@
 //! Settings of a memory in an agent's configuration, in the forms of agntz too.
 
 use super::Kind;
+use crate::domain::decode;
 use crate::domain::limits::{MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES};
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -114,7 +115,7 @@ impl TryFrom<Value> for Preload {
                 Ok(Self { topics: core.then(|| CORE.to_owned()).into_iter().collect(), ..Self::default() })
             }
             Value::Object(_) => {
-                let full: Full = serde_json::from_value(value).map_err(|error| format!("`preload`: {error}"))?;
+                let full: Full = decode::typed(value).map_err(|wrong| wrong.to_string())?;
                 let mut preload = full.topics.map(Self::about).unwrap_or_default();
                 if full.core && !preload.topics.iter().any(|topic| topic == CORE) {
                     preload.topics.insert(0, CORE.to_owned());
@@ -130,7 +131,7 @@ impl TryFrom<Value> for Preload {
                          got {other}"
                     )
                 };
-                serde_json::from_value(other.clone()).map(Self::about).map_err(wrong)
+                decode::typed(other.clone()).map(Self::about).map_err(wrong)
             }
         }
     }
@@ -185,7 +186,7 @@ impl TryFrom<String> for Promotion {
 impl Settings {
     /// Reads them.
     pub fn parse(settings: &Map<String, Value>) -> Result<Self, String> {
-        let read: Self = serde_json::from_value(Value::Object(settings.clone())).map_err(|error| error.to_string())?;
+        let read: Self = decode::typed(Value::Object(settings.clone())).map_err(|wrong| wrong.to_string())?;
         match read.tags.iter().find(|tag| tag.is_empty() || tag.len() > MEMORY_TOPIC_BYTES) {
             None => Ok(read),
             Some(tag) => Err(format!("`tags`: expected 1 to {MEMORY_TOPIC_BYTES} bytes each, got {}", tag.len())),
@@ -238,7 +239,7 @@ mod tests {
             (json!({"preload": {"limit": 0}}), "`preload.limit`: expected 1 to 50, got 0"),
             (json!({"preload": {"maxChars": 50_000}}), "`preload.maxChars`: expected 1 to 12000, got 50000"),
             (json!({"preload": {"most": 1}}), "`preload`: unknown field `most`"),
-            (json!({"preload": {"types": ["rumour"]}}), "`preload`: unknown variant `rumour`"),
+            (json!({"preload": {"types": ["rumour"]}}), "`preload.types[0]`: unknown variant `rumour`"),
             (json!({"autoScan": "yes"}), "expected a boolean"),
             (json!({"tags": [""]}), "`tags`: expected 1 to 64 bytes"),
             (json!({"writePolicy": {"ancestorPromotion": "parent"}}), "expected `none`, got `parent`: a grant writes"),

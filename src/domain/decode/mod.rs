@@ -1,0 +1,161 @@
+//! Every entrance of data from outside: one depth, maps only as maps, and errors that name their place.
+//!
+//! ```text
+//! text ─▶ json (depth, no key twice) ─▶ value ─▶ typed (a map for every struct) ─▶ T
+//! ```
+//!
+//! What this venue has written itself is read by [`stored`]; `tests/it/tidy.rs` checks that nobody
+//! reads JSON or TOML in another way.
+
+mod parse;
+mod place;
+mod strict;
+
+use crate::domain::limits::{DECODER_DEPTH, MESSAGE_DEPTH, RESULT_DEPTH, VALUE_DEPTH};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+pub use place::Wrong;
+
+/// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, no key twice in one map.
+pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
+    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, unique: true, cut: false })
+}
+
+/// The same for what is only data: of a key that is given twice the last one counts, as everywhere.
+pub fn data(bytes: &[u8]) -> Result<Value, Wrong> {
+    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, unique: false, cut: false })
+}
+
+/// [`json`] of a message that the venue itself may have sent: as deep as `depth`. Of anybody else
+/// it is to be looked at with [`check`].
+pub fn message(bytes: &[u8], depth: usize) -> Result<Value, Wrong> {
+    parse::parse(bytes, parse::Rules { depth, unique: true, cut: false })
+}
+
+/// A typed value from a JSON value. A struct is a map: a list is never taken for one.
+pub fn typed<T: DeserializeOwned>(value: Value) -> Result<T, Wrong> {
+    T::deserialize(strict::Strict(value)).map_err(Wrong::from)
+}
+
+/// [`json`] and [`typed`].
+pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
+    typed(json(bytes)?)
+}
+
+/// A TOML text as a JSON value.
+pub fn toml(text: &str) -> Result<Value, TomlError> {
+    let table: toml::Table = text.parse().map_err(TomlError::Syntax)?;
+    let value = serde_json::to_value(table).map_err(|error| TomlError::Value(Wrong::root(error.to_string())))?;
+    check(&value).map_err(TomlError::Value)?;
+    Ok(value)
+}
+
+/// Why a TOML text is no value.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum TomlError {
+    /// It isn't TOML.
+    #[error("{0}")]
+    Syntax(toml::de::Error),
+    /// It can't be taken as it is.
+    #[error("{0}")]
+    Value(Wrong),
+}
+
+/// What the venue has written itself. Of what was let in before there was a limit, or by another
+/// version, what lies deeper than the decoder goes is a text that says so: nothing that is stored
+/// stops a session.
+pub fn stored<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
+    match serde_json::from_slice(bytes) {
+        Err(error) if error.is_syntax() && is_deeper(bytes) => {
+            match parse::parse(bytes, parse::Rules { depth: MESSAGE_DEPTH, unique: false, cut: true }) {
+                Ok(value) => serde_json::from_value(value),
+                Err(_) => Err(error),
+            }
+        }
+        read => read,
+    }
+}
+
+/// Whether a JSON text has more levels than the decoder reads.
+#[must_use]
+pub fn is_deeper(bytes: &[u8]) -> bool {
+    let (mut depth, mut quoted, mut escaped) = (0_usize, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if quoted => escaped = true,
+            b'"' => quoted = !quoted,
+            b'[' | b'{' if !quoted => depth += 1,
+            b']' | b'}' if !quoted => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > DECODER_DEPTH {
+            return true;
+        }
+    }
+    false
+}
+
+/// Stands for what is nested too deeply.
+fn not_shown(depth: usize) -> String {
+    format!("[not shown: nested deeper than {depth} levels]")
+}
+
+/// Whether a value is no deeper than [`VALUE_DEPTH`].
+pub fn check(value: &Value) -> Result<(), Wrong> {
+    check_to(value, VALUE_DEPTH)
+}
+
+/// Whether a value has at most `depth` levels of maps and lists.
+pub fn check_to(value: &Value, depth: usize) -> Result<(), Wrong> {
+    match deepest(value, depth) {
+        None => Ok(()),
+        Some(mut steps) => {
+            steps.reverse();
+            Err(Wrong::deep(&steps, depth))
+        }
+    }
+}
+
+/// The way to a place that is deeper than `left` levels, from its end.
+fn deepest(value: &Value, left: usize) -> Option<Vec<place::Step>> {
+    let (Value::Object(_) | Value::Array(_)) = value else { return None };
+    let Some(left) = left.checked_sub(1) else { return Some(Vec::new()) };
+    let then = |step: place::Step| {
+        move |mut steps: Vec<place::Step>| {
+            steps.push(step);
+            steps
+        }
+    };
+    match value {
+        Value::Object(map) => {
+            map.iter().find_map(|(key, inner)| deepest(inner, left).map(then(place::Step::Key(key.clone()))))
+        }
+        Value::Array(items) => {
+            items.iter().enumerate().find_map(|(at, inner)| deepest(inner, left).map(then(place::Step::Index(at))))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+    }
+}
+
+/// What an operation returns, as deep as may be shown and kept: what lies deeper is replaced by a
+/// text that says so. Results can hold earlier results, and so would grow without end.
+#[must_use]
+pub fn shown(value: Value) -> Value {
+    if check_to(&value, RESULT_DEPTH).is_ok() { value } else { cut(value, RESULT_DEPTH) }
+}
+
+fn cut(value: Value, left: usize) -> Value {
+    match value {
+        Value::Object(_) | Value::Array(_) if left == 0 => not_shown(RESULT_DEPTH).into(),
+        Value::Object(map) => {
+            map.into_iter().map(|(key, inner)| (key, cut(inner, left - 1))).collect::<Map<_, _>>().into()
+        }
+        Value::Array(items) => items.into_iter().map(|inner| cut(inner, left - 1)).collect(),
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => plain,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! What is taken, what is refused, and what an error says of its place.
+
+use super::*;
+use crate::domain::agent::AgentConfig;
+use crate::domain::event::Submission;
+use serde::Deserialize;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct Outer {
+    #[serde(default)]
+    inner: Option<Inner>,
+    #[serde(default)]
+    list: Vec<Inner>,
+    #[serde(default)]
+    named: BTreeMap<String, Inner>,
+    #[serde(default)]
+    pair: Option<(u8, String)>,
+    #[serde(default)]
+    choice: Option<Choice>,
+    #[serde(default)]
+    tagged: Option<Tagged>,
+    #[serde(default)]
+    any: Value,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+struct Inner {
+    yes: bool,
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Choice {
+    Plain,
+    Full { n: i8 },
+    One(Inner),
+}
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(tag = "kind", rename_all = "camelCase")]
+enum Tagged {
+    A { n: f64 },
+}
+
+fn outer(value: Value) -> Result<Outer, String> {
+    typed(value).map_err(|wrong| wrong.to_string())
+}
+
+#[test]
+fn what_serde_takes_is_taken() {
+    let value = json!({
+        "inner": {"yes": true}, "list": [{"yes": false}], "named": {"a": {"yes": true}}, "pair": [3, "x"],
+        "choice": {"full": {"n": -3}}, "tagged": {"kind": "a", "n": 2}, "any": {"deep": [1, {"x": null}, 1.5]},
+    });
+    let read = outer(value.clone()).unwrap();
+    assert_eq!(read, serde_json::from_value(value).unwrap());
+    for choice in [json!("plain"), json!({"one": {"yes": true}}), json!({"plain": null}), json!(null)] {
+        let value = json!({"choice": choice});
+        assert_eq!(outer(value.clone()).unwrap(), serde_json::from_value(value).unwrap());
+    }
+}
+
+#[test]
+fn a_list_is_no_struct_and_an_error_names_its_place() {
+    for (value, expected) in [
+        (json!([]), "expected a map, got a list"),
+        (json!("x"), "expected a map, got text \"x\""),
+        (json!({"inner": [true]}), "`inner`: expected a map, got a list"),
+        (json!({"list": [{"yes": true}, [true]]}), "`list[1]`: expected a map, got a list"),
+        (json!({"named": {"a b": [true]}}), "`named.\"a b\"`: expected a map, got a list"),
+        (json!({"choice": {"full": [1]}}), "`choice.full`: expected a map, got a list"),
+        (json!({"choice": {"one": [true]}}), "`choice.one`: expected a map, got a list"),
+        (json!({"tagged": ["a", 1]}), "`tagged`: expected a map, got a list"),
+        (json!({"inner": {"yes": "no"}}), "`inner.yes`: expected a boolean, got text \"no\""),
+        (json!({"list": [{"yes": 1}]}), "`list[0].yes`: expected a boolean, got number 1"),
+        (json!({"list": [{}]}), "`list[0]`: missing field `yes`"),
+        (json!({"choice": "plan"}), "`choice`: unknown variant `plan`, expected one of `plain`, `full`, `one`"),
+        (json!({"choice": {"full": {"n": 200}}}), "`choice.full.n`: expected a whole number, got number 200"),
+        (json!({"pair": [1, "x", 2]}), "`pair`: expected 2 elements, got 3"),
+        (json!({"innner": 1}), "unknown field `innner`, did you mean `inner`; known are `inner`, `list`, `named`"),
+    ] {
+        let error = outer(value).unwrap_err();
+        assert!(error.starts_with(expected), "{error}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn places_inside_a_type_s_own_rules_are_joined() {
+    let config = |change: Value| {
+        let mut config = json!({"model": {"provider": "scripted", "name": "echo"}});
+        config.as_object_mut().unwrap().extend(change.as_object().unwrap().clone());
+        AgentConfig::parse(&config).unwrap_err().to_string()
+    };
+    for (change, expected) in [
+        (json!({"defaultTools": "no"}), "`defaultTools`: expected a boolean, got text \"no\""),
+        (json!({"model": ["scripted", "echo"]}), "`model`: expected a map, got a list"),
+        (json!({"limits": [3]}), "`limits`: expected a map, got a list"),
+        (json!({"caps": [["w", "crud"]]}), "`caps[0]`: expected a map, got a list"),
+        (json!({"context": ["w/a", {"ref": "w/b", "budget": "much"}]}), "`context[1].budget`: expected"),
+        (json!({"context": [["w/a"]]}), "`context[0]`: expected a map, got a list"),
+        (json!({"tools": [{"operation": 3}]}), "`tools[0].operation`: expected a string, got number 3"),
+        (json!({"tools": [["v/ops/lattice/read"]]}), "`tools[0]`: expected a map, got a list"),
+        (json!({"resources": {"notes": ["memory"]}}), "`resources.notes`: expected a map, got a list"),
+        (json!({"outputs": {"complete": [{}]}}), "`outputs.complete`: expected a map, got a list"),
+        (json!({"contextBudget": [1]}), "`contextBudget`: expected a map, got a list"),
+        (json!({"retry": [1]}), "`retry`: expected a map, got a list"),
+    ] {
+        let error = config(change);
+        assert!(error.starts_with(expected), "{error}\nexpected {expected}");
+    }
+}
+
+#[test]
+fn nobody_is_told_to_set_what_is_the_venue_s() {
+    let error = from_json::<Submission>(br#"{"inptu": 1}"#).unwrap_err().to_string();
+    assert!(
+        error.starts_with("unknown field `inptu`, did you mean `input`; known are `input`, `sessionId`"),
+        "{error}"
+    );
+    for key in ["caller", "parent", "envelope", "handed", "redriveOf", "seal"] {
+        assert!(!error.contains(key), "{key}: {error}");
+    }
+}
+
+fn nested(depth: usize) -> Value {
+    (0..depth).fold(json!(1), |inner, n| if n % 2 == 0 { json!([inner]) } else { json!({"a": inner}) })
+}
+
+#[test]
+fn one_depth_is_taken_and_one_more_is_not() {
+    for (depth, taken) in [(0, true), (1, true), (VALUE_DEPTH, true), (VALUE_DEPTH + 1, false), (200, false)] {
+        let text = nested(depth).to_string();
+        assert_eq!(json(text.as_bytes()).is_ok(), taken, "{depth}");
+        assert_eq!(data(text.as_bytes()).is_ok(), taken, "{depth}");
+        assert_eq!(check(&nested(depth)).is_ok(), taken, "{depth}");
+    }
+    let error = json(json!({"input": nested(VALUE_DEPTH)}).to_string().as_bytes()).unwrap_err().to_string();
+    assert!(error.starts_with("`input.a[0].a[0]") && error.contains("nested deeper than 64 levels"), "{error}");
+    assert_eq!(check(&json!({"input": nested(VALUE_DEPTH)})).unwrap_err().place, "input.a[0].a[0].a[0].a[0].a[0].a…");
+}
+
+#[test]
+fn hostile_text_is_refused_without_harm() {
+    for text in ["[".repeat(1_000_000), "{\"a\":".repeat(1_000_000), String::new(), "nul".into(), "1 2".into()] {
+        assert!(json(text.as_bytes()).is_err());
+    }
+    assert!(json(b"\"\xff\"").is_err());
+    assert_eq!(json(b"{").unwrap_err().to_string(), "EOF while parsing an object at line 1 column 1");
+}
+
+#[test]
+fn a_key_twice_is_refused_where_somebody_asks_for_something() {
+    let text = br#"{"a": {"b": 1, "b": 2}}"#;
+    let error = json(text).unwrap_err().to_string();
+    assert!(error.starts_with("`a`: key \"b\" is given twice"), "{error}");
+    assert_eq!(data(text).unwrap(), json!({"a": {"b": 2}}));
+}
+
+#[test]
+fn what_is_read_is_what_serde_json_reads() {
+    for text in [
+        "null",
+        "true",
+        "0",
+        "-1",
+        "18446744073709551615",
+        "1e3",
+        "0.1",
+        "-0.0",
+        "1e999999",
+        "\"\\u00e9\\ud83d\\ude00\"",
+        "[1,[2,{\"z\":1,\"a\":2}],\"\"]",
+        "123456789012345678901234567890",
+    ] {
+        let (ours, theirs) = (json(text.as_bytes()).ok(), serde_json::from_str::<Value>(text).ok());
+        assert_eq!(ours.map(|v| v.to_string()), theirs.map(|v| v.to_string()), "{text}");
+    }
+}
+
+#[test]
+fn what_is_too_deep_to_be_shown_says_so() {
+    let fits = nested(RESULT_DEPTH);
+    assert_eq!(shown(fits.clone()), fits);
+    let cut = shown(nested(RESULT_DEPTH + 40));
+    assert!(check_to(&cut, RESULT_DEPTH).is_ok() && check_to(&cut, RESULT_DEPTH - 1).is_err());
+    assert!(cut.to_string().contains("[not shown: nested deeper than 80 levels]"));
+}

@@ -1,0 +1,81 @@
+//! Characters that nobody sees: two names that look the same shall be the same.
+
+/// The rule for names, paths and grants, as an error states it.
+pub const RULE: &str = "characters that can't be seen are not allowed";
+
+/// The first character that can't be seen: zero-width, direction and format characters, separators of
+/// lines, the byte order mark. Joiners and variation selectors are part of scripts and emoji, and are
+/// let through between characters that aren't ASCII.
+pub fn hidden(text: &str) -> Option<char> {
+    let mut before = None;
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let seen = |beside: Option<char>| beside.is_some_and(|c| !c.is_ascii());
+        let fits = match c {
+            '\u{200c}' | '\u{200d}' => seen(before) && seen(rest.peek().copied()),
+            '\u{fe00}'..='\u{fe0f}' => seen(before),
+            c => !is_hidden(c),
+        };
+        if !fits {
+            return Some(c);
+        }
+        before = Some(c);
+    }
+    None
+}
+
+/// Unicode's default-ignorable and format characters without the joiners, and separators of lines.
+const fn is_hidden(c: char) -> bool {
+    matches!(
+        c,
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'
+            | '\u{200e}'
+            | '\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{feff}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::hidden;
+
+    #[test]
+    fn what_nobody_sees_is_found_and_scripts_are_left_alone() {
+        for (text, found) in [
+            ("plain", None),
+            ("ünï", None),
+            ("میخواهم", None),
+            ("می\u{200c}خواهم", None),
+            ("👨\u{200d}👩", None),
+            ("❤\u{fe0f}", None),
+            ("ven\u{200b}dor", Some('\u{200b}')),
+            ("ven\u{200d}dor", Some('\u{200d}')),
+            ("ven\u{fe0f}dor", Some('\u{fe0f}')),
+            ("é\u{200d}", Some('\u{200d}')),
+            ("\u{feff}w", Some('\u{feff}')),
+            ("a\u{2028}b", Some('\u{2028}')),
+            ("a\u{202e}b", Some('\u{202e}')),
+            ("a\u{ad}b", Some('\u{ad}')),
+            ("a\u{e0041}", Some('\u{e0041}')),
+        ] {
+            assert_eq!(hidden(text), found, "{text:?}");
+        }
+    }
+}
