@@ -19,14 +19,16 @@ const ONE_WAIT: Duration = Duration::from_secs(25);
 ///
 /// Without a text each line of stdin is a message, until its end.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  trellis chat helper 'What did I ask you yesterday?' --session planning")]
+#[command(
+    after_help = "Example:\n  trellis chat helper 'Plan my week.'            # a new conversation, its name is on stderr\n  trellis chat helper 'And Friday?' --session chat-5be1f0a1b2c3d4e5"
+)]
 pub struct Chat {
     /// To which agent
     agent: AgentId,
     /// What to say: text, `@file`, or `-` for all of stdin [default: a conversation, line by line]
     #[arg(allow_hyphen_values = true)]
     text: Option<String>,
-    /// The conversation [default: main]
+    /// The conversation to go on with [default: a new one]
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
     /// Wait at most so long for a reply; the agent goes on
@@ -41,16 +43,17 @@ impl Chat {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
+        let mut session = self.session.clone();
         if let Some(text) = &self.text {
             let message = input::value(text, true)?;
-            return self.say(context, &client, &message).await;
+            return self.say(context, &client, &message, &mut session).await;
         }
         if std::io::stdin().is_terminal() {
             remark(&format!("talking to `{}`; an empty line or ctrl-d ends it", self.agent));
         }
         let mut end = Exit::Ok;
         while let Some(line) = next_line()? {
-            end = self.say(context, &client, &line.into()).await?;
+            end = self.say(context, &client, &line.into(), &mut session).await?;
             if end != Exit::Ok {
                 break;
             }
@@ -58,8 +61,14 @@ impl Chat {
         Ok(end)
     }
 
-    /// One message and its reply.
-    async fn say(&self, context: &Context, client: &Client, message: &Value) -> Result<Exit, Failure> {
+    /// One message and its reply, in the session, which is a new one when there is none yet.
+    async fn say(
+        &self,
+        context: &Context,
+        client: &Client,
+        message: &Value,
+        session: &mut Option<SessionId>,
+    ) -> Result<Exit, Failure> {
         // The same id again finds the same message: a wait that is too long for one request is several.
         let id = ingress::fresh_id();
         let start = std::time::Instant::now();
@@ -67,11 +76,15 @@ impl Chat {
             let left = self.timeout.saturating_sub(start.elapsed()).min(ONE_WAIT);
             let millis = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
             let mut body = json!({"agentId": self.agent, "message": message, "timeout": millis});
-            if let Some(session) = &self.session {
+            if let Some(session) = &*session {
                 body["sessionId"] = session.as_str().into();
             }
             let answer = client.run("v/ops/agent/chat", &body, Some(&id)).await;
             let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+            if session.is_none() {
+                *session = answer["sessionId"].as_str().and_then(|id| SessionId::new(id).ok());
+                remark(&format!("session {}; `--session` goes on with it", field(&answer, "sessionId")));
+            }
             if !answer["response"].is_null() {
                 context.out.value(&answer, || field(&answer, "response"))?;
                 return Ok(Exit::Ok);

@@ -82,10 +82,10 @@ impl Seat {
         let before = self.phase.send_replace(phase);
         match (before, phase) {
             (Phase::Idle | Phase::Header | Phase::Body, Phase::Work) => {
-                self.table.lock().connections.works(self.number)
+                self.table.lock().connections.works(self.number);
             }
             (Phase::Work, Phase::Idle | Phase::Header | Phase::Body) => {
-                self.table.lock().connections.waits(self.number)
+                self.table.lock().connections.waits(self.number);
             }
             (Phase::Idle | Phase::Header | Phase::Body | Phase::Work, _) => {}
         }

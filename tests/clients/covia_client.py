@@ -63,6 +63,10 @@ def agents(venue):
     expect("message", venue.agents.message("echo", "for your information").delivered, True)
     chat = venue.agents.chat("echo", "and now?")
     expect("chat", "and now?" in str(chat.response), True)
+    again = venue.agents.chat("echo", "and then?", session_id=chat.sessionId)
+    expect("the same session", again.sessionId, chat.sessionId)
+    expect("another session", venue.agents.chat("echo", "hello").sessionId != chat.sessionId, True)
+    refused("an unknown session", 404, lambda: venue.agents.chat("echo", "x", session_id="nowhere"))
     refused("a request to nobody", 404, lambda: venue.agents.request("nobody", {}, timeout=1))
     return answer.id
 

@@ -57,10 +57,14 @@ fn an_agent_is_suspended_resumed_forked_deleted_and_removed() {
 fn a_chat_waits_for_the_reply_and_its_session_can_be_read_and_branched() {
     let up = Up::start();
     up.agent("a", "echo");
-    assert_eq!(up.run(&["chat", "a", "one", "--session", "s"]).ok(), "one");
+    up.run(&["chat", "a", "one", "--session", "s"]).expect(5, "agent `a` has no session `s`; leave `sessionId` out");
+    let first: Value = serde_json::from_str(&up.run(&["chat", "a", "one", "--output", "json"]).ok()).unwrap();
+    let s = first["sessionId"].as_str().unwrap();
+    let other: Value = serde_json::from_str(&up.run(&["chat", "a", "hello", "--output", "json"]).ok()).unwrap();
+    assert!(other["sessionId"] != s, "two that name no session don't see each other's talk");
     let mut child = command(up.dir.path())
         .env("TRELLIS_URL", &up.url)
-        .args(["chat", "a", "--session", "s"])
+        .args(["chat", "a", "--session", s])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -68,17 +72,17 @@ fn a_chat_waits_for_the_reply_and_its_session_can_be_read_and_branched() {
     child.stdin.take().unwrap().write_all(b"two\n\nthree\n").unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), String::from_utf8(output.stdout).unwrap()), (Some(0), "two\nthree\n".to_owned()));
-    let shown = up.run(&["session", "show", "a", "s"]).ok();
+    let shown = up.run(&["session", "show", "a", s]).ok();
     for part in ["message: [Message from: local/me]\n  one", "agent: one", "agent: three", "turn 3"] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
-    let page = up.run(&["session", "show", "a", "s", "--limit", "2"]).ok();
+    let page = up.run(&["session", "show", "a", s, "--limit", "2"]).ok();
     assert!(page.ends_with("… `--after 2` shows the next"), "{page}");
-    assert_eq!(up.run(&["session", "fork", "a", "s", "--at", "1", "--to", "branch"]).ok(), "branch");
+    assert_eq!(up.run(&["session", "fork", "a", s, "--at", "1", "--to", "branch"]).ok(), "branch");
     assert_eq!(up.run(&["chat", "a", "other", "--session", "branch"]).ok(), "other");
     let branch = up.run(&["session", "show", "a", "branch"]).ok();
     assert!(branch.contains("one") && branch.contains("other") && !branch.contains("two"), "{branch}");
-    let turns = up.run(&["turn", "list", "a", "--session", "s", "--text", "TWO", "--output", "json"]).ok();
+    let turns = up.run(&["turn", "list", "a", "--session", s, "--text", "TWO", "--output", "json"]).ok();
     let turns: Value = serde_json::from_str(&turns).unwrap();
     assert_eq!((turns["turns"].as_array().unwrap().len(), &turns["turns"][0]["turn"]), (1, &json!(2)));
     up.agent("n", "never");
@@ -112,7 +116,8 @@ fn jobs_are_listed_by_their_state_agent_and_text() {
 fn bad_input_is_refused_with_what_to_do() {
     let up = Up::start();
     up.agent("a", "echo");
-    up.run(&["chat", "a", "hello"]).ok();
+    let job = up.run(&["submit", "a", "hello", "--session", "main", "--wait"]).ok();
+    assert_eq!(job, "hello");
     for (args, code, part) in [
         (&["agent", "suspend", "gone"][..], 5, "no agent `gone`"),
         (&["agent", "update", "a", "systemPromt=x"], 2, "did you mean `systemPrompt`"),

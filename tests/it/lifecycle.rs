@@ -94,8 +94,7 @@ async fn a_removed_name_is_free_and_its_next_agent_is_fresh() {
     venue.agent("a", echo()).await;
     venue.agent("a-b", echo()).await;
     venue.worker().await;
-    let input = json!({"agentId": "a", "message": "hello", "sessionId": "main"});
-    call(&venue, "chat", input).await.unwrap();
+    let hello = call(&venue, "chat", json!({"agentId": "a", "message": "hello"})).await.unwrap();
     venue.run("a", "t1", json!(1)).await;
     venue.run("a-b", "u1", json!(1)).await;
     let removed = call(&venue, "delete", json!({"agentId": "a", "remove": true})).await.unwrap();
@@ -111,9 +110,11 @@ async fn a_removed_name_is_free_and_its_next_agent_is_fresh() {
         (&fresh["sessions"], &fresh["timelineLength"], &fresh["configVersion"]),
         (&json!(0), &json!(0), &json!(1))
     );
-    let input = json!({"agentId": "a", "message": "again", "sessionId": "main"});
-    assert_eq!(call(&venue, "chat", input).await.unwrap()["response"], "again");
-    let turns = venue.turns("a", "main").await;
+    let old = json!({"agentId": "a", "message": "again", "sessionId": hello["sessionId"]});
+    assert!(refused(&venue, "chat", old).await.contains("has no session `chat-"), "its sessions went with it");
+    let again = call(&venue, "chat", json!({"agentId": "a", "message": "again"})).await.unwrap();
+    assert_eq!(again["response"], "again");
+    let turns = venue.turns("a", again["sessionId"].as_str().unwrap()).await;
     assert_eq!((turns.len(), turns[0].turn, turns[0].heard.len()), (1, 1, 1));
     assert_eq!(info(&venue, "a-b").await["timelineLength"], 1);
 }
@@ -172,7 +173,8 @@ async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     venue.agent("a", echo()).await;
     venue.worker().await;
-    call(&venue, "chat", json!({"agentId": "a", "message": "one"})).await.unwrap();
+    let one = call(&venue, "chat", json!({"agentId": "a", "message": "one"})).await.unwrap();
+    let session = one["sessionId"].as_str().unwrap();
     call(&venue, "suspend", json!({"agentId": "a"})).await.unwrap();
     let waiting = venue.submit("a", "t1", json!(1)).await.job.unwrap();
     call(&venue, "fork", json!({"agentId": "a", "to": "bare"})).await.unwrap();
@@ -180,9 +182,9 @@ async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
     let (bare, whole) = (info(&venue, "bare").await, info(&venue, "whole").await);
     assert_eq!((&bare["tasks"], &bare["timelineLength"], &bare["status"]), (&json!(0), &json!(0), &json!("SLEEPING")));
     assert_eq!((&whole["tasks"], &whole["timelineLength"]), (&json!(0), &json!(1)));
-    call(&venue, "chat", json!({"agentId": "whole", "message": "two"})).await.unwrap();
-    let turns: Vec<u64> = venue.turns("whole", "main").await.iter().map(|turn| turn.turn).collect();
-    assert_eq!((turns, venue.turns("a", "main").await.len()), (vec![1, 2], 1));
+    call(&venue, "chat", json!({"agentId": "whole", "message": "two", "sessionId": session})).await.unwrap();
+    let turns: Vec<u64> = venue.turns("whole", session).await.iter().map(|turn| turn.turn).collect();
+    assert_eq!((turns, venue.turns("a", session).await.len()), (vec![1, 2], 1));
     for (input, part) in [
         (json!({"agentId": "a", "to": "bare"}), "agent `bare` exists"),
         (json!({"agentId": "a", "to": "a", "overwrite": true}), "agent `a` exists"),

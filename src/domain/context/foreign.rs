@@ -83,8 +83,8 @@ impl<'t> Foreign<'t> {
     /// That stands below the first `head` bytes, which are the venue's.
     pub fn below(text: impl Into<Cow<'t, str>>, head: usize) -> Self {
         let text = text.into();
-        let rest = [head..text.len()];
-        Self(quoted(text, &rest))
+        let rest = head..text.len();
+        Self(quoted(text, std::slice::from_ref(&rest)))
     }
 
     /// A value as JSON in one line.

@@ -182,6 +182,7 @@ fn awaits_answer(turn: &TurnRecord) -> bool {
 }
 
 /// A turn, or what stands for turns that are not shown.
+#[expect(clippy::large_enum_variant, reason = "nearly all lines are turns, and most of those are borrowed")]
 enum Line<'i> {
     Turn(Cow<'i, TurnRecord>),
     Gap { first: u64, last: u64 },

@@ -315,7 +315,7 @@ fn scan(entries: &[Entry]) -> String {
     }
     let mut text = "Memory topics visible to this run:".to_owned();
     for (topic, count) in counts {
-        let _ = write!(text, "\n- {} ({count})", name(&topic));
+        let _ = write!(text, "\n- {} ({count})", name(topic));
     }
     text
 }

@@ -13,7 +13,7 @@ use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
 use crate::domain::decode;
 use crate::domain::event::{Submission, fresh_session};
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_hex};
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::outputs;
@@ -269,47 +269,78 @@ async fn submit(
 /// `agent/message`.
 pub(super) async fn message(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
-    deliver(call, &agent, arguments).await?;
+    deliver(call, &agent, event_id(call), submission(call, arguments, "message")?).await?;
     Ok(json!({"agentId": agent, "delivered": true}))
 }
 
-/// Sends a message; returns its id and the session it went to.
-async fn deliver(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<(EventId, SessionId), OpError> {
-    let submission = submission(call, arguments, "message")?;
-    let default = || SessionId::new(crate::domain::event::DEFAULT_SESSION).expect("a legal id");
-    let session = submission.session_id.clone().unwrap_or_else(default);
+/// The id of what a call sends.
+fn event_id(call: &Invocation<'_>) -> EventId {
     match &call.site {
-        Site::Api { key } => {
-            let submitted = submit(call, key.clone(), agent, false, submission).await?;
-            Ok((submitted.id, submitted.session.session))
-        }
-        Site::Turn(site) => {
-            if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
-                return Err(no_agent(agent));
-            }
-            let arrival = Arrival {
-                owner: call.caller.owner.clone(),
-                agent: agent.clone(),
-                task: false,
-                id: call_id(call.venue, site),
-                submission,
-                received: call.venue.now(),
-                sequence: 0,
-                by: Principal::ANYBODY,
-                may_override: false,
-            };
-            send(call, site, &arrival, InKind::Message, Vec::new()).await?;
-            Ok((arrival.id, session))
-        }
+        Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
+        Site::Turn(site) => call_id(call.venue, site),
     }
+}
+
+/// Sends a message.
+async fn deliver(call: &Invocation<'_>, agent: &AgentId, id: EventId, submission: Submission) -> Result<(), OpError> {
+    let Site::Turn(site) = &call.site else {
+        submit(call, Some(id), agent, false, submission).await?;
+        return Ok(());
+    };
+    if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
+        return Err(no_agent(agent));
+    }
+    let arrival = Arrival {
+        owner: call.caller.owner.clone(),
+        agent: agent.clone(),
+        task: false,
+        id,
+        submission,
+        received: call.venue.now(),
+        sequence: 0,
+        by: Principal::ANYBODY,
+        may_override: false,
+    };
+    send(call, site, &arrival, InKind::Message, Vec::new()).await
+}
+
+/// The conversation of a chat: the one that it names, which must be there, or a new one. That one is a
+/// function of the message's id, so that a chat that is asked again goes on in it.
+async fn conversation(
+    call: &Invocation<'_>,
+    agent: &AgentId,
+    event: &EventId,
+    named: Option<&SessionId>,
+) -> Result<SessionKey, OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let Some(session) = named else {
+        let said = json!(["chat", owner.token(), agent, event]).to_string();
+        let digits = &hmac_hex(&venue.key, said.as_bytes())[..16];
+        let session = SessionId::new(format!("chat-{digits}")).expect("hex digits are a legal id");
+        return Ok(SessionKey { agent: agent.clone(), session });
+    };
+    let key = SessionKey { agent: agent.clone(), session: session.clone() };
+    if agents::sessions::find(venue, owner, &key).await?.is_some() {
+        return Ok(key);
+    }
+    if agents::get(venue, owner, agent).await?.is_none() {
+        return Err(no_agent(agent));
+    }
+    Err(OpError::NotFound(format!(
+        "agent `{agent}` has no session `{session}`; leave `sessionId` out and a new one is made, its id is in the answer"
+    )))
 }
 
 /// `agent/chat`: a message, and the first text that the agent says after it has seen it.
 pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
-    let (event, session) = deliver(call, &agent, arguments).await?;
+    let event = event_id(call);
+    let submission = submission(call, arguments, "message")?;
+    let key = conversation(call, &agent, &event, submission.session_id.as_ref()).await?;
+    let session = key.session.clone();
+    let submission = Submission { session_id: Some(session.clone()), ..submission };
+    deliver(call, &agent, event.clone(), submission).await?;
     let deadline = call.venue.clock.steady() + millis(arguments, "timeout", DEFAULT_TIMEOUT);
-    let key = crate::domain::ids::SessionKey { agent: agent.clone(), session: session.clone() };
     loop {
         if let Some(text) = reply_to(call, &key, &event).await? {
             return Ok(json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]}));
@@ -321,11 +352,7 @@ pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Val
     }
 }
 
-async fn reply_to(
-    call: &Invocation<'_>,
-    session: &crate::domain::ids::SessionKey,
-    event: &EventId,
-) -> Result<Option<String>, OpError> {
+async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) -> Result<Option<String>, OpError> {
     let newest = call.venue.store.scan(&call.caller.owner, &keys::turns(session), None, true, 20).await?;
     let mut text = None;
     // Newest first: remember the earliest text at or after the turn that consumed the event.

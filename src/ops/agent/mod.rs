@@ -103,7 +103,7 @@ impl Verb {
             ),
             Self::Chat => (
                 "v/ops/agent/chat",
-                "Send a message to an agent and wait for its next reply in that session.",
+                "Send a message to an agent and wait for its next reply: in a new session, whose id is in the answer, or in one that there is.",
                 schema(
                     &json!({
                         "agentId": text(), "message": {}, "sessionId": text(), "timeout": millis(), "context": grants(), "contextIds": buckets()
