@@ -211,9 +211,6 @@ fn descriptors() -> Option<usize> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// A model call that took so much longer than it may was lost with its worker.
-const RATE_GRACE: Duration = Duration::from_secs(30);
-
 fn worker_options(config: &Config) -> WorkerOptions {
     let c = &config.worker;
     let retry = Policy { first: config.retry.first, max: config.retry.max, total: Some(config.retry.total) };
@@ -227,7 +224,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         owner_cap: c.owner_cap,
         owner_share: c.owner_share,
         retry,
-        rates: Rates { limits: config.models.limits.clone(), hold: config.models.timeout + RATE_GRACE },
+        rates: Rates { limits: config.models.limits.clone(), hold: c.lease },
         auth: Arc::default(),
         retention: config.retention,
     }

@@ -1,10 +1,13 @@
 //! Rate limits in the store: one document per limit, shared by all workers of the venue.
 
 use crate::domain::chat::ModelSettings;
+use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::rate::{self, Call, Limit, Meter, Wait};
+use crate::outbox;
 use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
 use crate::venue::{Venue, venue_owner};
 use bytes::Bytes;
+use std::convert::Infallible;
 use std::time::Duration;
 
 /// Tries of a booking that others get in the way of.
@@ -12,12 +15,16 @@ const TRIES: u32 = 64;
 /// Pause after all of them.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// Shortest pause between two renewals.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 /// The limits of a venue's models.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Rates {
     /// Of providers and models.
     pub limits: Vec<Limit>,
-    /// How long a call runs at most: after it, it counts as lost.
+    /// A call that isn't renewed for so long counts as lost: the lease of a session, after which the call of a killed
+    /// worker is made again.
     pub hold: Duration,
 }
 
@@ -43,7 +50,7 @@ pub async fn book<'r>(
     let now = venue.now();
     let call = Call { id, tokens, until: now.plus(rates.hold) };
     let booked = change(venue, &limits, |meters| rate::book(&limits, meters, &call, now)).await?;
-    let busy = || Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into() };
+    let busy = || Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into(), told: false };
     Ok(match booked {
         Some(Ok(())) => Ok(Booked { limits, call }),
         Some(Err(wait)) => Err(wait),
@@ -51,32 +58,67 @@ pub async fn book<'r>(
     })
 }
 
+/// Renews the place of a call that runs, three times per hold, until it is dropped.
+pub async fn keep(venue: &Venue, booked: &Booked<'_>, hold: Duration) -> Infallible {
+    let Booked { limits, call } = booked;
+    if limits.iter().all(|limit| limit.concurrency.is_none() && limit.tokens.is_none()) {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep((hold / 3).max(SHORTEST)).await;
+        let until = venue.now().plus(hold);
+        let renewed = change(venue, limits, |meters| {
+            rate::renew(meters, &call.id, until);
+            Ok(())
+        });
+        if let Err(error) = renewed.await {
+            tracing::debug!(id = call.id, %error, "the place of a model call is not renewed; others may take it");
+        }
+    }
+}
+
 /// The call has ended, with so many tokens used.
 pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), StoreError> {
     let Booked { limits, call } = booked;
     let now = venue.now();
-    let settled = change(venue, &limits, |meters| {
-        rate::settle(&limits, meters, &call, used, now);
-        Ok(())
-    });
-    if settled.await?.is_none() {
+    let settled = change(venue, &limits, |meters| Ok(rate::settle(&limits, meters, &call, used, now)));
+    let Some(Ok(told)) = settled.await? else {
         tracing::debug!(
             id = call.id,
             "a model call is not settled: others were always faster; it counts as it was booked"
         );
+        return Ok(());
+    };
+    for id in told {
+        let Some((owner, session)) = of(&id) else { continue };
+        if let Err(error) = venue.bus.publish(&outbox::wake(&owner, &session)).await {
+            tracing::debug!(%session, %error, "wake not published; the sweep will");
+        }
     }
     Ok(())
 }
 
+/// The name of a call, after its turn.
+pub fn id(owner: &Owner, session: &SessionKey, turn: u64) -> String {
+    format!("{}/{}/{turn}", owner.token(), session.token())
+}
+
+/// Whose it is.
+fn of(id: &str) -> Option<(Owner, SessionKey)> {
+    let (place, _turn) = id.rsplit_once('/')?;
+    let (at, _) = place.match_indices('/').nth(1)?;
+    Some((Owner::from_token(&place[..at]).ok()?, SessionKey::from_token(&place[at + 1..]).ok()?))
+}
+
 /// Changes all meters, or none; a call that waits changes them when it is the first in line. `None`:
 /// others were always faster.
-async fn change(
+async fn change<T: Default>(
     venue: &Venue,
     limits: &[&Limit],
-    edit: impl Fn(&mut [Meter]) -> Result<(), Wait>,
-) -> Result<Option<Result<(), Wait>>, StoreError> {
+    edit: impl Fn(&mut [Meter]) -> Result<T, Wait>,
+) -> Result<Option<Result<T, Wait>>, StoreError> {
     if limits.is_empty() {
-        return Ok(Some(Ok(())));
+        return Ok(Some(Ok(T::default())));
     }
     let owner = venue_owner();
     let names: Vec<_> = limits.iter().map(|limit| keys::rate(&limit.of)).collect();
@@ -107,4 +149,19 @@ async fn change(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_call_says_whose_it_is() {
+        for (owner, agent, session) in [("acme/ann", "clerk", "s1"), ("a b/c.d", "x y", "s/1/2")] {
+            let owner: Owner = owner.parse().unwrap();
+            let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
+            assert_eq!(of(&id(&owner, &key, 7)), Some((owner, key)));
+        }
+        assert_eq!((of(""), of("a/b/c"), of("/////")), (None, None, None));
+    }
 }

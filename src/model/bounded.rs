@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn only_whole_frames_pass_before_the_end() {
-        let table: [(Framing, &[&[u8]], &[&str]); 6] = [
+        type Given<'t> = (Framing, &'t [&'t [u8]], &'t [&'t str]);
+        let table: [Given; 6] = [
             (Framing::Events, &[b"data: a\n", b"\ndata: b", b"\n\n"], &["", "data: a\n\n", "data: b\n\n", ""]),
             (Framing::Events, &[b"data: a\r\n\r", b"\ndata: b\r\r", b"x"], &["data: a\n\n", "data: b\n\n", "", "x"]),
             (Framing::Events, &[b"a\nb\n", b"c\n\n"], &["", "a\nb\nc\n\n", ""]),

@@ -50,7 +50,7 @@ pub(super) async fn ask(
             Ok(())
         }
     };
-    let id = format!("{}/{session}/{}", setting.owner, setting.turn);
+    let id = rates::id(&setting.owner, &setting.session, setting.turn);
     let reply = request.model.max_tokens.map(u64::from);
     let tokens = match rate::reserve(&worker.options.rates.limits, &request.model, prompt, reply, REPLY) {
         Ok(tokens) => tokens,
@@ -70,7 +70,10 @@ pub(super) async fn ask(
             return Ok(Asked::Wait(wait));
         }
     };
-    let observed = in_time(worker, leased, turn, &request).await?;
+    let observed = tokio::select! {
+        observed = in_time(worker, leased, turn, &request) => observed?,
+        never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
+    };
     if let Observed::Answered(Ok(reply)) = &observed {
         worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
@@ -135,7 +138,7 @@ async fn hold(
         }
         Some(Err(Short::Held)) | None => {
             let reason = "other turns of the request hold the rest of its budget".into();
-            Hold::Not(Asked::Wait(Wait { until: now.plus(PAUSE), reason }))
+            Hold::Not(Asked::Wait(Wait { until: now.plus(PAUSE), reason, told: false }))
         }
     })
 }

@@ -87,13 +87,11 @@ async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
             }
         }
         worker.venue.metrics.sweeps.inc();
-        match owners.into_iter().next_back() {
-            Some(last) => after = Some(last),
-            None => {
-                worker.seats.share_among(others > 1);
-                return Ok((more, soon));
-            }
-        }
+        let Some(last) = owners.into_iter().next_back() else {
+            worker.seats.share_among(others > 1);
+            return Ok((more, soon));
+        };
+        after = Some(last);
     }
 }
 

@@ -134,7 +134,7 @@ pub(super) async fn run(
                 Asked::Made(observed) => observed,
                 Asked::Wait(wait) => {
                     let deadline = deadline(&turn);
-                    return waits::until(worker, leased, &wait.reason, (wait.until, deadline)).await;
+                    return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;
                 }
             },
             Action::Record(recorded) => {

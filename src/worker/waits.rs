@@ -65,16 +65,17 @@ pub(super) async fn unavailable(
     if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
         return Err(Stop::Lost);
     }
-    until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline)).await
+    until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline), true).await
 }
 
 /// Gives the lease back until then, or until the time of the task is over, and says why where the job
-/// is looked at.
+/// is looked at. `firm`: nothing that happens meanwhile makes it come sooner.
 pub(super) async fn until(
     worker: &Worker,
     leased: &mut Leased,
     reason: &str,
     (until, deadline): (Millis, Option<Millis>),
+    firm: bool,
 ) -> Result<Outcome, Stop> {
     let until = deadline.map_or(until, |deadline| until.min(deadline));
     let (venue, now) = (&worker.venue, worker.venue.now());
@@ -84,7 +85,7 @@ pub(super) async fn until(
         let write = DocWrite { key: keys::job_wait(job), expect: Expect::Any, change: note };
         venue.store.write(now, &leased.lease.owner, &[write]).await?;
     }
-    let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: true };
+    let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: firm };
     session::release(worker, leased, now, then).await?;
     Ok(Outcome::Waiting)
 }

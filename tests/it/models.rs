@@ -15,7 +15,7 @@ use trellis::domain::rate::Limit;
 use trellis::model::Model;
 use trellis::model::endpoint::{Endpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::rates::Rates;
+use trellis::rates::{self, Rates};
 
 /// Makes an agent of that scripted model and gives it a task: what the agent is suspended with.
 fn refused(up: &Up, agent: &str, model: &str) -> String {
@@ -186,4 +186,51 @@ async fn a_call_that_no_minute_has_room_for_is_refused_at_once() {
     let error = result.error.unwrap();
     assert!(error.contains("the rate limit of `scripted/rules` is 5000 tokens per minute"), "{error}");
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_call_to_end_comes_as_soon_as_it_has() {
+    for (mut venue, _dir) in venues().await {
+        let rules = "[[rule]]\nthen = { text = \"done\", delay_ms = 100 }\n";
+        std::fs::write(venue.dir.join("rules.toml"), rules).unwrap();
+        let limits = Limit::list("scripted:concurrency=1").unwrap();
+        venue.rates = Rates { limits, hold: Duration::from_mins(1) };
+        venue.sweep = Duration::from_secs(2);
+        venue.worker().await;
+        venue.agent("a", json!({})).await;
+        let start = Instant::now();
+        let mut jobs = Vec::new();
+        for n in 0..6 {
+            jobs.push(venue.submit("a", &format!("t{n}"), json!("go")).await.job.unwrap());
+        }
+        for job in jobs {
+            assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
+        }
+        // By the sweep alone each would take two seconds.
+        assert!(start.elapsed() < Duration::from_secs(6), "{:?}", start.elapsed());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_place_of_a_killed_worker_is_free_after_its_lease_and_that_of_a_living_one_is_not() {
+    for (venue, _dir) in venues().await {
+        let limits = Limit::list("scripted:concurrency=1").unwrap();
+        let rates = Rates { limits, hold: Duration::from_secs(1) };
+        let model = ModelSettings::new("scripted", "echo");
+        let book = async |id: &str| rates::book(&venue.venue, &rates, &model, id.to_owned(), 1).await.unwrap();
+        let living = book("a").await.unwrap();
+        let look = async {
+            for _ in 0..5 {
+                tokio::time::sleep(Duration::from_millis(500)).await;
+                assert!(book("b").await.is_err(), "it is renewed");
+            }
+        };
+        tokio::select! {
+            never = rates::keep(&venue.venue, &living, rates.hold) => match never {},
+            () = look => {}
+        }
+        drop(living);
+        tokio::time::sleep(Duration::from_millis(1_500)).await;
+        assert!(book("b").await.is_ok(), "nobody renews it any more");
+    }
 }

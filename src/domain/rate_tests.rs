@@ -1,0 +1,221 @@
+//! Limits by the minute and by calls at once, second by second.
+
+use super::*;
+
+const NOW: Millis = Millis(1_000_000);
+
+fn limit(text: &str) -> Limit {
+    Limit::parse(text).unwrap()
+}
+
+fn call(id: &str, tokens: u64) -> Call {
+    Call { id: id.to_owned(), tokens, until: NOW.plus(Duration::from_mins(2)) }
+}
+
+fn booked(limit: &Limit, meter: &mut Meter, call: &Call, now: Millis) -> Result<(), (u64, String)> {
+    book(&[limit], std::slice::from_mut(meter), call, now).map_err(|wait| (wait.until.0 - now.0, wait.reason))
+}
+
+#[test]
+fn limits_are_read_and_written_in_one_form() {
+    for text in ["openai:requests=500:tokens=200000", "openai/gpt-4o:concurrency=10"] {
+        assert_eq!(limit(text).to_string(), text);
+    }
+    let both = Limit::list("openai:requests=500, openai/gpt-4o:concurrency=10").unwrap();
+    let model = |provider: &str, name: &str| ModelSettings::new(provider, name);
+    let covers = |model: &ModelSettings| both.iter().map(|limit| limit.covers(model)).collect::<Vec<_>>();
+    assert_eq!(covers(&model("openai", "gpt-4o")), [true, true]);
+    assert_eq!(covers(&model("openai", "gpt-4o-mini")), [true, false]);
+    assert_eq!(covers(&model("anthropic", "gpt-4o")), [false, false]);
+    for bad in
+        ["openai", "openai:rpm=1", "openai:requests=0", ":requests=1", "a:requests=1,a:tokens=2", "a b:requests=1"]
+    {
+        assert_eq!(Limit::list(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
+    let (limit, mut meter) = (limit("openai:concurrency=2"), Meter::default());
+    for id in ["a", "b"] {
+        assert_eq!(booked(&limit, &mut meter, &call(id, 1), NOW), Ok(()));
+    }
+    let wait = booked(&limit, &mut meter, &call("c", 1), NOW).unwrap_err();
+    assert_eq!(wait, (1_000, "rate limit of `openai`: 2 calls at once".to_owned()));
+    assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()), "the same call again");
+    let told = settle(&[&limit], std::slice::from_mut(&mut meter), &call("b", 1), 1, NOW);
+    assert_eq!(told, ["c"]);
+    assert_eq!(booked(&limit, &mut meter, &call("c", 1), NOW), Ok(()));
+    let later = NOW.plus(Duration::from_mins(3));
+    assert_eq!(booked(&limit, &mut meter, &call("d", 1), later), Ok(()), "a and c are lost");
+}
+
+#[test]
+fn whoever_waits_for_a_call_to_end_is_told_in_order() {
+    let (limit, mut meter) = (limit("openai:concurrency=1"), Meter::default());
+    let limits = [&limit];
+    let mut settle = |meter: &mut Meter, id: &str| settle(&limits, std::slice::from_mut(meter), &call(id, 1), 1, NOW);
+    assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()));
+    for id in ["b", "c", "b"] {
+        assert!(booked(&limit, &mut meter, &call(id, 1), NOW).is_err());
+    }
+    assert_eq!(settle(&mut meter, "a"), ["b"]);
+    assert_eq!(booked(&limit, &mut meter, &call("b", 1), NOW), Ok(()));
+    assert_eq!(booked(&limit, &mut meter, &call("c", 1), NOW).map_err(|_| ()), Err(()));
+    assert_eq!(settle(&mut meter, "b"), ["c"]);
+    assert_eq!(settle(&mut meter, "c"), [""; 0]);
+}
+
+#[test]
+fn a_minutes_worth_may_come_at_once_and_the_rest_evenly_after_it() {
+    let (limit, mut meter) = (limit("openai:requests=60"), Meter::default());
+    for n in 0..60 {
+        assert_eq!(booked(&limit, &mut meter, &call(&n.to_string(), 1), NOW), Ok(()), "{n}");
+    }
+    let mut now = NOW;
+    for n in 60..70 {
+        let (pause, reason) = booked(&limit, &mut meter, &call(&n.to_string(), 1), now).unwrap_err();
+        assert_eq!((pause, reason.as_str()), (1_000, "rate limit of `openai`: 60 requests per minute"));
+        now = now.plus(Duration::from_secs(1));
+        assert_eq!(booked(&limit, &mut meter, &call(&n.to_string(), 1), now), Ok(()));
+    }
+}
+
+#[test]
+fn in_no_minute_more_is_booked_than_two_minutes_allow_and_the_long_run_keeps_to_the_limit() {
+    let (limit, mut meter, mut seed) = (limit("openai:requests=30"), Meter::default(), 7_u64);
+    let (mut now, mut calls) = (NOW, 0_u64);
+    for n in 0..20_000 {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        now = Millis(now.0 + (seed >> 33) % 700);
+        calls += u64::from(booked(&limit, &mut meter, &call(&n.to_string(), 1), now).is_ok());
+    }
+    let minutes = (now.0 - NOW.0).div_ceil(60_000);
+    assert!(calls <= 30 * (minutes + 1) && calls >= 30 * (minutes - 1), "{calls} in {minutes} minutes");
+}
+
+#[test]
+fn tokens_are_reserved_and_settled_with_what_was_used() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+    let (pause, reason) = booked(&limit, &mut meter, &call("b", 600), NOW).unwrap_err();
+    assert_eq!((pause, reason.as_str()), (30_000, "rate limit of `openai`: 1000 tokens per minute"));
+    settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 400, NOW);
+    assert_eq!(booked(&limit, &mut meter, &call("b", 600), NOW), Ok(()));
+    // One that is larger than the limit waits until nothing else runs, and then passes.
+    let (pause, _) = booked(&limit, &mut meter, &call("c", 5_000), NOW).unwrap_err();
+    assert_eq!(pause, 60_000);
+    let later = NOW.plus(Duration::from_mins(1));
+    assert_eq!(booked(&limit, &mut meter, &call("c", 5_000), later), Ok(()));
+}
+
+#[test]
+fn a_call_that_no_minute_has_room_for_is_refused() {
+    let limits = Limit::list("openai:tokens=1000, openai/gpt:tokens=600, openai/o:requests=1").unwrap();
+    let check = |name: &str, prompt, reply| {
+        reserve(&limits, &ModelSettings::new("openai", name), prompt, reply, 500)
+            .map_err(|said| said.split(':').next().unwrap_or_default().to_owned())
+    };
+    assert_eq!(check("gpt", 500, Some(100)), Ok(600));
+    assert_eq!(check("gpt", 500, None), Ok(600), "a guess alone refuses nothing");
+    assert_eq!(check("o", 500, Some(500)), Ok(1_000));
+    assert_eq!(check("o", 100, None), Ok(600));
+    let said = "the call takes up to 601 tokens, 500 of its prompt and 101 of its reply, and the rate limit of \
+                `openai/gpt` is 600 tokens per minute";
+    assert_eq!(check("gpt", 500, Some(101)), Err(said.to_owned()));
+    assert!(check("o", 1_001, None).is_err());
+    assert!(check("gpt", u64::MAX, Some(u64::MAX)).is_err());
+    let free = ModelSettings::new("anthropic", "gpt");
+    assert_eq!(reserve(&limits, &free, 10_000, None, 500), Ok(10_500));
+}
+
+#[test]
+fn smaller_calls_that_come_later_leave_room_for_the_one_that_waits_first() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+    let (pause, _) = booked(&limit, &mut meter, &call("large", 800), NOW).unwrap_err();
+    assert_eq!(pause, 42_000);
+    // There is room for a small one now, but then the large one would wait on and on.
+    let (pause, _) = booked(&limit, &mut meter, &call("small", 100), NOW).unwrap_err();
+    assert_eq!(pause, 48_000);
+    let then = NOW.plus(Duration::from_secs(42));
+    assert!(booked(&limit, &mut meter, &call("small", 100), then).is_err());
+    assert_eq!(booked(&limit, &mut meter, &call("large", 800), then), Ok(()));
+    let later = then.plus(Duration::from_secs(6));
+    assert_eq!(booked(&limit, &mut meter, &call("small", 100), later), Ok(()));
+    // One that waits first and never comes, because it was cancelled, keeps nobody waiting for long.
+    assert!(booked(&limit, &mut meter, &call("gone", 900), later).is_err());
+    assert!(booked(&limit, &mut meter, &call("b", 200), later).is_err());
+    let late = later.plus(Duration::from_mins(2));
+    assert_eq!(booked(&limit, &mut meter, &call("b", 200), late), Ok(()));
+}
+
+#[test]
+fn what_is_larger_than_a_minutes_worth_passes_although_others_come_all_the_time() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    assert_eq!(booked(&limit, &mut meter, &call("first", 500), NOW), Ok(()));
+    let (pause, _) = booked(&limit, &mut meter, &call("huge", 5_000), NOW).unwrap_err();
+    for second in 1..pause / 1_000 {
+        let now = NOW.plus(Duration::from_secs(second));
+        assert!(booked(&limit, &mut meter, &call(&second.to_string(), 10), now).is_err(), "{second}");
+    }
+    assert_eq!(booked(&limit, &mut meter, &call("huge", 5_000), NOW.plus(Duration::from_millis(pause))), Ok(()));
+}
+
+#[test]
+fn calls_that_are_too_large_for_their_limits_do_not_wait_for_each_other() {
+    let limits = [limit("openai:tokens=1000"), limit("openai/gpt:tokens=600")];
+    let both: Vec<_> = limits.iter().collect();
+    let mut meters = vec![Meter::default(); 2];
+    let mut book = |call: &Call, now| book(&both, &mut meters, call, now);
+    assert_eq!(book(&call("now", 50), NOW), Ok(()));
+    let (one, two) = (call("one", 900), call("two", 1_100));
+    let (mut waits, mut now) = (vec![one, two], NOW);
+    for _ in 0..200 {
+        waits.retain(|call| book(call, now).is_err());
+        now = now.plus(Duration::from_secs(5));
+    }
+    assert_eq!(waits, [], "each of them has been made");
+}
+
+#[test]
+fn what_has_passed_while_a_call_ran_is_not_given_back() {
+    let (limit, mut meter) = (limit("openai:tokens=1000"), Meter::default());
+    assert_eq!(booked(&limit, &mut meter, &call("a", 900), NOW), Ok(()));
+    let (late, end) = (NOW.plus(Duration::from_secs(55)), NOW.plus(Duration::from_mins(1)));
+    assert_eq!(booked(&limit, &mut meter, &call("b", 900), late), Ok(()));
+    settle(&[&limit], std::slice::from_mut(&mut meter), &call("a", 900), 10, end);
+    assert!(booked(&limit, &mut meter, &call("c", 900), end).is_err(), "b has just had its 900");
+}
+
+#[test]
+fn a_wrong_clock_does_not_block_the_fleet() {
+    let (limit, mut meter) = (limit("openai:requests=60:tokens=1000:concurrency=1"), Meter::default());
+    let tomorrow = NOW.plus(Duration::from_hours(24));
+    let lost = Call { until: tomorrow.plus(Duration::from_mins(2)), ..call("a", 900) };
+    assert_eq!(booked(&limit, &mut meter, &lost, tomorrow), Ok(()));
+    assert_eq!(booked(&limit, &mut meter, &call("b", 900), NOW), Ok(()));
+}
+
+#[test]
+fn a_call_is_booked_under_all_of_its_limits_or_none() {
+    let (all, one) = (limit("openai:requests=100"), limit("openai/gpt-4o:requests=1"));
+    let mut meters = [Meter::default(), Meter::default()];
+    assert_eq!(book(&[&all, &one], &mut meters, &call("a", 1), NOW), Ok(()));
+    let before = meters.clone();
+    let wait = book(&[&all, &one], &mut meters, &call("b", 1), NOW).unwrap_err();
+    assert!(wait.reason.contains("`openai/gpt-4o`"), "{}", wait.reason);
+    assert_eq!(meters, before);
+}
+
+#[test]
+fn a_place_is_kept_as_long_as_it_is_renewed() {
+    let (limit, mut meter) = (limit("openai:concurrency=1:tokens=1000"), Meter::default());
+    let until = |seconds| NOW.plus(Duration::from_secs(seconds));
+    let first = Call { until: until(30), ..call("a", 10) };
+    assert_eq!(booked(&limit, &mut meter, &first, NOW), Ok(()));
+    renew(std::slice::from_mut(&mut meter), "a", until(50));
+    renew(std::slice::from_mut(&mut meter), "unknown", until(90));
+    assert!(booked(&limit, &mut meter, &call("b", 10), until(40)).is_err());
+    assert_eq!(booked(&limit, &mut meter, &call("b", 10), until(51)), Ok(()), "its worker is gone");
+}
