@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_call_says_whose_it_is() {
-        for (owner, agent, session) in [("acme/ann", "clerk", "s1"), ("a b/c.d", "x y", "s/1/2")] {
+        for (owner, agent, session) in [("acme/ann", "clerk", "s1"), ("a%b/c.d", "x.y", "ü*1")] {
             let owner: Owner = owner.parse().unwrap();
             let key = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
             assert_eq!(of(&id(&owner, &key, 7)), Some((owner, key)));
