@@ -7,6 +7,8 @@ use crate::domain::approval::{Answer, Approval, Subject, Verdict};
 use crate::domain::event::{Event, Payload, order};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
+use crate::domain::session::WITHHELD;
+use crate::domain::values::inject::reserved;
 use crate::jobs;
 use crate::ops::{Caller, OpError, dispatch};
 use crate::store::{
@@ -59,13 +61,41 @@ async fn kept(venue: &Venue, owner: &Owner) -> Result<Vec<Approval>, StoreError>
     Ok(found)
 }
 
+/// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who
+/// may answer it.
+pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
+    let mut shown = json!(approval);
+    let may_answer = || caller.authority.permits("job/approve", &about(approval)).is_ok();
+    let hidden = !caller.reads().covers_reading(&approval.under) && !may_answer();
+    if let Some(map) = shown.as_object_mut() {
+        map.shift_remove("under");
+        if hidden {
+            map.retain(|key, _| !["call", "questions", "tool"].contains(&key.as_str()));
+            if let Some(answer) = &approval.answer {
+                map.insert("answer".to_owned(), json!({"by": answer.by, "at": answer.at}));
+            }
+            map.insert("hidden".to_owned(), WITHHELD.into());
+        }
+    }
+    shown
+}
+
+/// What somebody must be allowed to approve who answers.
+fn about(approval: &Approval) -> String {
+    match &approval.job {
+        Some(job) => format!("j/{job}"),
+        None => format!("g/{}", approval.session.agent),
+    }
+}
+
 /// A job's record; of one that waits for a person with what is asked.
-pub async fn shown(venue: &Venue, owner: &Owner, job: &Job) -> Result<Value, StoreError> {
+pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
+    let owner = &caller.owner;
     let mut record = job.to_json();
     if job.status == JobStatus::InputRequired {
         let waits = |approval: &Approval| approval.job.as_ref() == Some(&job.head.id) && is_unanswered(venue, approval);
         let waiting = kept(venue, owner).await?.into_iter().filter(waits);
-        record["approvals"] = waiting.map(|approval| json!(approval)).collect();
+        record["approvals"] = waiting.map(|approval| seen_by(caller, &approval)).collect();
     }
     Ok(record)
 }
@@ -170,21 +200,21 @@ fn check(
     verdict: &Verdict,
     digest: Option<&str>,
 ) -> Result<(), OpError> {
-    let about = match &approval.job {
-        Some(job) => format!("j/{job}"),
-        None => format!("g/{}", approval.session.agent),
-    };
     caller
         .authority
-        .permits("job/approve", &about)
+        .permits("job/approve", &about(approval))
         .map_err(|denied| OpError::Denied(denied.text("answering an approval")))?;
     approval.accepts(verdict, digest).map_err(|error| match error {
         crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
         _ => OpError::Invalid(error.to_string()),
     })?;
-    if let (Subject::Call { operation, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
+    if let (Subject::Call { operation, arguments, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
         (&approval.subject, verdict)
     {
+        let trusted = venue.catalog.resolve(operation).map(|found| reserved(&found.spec.input)).unwrap_or_default();
+        if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
+            return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
+        }
         // A delegate's task and a tool's own arguments are what the tool takes: any map.
         if venue.catalog.resolve(operation).is_some() {
             dispatch::settle(&venue.catalog, operation, edited.clone(), true)?;

@@ -7,6 +7,7 @@ use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
 use crate::domain::context::load::{Change as StateChange, Level};
 use crate::domain::ids::{AgentId, Owner, decode_token};
+use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys};
 use crate::venue::Venue;
@@ -176,11 +177,11 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
     })))
 }
 
-/// Turn records of an agent with their `session`, in the order in which the turns began: at most
-/// `limit` after the first `skip`.
+/// Turn records of an agent with their `session`, as `reader` may see them, in the order in which the
+/// turns began: at most `limit` after the first `skip`.
 pub async fn timeline(
     venue: &Venue,
-    owner: &Owner,
+    (owner, reader): (&Owner, &Authority),
     id: &AgentId,
     skip: usize,
     limit: usize,
@@ -193,7 +194,8 @@ pub async fn timeline(
     let mut shown = Vec::with_capacity(docs.len());
     for ((session, key), doc) in turns.iter().zip(docs) {
         let Some(bytes) = doc.value else { continue };
-        let mut record: Value = decode(key, &bytes)?;
+        let record: TurnRecord = decode(key, &bytes)?;
+        let mut record = json!(record.seen_by(reader));
         record["session"] = decode_token(session).into();
         shown.push(record);
     }

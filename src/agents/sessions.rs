@@ -1,6 +1,7 @@
 //! Sessions as callers see them: list, read, fork.
 
 use super::lifecycle::LifeError;
+use crate::domain::authority::Authority;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
@@ -75,11 +76,11 @@ fn before(key: &SessionKey) -> Option<SessionKey> {
     Some(SessionKey { agent: key.agent.clone(), session })
 }
 
-/// Turns of a session after turn `after`, oldest first, with what was heard and said; and the turn
-/// after which the next page begins.
+/// Turns of a session after turn `after`, oldest first, with what was heard and said as far as `reader`
+/// may see it; and the turn after which the next page begins.
 pub async fn read(
     venue: &Venue,
-    owner: &Owner,
+    (owner, reader): (&Owner, &Authority),
     key: &SessionKey,
     after: u64,
     limit: usize,
@@ -91,9 +92,9 @@ pub async fn read(
     for (place, doc) in page {
         let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
         last = record.turn;
-        let mut turn = json!(record);
+        let mut turn = json!(record.seen_by(reader));
         if let Some(map) = turn.as_object_mut() {
-            map.shift_remove("authority");
+            map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
         }
         turns.push(turn);
     }

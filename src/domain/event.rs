@@ -366,22 +366,29 @@ pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
     legal && (subject.starts_with("_INBOX.") || subject.starts_with(&format!("trellis.reply.{tenant}.{user}.")))
 }
 
+/// One that a submission may name where callers are recognised: `_INBOX.>` is everybody's, and what is
+/// sent there says who sends it as little as who reads it.
+pub fn reply_to_own(subject: &str, tenant: &str, user: &str) -> bool {
+    reply_to_allowed(subject, tenant, user) && !subject.starts_with("_INBOX.")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn reply_to_is_limited_to_inboxes_and_the_owners_reply_subjects() {
-        for (subject, allowed) in [
-            ("_INBOX.abc.1", true),
-            ("trellis.reply.t.u.x", true),
-            ("trellis.reply.t.v.x", false),
-            ("trellis.in.t.u.a.task", false),
-            ("_INBOX.", false),
-            ("_INBOX.>", false),
-            ("_INBOX.a b", false),
+        for (subject, allowed, own) in [
+            ("_INBOX.abc.1", true, false),
+            ("trellis.reply.t.u.x", true, true),
+            ("trellis.reply.t.v.x", false, false),
+            ("trellis.in.t.u.a.task", false, false),
+            ("_INBOX.", false, false),
+            ("_INBOX.>", false, false),
+            ("_INBOX.a b", false, false),
         ] {
             assert_eq!(reply_to_allowed(subject, "t", "u"), allowed, "{subject}");
+            assert_eq!(reply_to_own(subject, "t", "u"), own, "{subject}");
         }
     }
 

@@ -187,12 +187,44 @@ pub struct TurnRecord {
     /// What was said in it was erased.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub erased: bool,
+    /// What was said in it is not shown to who asks. Never stored so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hidden: bool,
 }
+
+/// Stands in a record for what its reader may not read.
+pub const WITHHELD: &str = "[not shown: it ran under authority that you do not hold]";
 
 /// Stands in a transcript where something was erased.
 const ERASED: &str = "[erased]";
 
 impl TurnRecord {
+    /// What it was allowed to do when its model was asked.
+    pub fn under(&self) -> &Authority {
+        self.wider.as_ref().unwrap_or(&self.authority)
+    }
+
+    /// The turn as a reader may see it: one of more authority only says that it was, and what it cost.
+    #[must_use]
+    pub fn seen_by(self, reader: &Authority) -> Self {
+        if reader.covers_reading(self.under()) {
+            return self;
+        }
+        Self {
+            turn: self.turn,
+            start: self.start,
+            end: self.end,
+            config_version: self.config_version,
+            model: self.model,
+            usage: self.usage,
+            frame: self.frame,
+            settles: self.settles,
+            said: vec![ChatMessage::Assistant { text: WITHHELD.to_owned(), calls: Vec::new() }],
+            hidden: true,
+            ..Self::default()
+        }
+    }
+
     /// The same without anything that was said: when it was, what it cost and what it did stays.
     #[must_use]
     pub fn erase(self) -> Self {

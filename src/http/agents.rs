@@ -127,6 +127,9 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
     let agent = agent_id(agent)?;
     let named = who.key.as_ref().map(EventId::as_str);
     let (id, submission) = ingress::unsealed(&api.venue, (who.owner(), &agent), named, ingress::fresh_id, submission)?;
+    if api.options.auth.is_required() && !who.caller.operator {
+        ingress::check_reply(who.owner(), &submission)?;
+    }
     let submission = Submission { envelope: who.caller.request(), ..submission };
     let arrival = Arrival {
         owner: who.owner().clone(),

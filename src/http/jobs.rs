@@ -115,7 +115,7 @@ pub(super) async fn get(
     let id = job_id(&id)?;
     let job = wait_for(&api, who.owner(), &id, asked.wait()?.unwrap_or_default()).await?;
     let job = job.ok_or_else(|| unknown(&id))?;
-    Ok(axum::Json(approvals::shown(&api.venue, who.owner(), &job).await?).into_response())
+    Ok(axum::Json(approvals::shown(&api.venue, &who.caller, &job).await?).into_response())
 }
 
 /// `PUT jobs/{id}/cancel`, with `{"reason": …}` or nothing.

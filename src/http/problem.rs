@@ -104,6 +104,7 @@ impl From<SubmissionError> for Problem {
         match &error {
             SubmissionError::Malformed(_)
             | SubmissionError::ReplyTo(_)
+            | SubmissionError::ReplyToOther { .. }
             | SubmissionError::Grant(_)
             | SubmissionError::ContextIds(_)
             | SubmissionError::Budget(_)

@@ -49,7 +49,7 @@ pub(super) async fn list(
         text: asked.text("q").map(str::to_owned),
     };
     let (cursor, limit) = (asked.text("cursor"), limit(&asked)?);
-    let found = find(&*api.venue.store, who.owner(), &agent, &filter, cursor, limit).await?;
+    let found = find(&*api.venue.store, (who.owner(), &who.caller.reads()), &agent, &filter, cursor, limit).await?;
     let shown = found.turns.iter().map(|(session, record)| {
         let mut shown = json!(record);
         shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
@@ -64,7 +64,7 @@ async fn past(api: &Api, who: &Who, id: &str, session: &str, turn: u64) -> Resul
     let session = SessionKey { agent, session: SessionId::new(session).map_err(Problem::bad_request)? };
     let store = &*api.venue.store;
     if let Some(past) = ledger::load(store, who.owner(), &session, turn).await? {
-        return Ok((session, past));
+        return Ok((session, past.seen_by(&who.caller.reads())));
     }
     let newest = ledger::turns(store, who.owner(), &session.agent, Some(&session), 1).await?;
     let known = match newest.first() {
@@ -83,7 +83,8 @@ pub(super) async fn get(
 ) -> Result<Response, Problem> {
     let prompt = asked.flag("prompt")?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
-    Ok(axum::Json(show::turn(&session, &past, prompt)).into_response())
+    let reader = who.caller.reads();
+    Ok(axum::Json(show::turn(&session, &past, prompt.then_some(&*reader))).into_response())
 }
 
 /// `POST agents/{id}/turns/{session}/{turn}/replay`, with an experiment or nothing.
@@ -98,10 +99,11 @@ pub(super) async fn replay(
         body => decode::typed(body).map_err(Problem::bad_request)?,
     };
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
-    let replayed = show::replay(&session, &past, &experiment, &api.venue.catalog);
+    let replayed = show::replay(&session, (&past, &who.caller.reads()), &experiment, &api.venue.catalog);
     match replayed {
         Ok(replayed) => Ok(axum::Json(replayed).into_response()),
         Err(error @ ReplayError::NoPart { .. }) => Err(Problem::not_found(error)),
+        Err(error @ ReplayError::Withheld(_)) => Err(Problem::denied(error)),
         Err(error @ ReplayError::Illegal(_)) => Err(Problem::bad_request(error)),
         Err(error @ ReplayError::NoPrompt(_)) => Err(Problem::conflict(error)),
         Err(error @ ReplayError::Erased(_)) => Err(Problem::new(axum::http::StatusCode::GONE, error)),
@@ -120,7 +122,9 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     for agent in &all {
         turns.extend(why::why(&*api.venue.store, who.owner(), agent, &path).await?);
     }
-    Ok(axum::Json(json!({"path": path, "turns": turns})).into_response())
+    let found = turns.len();
+    turns.retain(|reached| reached.may_be_named_to(&who.caller.reads()));
+    Ok(axum::Json(json!({"path": path, "turns": turns, "hidden": found - turns.len()})).into_response())
 }
 
 /// `POST agents/{id}/context`: what the next turn of a session would see, by default the first of a
@@ -140,6 +144,7 @@ pub(super) async fn context(
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(|error| match error {
         PreviewError::NoAgent(_) | PreviewError::NoSession(_) => Problem::not_found(error),
         PreviewError::Grant(_) => Problem::bad_request(error),
+        PreviewError::Withheld(_) => Problem::denied(error),
         PreviewError::Store(error) => error.into(),
     })?;
     let answer = match run(&inputs) {

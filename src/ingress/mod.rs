@@ -6,6 +6,7 @@ use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
+    reply_to_own,
 };
 use crate::domain::ids::{
     AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
@@ -64,6 +65,19 @@ pub enum SubmissionError {
     /// Not an inbox of the caller.
     #[error("`replyTo` `{0}` is not allowed, expected `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`")]
     ReplyTo(String),
+    /// `replyTo` is somewhere that isn't the submitter's own.
+    #[error(
+        "`replyTo` `{subject}` is not allowed, expected `trellis.reply.{tenant}.{user}.>`: with a token an answer goes \
+         to the inbox of its owner alone"
+    )]
+    ReplyToOther {
+        /// As named.
+        subject: String,
+        /// The owner's tenant, as it stands in subjects.
+        tenant: String,
+        /// The owner's user, as it stands in subjects.
+        user: String,
+    },
     /// Values over the limit.
     #[error("`sessionContext` has {0} bytes, expected at most {SESSION_CONTEXT_BYTES}; put large values into `w/`")]
     ContextTooLarge(usize),
@@ -99,6 +113,7 @@ impl SubmissionError {
             Self::Malformed(_)
             | Self::TooLarge { .. }
             | Self::ReplyTo(_)
+            | Self::ReplyToOther { .. }
             | Self::ContextTooLarge(_)
             | Self::ContextIds(_)
             | Self::ResponseSchema(_)
@@ -197,6 +212,15 @@ pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
         decode::check(&value).map_err(malformed)?;
     }
     decode::typed(value).map_err(malformed)
+}
+
+/// Where callers are recognised, an answer goes to their owner's own inbox.
+pub fn check_reply(owner: &Owner, submission: &Submission) -> Result<(), SubmissionError> {
+    let (tenant, user) = (owner.tenant().token(), owner.user().token());
+    match submission.reply_to.clone().filter(|subject| !reply_to_own(subject, &tenant, &user)) {
+        None => Ok(()),
+        Some(subject) => Err(SubmissionError::ReplyToOther { subject, tenant, user }),
+    }
 }
 
 /// The admission of a task or a message.

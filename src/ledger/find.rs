@@ -1,5 +1,6 @@
 //! Turns by state, session, time and text.
 
+use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::job::JobStatus;
@@ -59,12 +60,12 @@ pub struct Found {
     pub next: Option<String>,
 }
 
-/// The wanted turns of an agent behind a place, newest first: at most `limit`, and among no more
+/// The wanted turns of an agent behind a place, as `reader` may see them, newest first: at most `limit`, and among no more
 /// than [`LIST_LOOKS`] that are looked at. Of one session by number, else by the time of their
 /// beginning; `after` is the `next` of the page before, of the same filter.
 pub async fn find(
     store: &dyn Store,
-    owner: &Owner,
+    (owner, reader): (&Owner, &Authority),
     agent: &AgentId,
     filter: &Filter,
     after: Option<&str>,
@@ -86,6 +87,8 @@ pub async fn find(
         let full = page.len() == step;
         let last = page.last().map(|(key, _)| key.clone());
         for (key, session, record) in records(store, owner, agent, session.as_ref(), page).await? {
+            // Before anything is looked for in it.
+            let record = record.seen_by(reader);
             if filter.since.is_some_and(|since| record.start < since) {
                 return Ok(found);
             }

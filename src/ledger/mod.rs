@@ -6,9 +6,12 @@ pub mod find;
 pub mod show;
 pub mod why;
 
+use crate::domain::authority::Authority;
+use crate::domain::context::inputs::Inputs;
 use crate::domain::context::record::manifest::{Base, Manifest, stretch};
 use crate::domain::context::record::part::PartName;
 use crate::domain::context::record::{Parts, Restored, read};
+use crate::domain::context::sight::{Sight, sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
 use crate::store::{Store, StoreError, Window, decode, keys};
@@ -22,6 +25,8 @@ pub struct PastTurn {
     pub record: Option<TurnRecord>,
     /// What its model saw; `None` of a turn that had no prompt.
     pub seen: Option<Restored>,
+    /// It is not shown to who asks.
+    pub hidden: bool,
 }
 
 fn corrupt(key: &str, error: &impl std::fmt::Display) -> StoreError {
@@ -60,6 +65,31 @@ pub async fn walk(
     Ok(last)
 }
 
+impl PastTurn {
+    /// The turn as `reader` may see it.
+    #[must_use]
+    pub fn seen_by(self, reader: &Authority) -> Self {
+        let under = match (&self.record, self.seen.as_ref().map(|seen| &seen.inputs)) {
+            (Some(record), _) => record.under().clone(),
+            (None, Some(Ok(inputs))) => inputs.frame.authority.clone(),
+            // Nothing says what it was allowed to do.
+            (None, Some(Err(_)) | None) => Authority::unlimited(),
+        };
+        if reader.covers_reading(&under) {
+            return self;
+        }
+        Self { record: self.record.map(|record| record.seen_by(reader)), seen: None, hidden: true, ..self }
+    }
+}
+
+/// Whether a reader may see a prompt with everything in it: what other turns said is a part of it.
+pub fn may_read(reader: &Authority, inputs: &Inputs) -> bool {
+    let seen = sights(&inputs.transcript, inputs.frame.viewer(), |_| true);
+    let shown = inputs.transcript.iter().zip(seen).filter(|(_, sight)| *sight != Sight::Hidden);
+    reader.covers_reading(&inputs.frame.authority)
+        && shown.map(|(turn, _)| turn.under()).all(|under| reader.covers_reading(under))
+}
+
 /// One past turn; `None` when there is none of that number.
 pub async fn load(
     store: &dyn Store,
@@ -75,7 +105,7 @@ pub async fn load(
         Some(base) => Some(restore(store, owner, session, &base).await?),
         None => None,
     };
-    Ok((record.is_some() || seen.is_some()).then_some(PastTurn { turn, record, seen }))
+    Ok((record.is_some() || seen.is_some()).then_some(PastTurn { turn, record, seen, hidden: false }))
 }
 
 /// Reads everything that a record names.

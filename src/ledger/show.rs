@@ -1,7 +1,8 @@
 //! A past turn as callers see it.
 
-use super::PastTurn;
 use super::experiment::{Experiment, Unfit, run};
+use super::{PastTurn, may_read};
+use crate::domain::authority::Authority;
 use crate::domain::context::ledger::Ledger;
 use crate::domain::context::record::Restored;
 use crate::domain::ids::SessionKey;
@@ -27,6 +28,9 @@ pub enum ReplayError {
         /// The parts that it has.
         has: String,
     },
+    /// It repeats what was said under more authority than its reader's.
+    #[error("the prompt of turn `{0}` is not shown: what was said in it ran under authority that you do not hold")]
+    Withheld(String),
     /// What was asked for makes no sense.
     #[error("{0}")]
     Illegal(String),
@@ -45,8 +49,9 @@ pub fn ledger(ledger: &Ledger) -> Value {
     shown
 }
 
-/// The turn, its record, and its ledger; with its exact model request when `prompt`.
-pub fn turn(session: &SessionKey, past: &PastTurn, prompt: bool) -> Value {
+/// The turn, its record, and its ledger; with its exact model request for `reader`, if there is one who may see
+/// it.
+pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -> Value {
     let mut shown = json!({
         "name": name(session, past.turn),
         "agent": session.agent,
@@ -57,10 +62,16 @@ pub fn turn(session: &SessionKey, past: &PastTurn, prompt: bool) -> Value {
     });
     match past.seen.as_ref().map(|seen| &seen.inputs) {
         Some(Err(gone)) => shown["erased"] = json!(gone),
-        Some(Ok(inputs)) if prompt => {
+        Some(Ok(inputs)) if reader.is_some_and(|reader| may_read(reader, inputs)) => {
             shown["request"] = run(inputs).map_or(Value::Null, |assembled| json!(assembled.request));
         }
+        Some(Ok(_)) if reader.is_some() => {
+            shown["withheld"] = ReplayError::Withheld(name(session, past.turn)).to_string().into();
+        }
         Some(Ok(_)) | None => {}
+    }
+    if past.hidden {
+        shown["hidden"] = true.into();
     }
     shown
 }
@@ -75,20 +86,27 @@ fn parts(ledger: &Ledger) -> String {
     format!("it has {}", named.join(", "))
 }
 
-/// The turn's prompt built again, with the changes of an experiment.
+/// The turn's prompt built again for a reader, with the changes of an experiment.
 pub fn replay(
     session: &SessionKey,
-    past: &PastTurn,
+    (past, reader): (&PastTurn, &Authority),
     experiment: &Experiment,
     catalog: &impl Directory,
 ) -> Result<Value, ReplayError> {
     let name = name(session, past.turn);
+    if past.hidden {
+        return Err(ReplayError::Withheld(name));
+    }
     let Some(Restored { inputs, ledger: recorded }) = &past.seen else { return Err(ReplayError::NoPrompt(name)) };
     let inputs = inputs.clone().map_err(|gone| ReplayError::Erased(gone.join(", ")))?;
     let inputs = experiment.apply(inputs, catalog).map_err(|error| match error {
         Unfit::Illegal(text) => ReplayError::Illegal(text),
         Unfit::NoPart(path) => ReplayError::NoPart { turn: name.clone(), path, has: parts(recorded) },
     })?;
+    // Also of what another configuration would show.
+    if !may_read(reader, &inputs) {
+        return Err(ReplayError::Withheld(name));
+    }
     let (now, request, error) = match run(&inputs) {
         Ok(assembled) => (assembled.ledger, json!(assembled.request), None),
         Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),

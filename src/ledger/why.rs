@@ -1,6 +1,7 @@
 //! In which turns bytes of a path reached a model: as context, or as the result of a tool.
 
 use super::walk_agent;
+use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
@@ -27,6 +28,22 @@ pub struct Reached {
     pub source: String,
     /// Bytes in the prompt.
     pub bytes: usize,
+}
+
+impl Reached {
+    /// The reader may read what was read; of several sources, all.
+    pub fn may_be_named_to(&self, reader: &Authority) -> bool {
+        let place = |source: &str| match source.strip_prefix("n/") {
+            Some(rest) => format!("g/{}/n/{rest}", self.agent),
+            None => source.to_owned(),
+        };
+        let may = |source: &str| reader.is_unlimited() || reader.may_know(&read_of(place(source)));
+        self.source.split(", ").all(may)
+    }
+}
+
+fn read_of(with: String) -> Capability {
+    Capability { with, can: "crud/read".into() }
 }
 
 /// One of two paths is the other, or lies below it.

@@ -107,12 +107,13 @@ impl Operation for ApprovalOperation {
         }
         let Some(verdict) = self.0.verdict(&arguments) else {
             let found = approvals::list(call.venue, &call.caller.owner, arguments["all"] == true).await?;
-            return Ok(json!({"items": found, "total": found.len()}).into());
+            let shown: Vec<Value> = found.iter().map(|approval| approvals::seen_by(call.caller, approval)).collect();
+            return Ok(json!({"items": shown, "total": shown.len()}).into());
         };
         let id = JobId::new(arguments["id"].as_str().unwrap_or_default());
         let id = id.map_err(|error| OpError::Invalid(format!("`id`: {error}")))?;
         let digest = arguments["digest"].as_str();
         let decided: Approval = approvals::decide(call.venue, call.caller, &id, verdict, digest).await?;
-        Ok(json!(decided).into())
+        Ok(approvals::seen_by(call.caller, &decided).into())
     }
 }

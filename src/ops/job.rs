@@ -103,6 +103,6 @@ impl Operation for JobResult {
             .min(MAX_WAIT);
         let job = jobs::wait(call.venue, &call.caller.owner, &id, wait).await?;
         let job = job.ok_or_else(|| OpError::NotFound(format!("no job `{id}`")))?;
-        Ok(approvals::shown(call.venue, &call.caller.owner, &job).await?.into())
+        Ok(approvals::shown(call.venue, call.caller, &job).await?.into())
     }
 }

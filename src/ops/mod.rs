@@ -39,6 +39,7 @@ use crate::venue::Venue;
 use crate::workspace::{Workspace, WorkspaceError};
 use async_trait::async_trait;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -152,6 +153,11 @@ impl Caller {
         envelope.bound = envelope.bound.intersect(&self.authority).nowhere();
         envelope.holders.push(self.name.clone());
         envelope
+    }
+
+    /// By what it reads what was said and done under some authority: operators read all of it.
+    pub fn reads(&self) -> Cow<'_, Authority> {
+        if self.operator { Cow::Owned(Authority::unlimited()) } else { Cow::Borrowed(&self.authority) }
     }
 
     /// An agent, not a person or a service: an owner's name has a slash in it, an agent's has none.

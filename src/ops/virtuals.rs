@@ -73,14 +73,14 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
 
 /// `g/<agent>/timeline`: its turn records, oldest first; below it one of them.
 async fn timeline(call: &Invocation<'_>, id: &AgentId, rest: &[String]) -> Result<Option<Value>, OpError> {
-    let owner = &call.caller.owner;
+    let (owner, reader) = (&call.caller.owner, call.caller.reads());
     let Some((place, rest)) = rest.split_first() else {
         let known = agents::get(call.venue, owner, id).await?.is_some();
-        let turns = agents::timeline(call.venue, owner, id, 0, TURNS).await?;
+        let turns = agents::timeline(call.venue, (owner, &reader), id, 0, TURNS).await?;
         return Ok(known.then(|| turns.into()));
     };
     let Some(place) = index_of(place).filter(|place| *place < TURNS_REACHED) else { return Ok(None) };
-    let turns = agents::timeline(call.venue, owner, id, place, 1).await?;
+    let turns = agents::timeline(call.venue, (owner, &reader), id, place, 1).await?;
     Ok(turns.first().and_then(|turn| navigate(turn, rest)).cloned())
 }
 

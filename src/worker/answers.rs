@@ -17,7 +17,7 @@ use crate::domain::turn::{Asked, CallOutcome, Outcome, PlannedCall, Resolved};
 use crate::domain::values::inject::Injection;
 use crate::ops::{Need, dispatch, human};
 use crate::store::StoreError;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// A call with everything that it would do.
@@ -74,9 +74,29 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
         digest: section.digest(),
         bytes: section.bytes,
     });
-    let subject =
-        Subject::Call { operation: made.runs.to_owned(), arguments: made.arguments.clone(), scopes: scopes.collect() };
+    let subject = Subject::Call {
+        operation: made.runs.to_owned(),
+        arguments: made.arguments.clone(),
+        fixed: fixed(round, made).into_iter().map(|(name, _)| name).collect(),
+        scopes: scopes.collect(),
+    };
     Some(ask(round, made, subject, APPROVAL_TIME))
+}
+
+/// Arguments that the runtime has filled in: all of a call that only runs another one's.
+fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
+    let injected = &made.call.injection.values;
+    let catalog = &round.worker.venue.catalog;
+    let through = match &made.call.what {
+        Ok(Resolved { target: Target::Operation(path), .. }) => {
+            catalog.resolve(path).is_none_or(|found| found.spec.path != made.runs)
+        }
+        Ok(_) | Err(_) => false,
+    };
+    match made.arguments.as_object() {
+        Some(all) if through && !injected.is_empty() => all.clone(),
+        Some(_) | None => injected.clone(),
+    }
 }
 
 fn questions(arguments: &Value) -> Result<(Subject, Duration), String> {
@@ -94,9 +114,12 @@ fn ask(round: &Round<'_>, made: &Made<'_>, subject: Subject, time: Duration) -> 
     let now = venue.now();
     let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));
     approval.job = setting.plan.job().cloned();
+    approval.under = setting.authority.clone().nowhere();
     let text = format!("awaiting a person: approval `{}`", approval.id);
     let resolved = Resolved { target: made.target.clone(), arguments: made.arguments.clone() };
-    let planned = PlannedCall { what: Ok(resolved), injection: Injection::default(), ..made.call.clone() };
+    // Whatever a person makes of the rest: what the runtime fills in stays as it was shown.
+    let injection = Injection { values: fixed(round, made), ..Injection::default() };
+    let planned = PlannedCall { what: Ok(resolved), injection, ..made.call.clone() };
     CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..CallOutcome::plain(Outcome::Awaiting, &text) }
 }
 

@@ -8,6 +8,7 @@ use crate::domain::event::Submission;
 use crate::domain::job::ErrorCode;
 use crate::domain::principal::Principal;
 use crate::domain::token::Refused;
+use crate::ingress;
 use crate::ops::Caller;
 use crate::policy;
 use crate::store::StoreError;
@@ -58,6 +59,10 @@ pub(super) async fn identified(
     permitted.map_err(|error| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", error.text("this submission")))
     })?;
+    if !known.caller.operator {
+        let checked = ingress::check_reply(&delivery.owner, &submission);
+        checked.map_err(|error| Unknown::Refused(error.code(), error.to_string()))?;
+    }
     let envelope = known.caller.request();
     Ok((Submission { envelope, ..submission }, known.caller.principal, known.may_override))
 }

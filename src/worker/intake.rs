@@ -7,7 +7,7 @@ use crate::approvals;
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::approval::AnswerBody;
 use crate::domain::decode::{self, Wrong};
-use crate::domain::event::ResultBody;
+use crate::domain::event::{ResultBody, reply_to_allowed, reply_to_own};
 use crate::domain::external::Answer;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionId, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
@@ -481,9 +481,9 @@ async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
         "submission refused"
     );
     let owner: &Owner = &delivery.owner;
-    let reply_to = reply_to(&delivery.body).filter(|subject| {
-        crate::domain::event::reply_to_allowed(subject, &owner.tenant().token(), &owner.user().token())
-    });
+    let allowed = if worker.options.auth.is_required() { reply_to_own } else { reply_to_allowed };
+    let reply_to =
+        reply_to(&delivery.body).filter(|subject| allowed(subject, &owner.tenant().token(), &owner.user().token()));
     let answers = outbox::refusal(key, (owner, &delivery.agent), &id, &place, reply_to.as_deref(), &result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {

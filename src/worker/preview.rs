@@ -60,6 +60,9 @@ pub enum PreviewError {
     /// The agent has no such session.
     #[error("no session `{0}`: nothing was ever sent to it")]
     NoSession(SessionKey),
+    /// It serves somebody who holds more than who asks.
+    #[error("the next turn of session `{0}` serves a request that holds more than you: it is not shown")]
+    Withheld(SessionKey),
     /// A grant that breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
@@ -80,11 +83,15 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let Some((agent, _)) = agents::get(venue, owner, id).await? else {
         return Err(PreviewError::NoAgent(id.clone()));
     };
+    let reader = asked.envelope.bound.clone();
     let Rested { key, run, transcript } = rested(venue, owner, id, asked).await?;
     let AgentRecord { config, state, .. } = &agent;
     let plan = run.plan();
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
     let Mandate { session_context, context_ids, envelope } = run.mandate(&plan);
+    if !reader.covers_reading(&envelope.bound) {
+        return Err(PreviewError::Withheld(key));
+    }
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let authority = agent.authority(&policy, &envelope, &scope);
     let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);

@@ -1,6 +1,6 @@
 //! Calls that wait for a person: approved, edited, rejected, expired, and what gets in between.
 
-use crate::support::operate::operate;
+use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -150,7 +150,7 @@ async fn a_call_waits_for_its_approval_and_no_model_is_asked_meanwhile() {
     let asked = waiting(&venue, 1).await.remove(0);
     assert_eq!(status(&venue, &job).await, JobStatus::InputRequired);
     let record = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
-    let shown = approvals::shown(&venue.venue, &venue.owner, &record).await.unwrap();
+    let shown = approvals::shown(&venue.venue, &boss(&venue.owner), &record).await.unwrap();
     assert_eq!(shown["approvals"][0]["call"]["operation"], "v/ops/lattice/append");
     assert_eq!(shown["approvals"][0]["call"]["arguments"], json!({"path": "w/paid", "value": 100}));
     assert_eq!(shown["approvals"][0]["digest"], asked.digest);
@@ -438,4 +438,30 @@ async fn a_delegate_that_asks_for_sections_waits_and_may_get_fewer() {
         let said = venue.ended(&job).await.result.unwrap().output.unwrap();
         assert!(said.as_str().unwrap().contains(seen), "{said}");
     }
+}
+
+#[tokio::test]
+async fn who_edits_a_call_does_not_change_what_the_runtime_fills_in() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    let mut config = pay();
+    config["toolArgInjection"] = json!({"pay": {"path": "target"}});
+    venue.agent("payer", config).await;
+    let session_context = serde_json::from_value(json!({"target": "w/paid"})).unwrap();
+    let submission = Submission { input: json!("go"), session_context, ..Submission::default() };
+    let job = venue.arrive("payer", "p-1", true, submission).await.job.unwrap();
+    let asked = waiting(&venue, 1).await.remove(0);
+    assert!(json!(asked)["call"]["fixed"] == json!(["path"]), "{asked:?}");
+    let edited = |arguments: Value| Verdict::Approved { arguments: Some(arguments), scopes: None };
+    for arguments in [json!({"path": "w/evil", "value": 7}), json!({"path": null, "value": 7})] {
+        let refused = decide(&venue, &asked, edited(arguments)).await.unwrap_err().to_string();
+        assert!(refused.contains("argument `path` is filled in by the venue"), "{refused}");
+    }
+    decide(&venue, &asked, edited(json!({"path": "w/paid", "value": 7}))).await.unwrap();
+    assert_eq!(venue.ended(&job).await.status, JobStatus::Complete);
+    assert_eq!((paid(&venue).await, venue.read("w/evil").await), (Some(json!([7])), None));
+    let head = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().head;
+    let turns = venue.turns("payer", head.session.as_str()).await;
+    let told = results(&turns[0])[0].to_owned();
+    assert!(told.contains("with other arguments: {\"value\":7}") && !told.contains("w/paid"), "{told}");
 }

@@ -3,6 +3,7 @@
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::bus::{Address, InKind, Message};
+use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
@@ -128,7 +129,10 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
     for task in &tasks {
         assert_eq!(venue.ended(task).await.status, JobStatus::Complete);
     }
-    let turns = trellis::agents::timeline(&venue.venue, &venue.owner, &"a".parse().unwrap(), 0, 100).await.unwrap();
+    let turns =
+        trellis::agents::timeline(&venue.venue, (&venue.owner, &Authority::unlimited()), &"a".parse().unwrap(), 0, 100)
+            .await
+            .unwrap();
     for turn in turns {
         spans.push((turn["start"].as_u64().unwrap(), turn["end"].as_u64().unwrap()));
     }

@@ -2,6 +2,7 @@
 
 use crate::support::venue::TestVenue;
 use serde_json::json;
+use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
@@ -122,11 +123,18 @@ async fn turns_are_found_by_state_session_time_and_text() {
         (turns::Filter { since: Some(Millis(u64::MAX)), ..all.clone() }, 0),
         (turns::Filter { until: Some(Millis(1)), ..all.clone() }, 0),
     ] {
-        let found = turns::find(&*venue.venue.store, &venue.owner, &agent, &filter, None, 10).await.unwrap();
+        let found =
+            turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &filter, None, 10)
+                .await
+                .unwrap();
         assert_eq!((found.turns.len(), found.next), (expected, None), "{filter:?}");
     }
-    let first = turns::find(&*venue.venue.store, &venue.owner, &agent, &all, None, 1).await.unwrap();
+    let first =
+        turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &all, None, 1).await.unwrap();
     let next = first.next.unwrap();
-    let second = turns::find(&*venue.venue.store, &venue.owner, &agent, &all, Some(&next), 1).await.unwrap();
+    let second =
+        turns::find(&*venue.venue.store, (&venue.owner, &Authority::unlimited()), &agent, &all, Some(&next), 1)
+            .await
+            .unwrap();
     assert_ne!(first.turns[0].0, second.turns[0].0);
 }

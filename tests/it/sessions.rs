@@ -4,6 +4,7 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::agents::lifecycle::LifeError;
 use trellis::agents::sessions;
+use trellis::domain::authority::Authority;
 use trellis::domain::ids::SessionKey;
 use trellis::ledger;
 
@@ -46,10 +47,10 @@ async fn sessions_are_listed_and_read_page_by_page() {
     let (page, next) = sessions::list(v, owner, agent, next.as_ref(), 1).await.unwrap();
     assert_eq!((&page[0]["sessionId"], next.clone().unwrap().as_str()), (&json!("other"), "other"));
     assert_eq!(sessions::list(v, owner, agent, next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
-    let (turns, next) = sessions::read(v, owner, &key("main"), 0, 2).await.unwrap();
+    let (turns, next) = sessions::read(v, (owner, &Authority::unlimited()), &key("main"), 0, 2).await.unwrap();
     assert_eq!((turns.len(), next), (2, Some(2)));
     assert!(heard(&turns)[0].contains("one"), "{turns:?}");
-    let (turns, next) = sessions::read(v, owner, &key("main"), 2, 2).await.unwrap();
+    let (turns, next) = sessions::read(v, (owner, &Authority::unlimited()), &key("main"), 2, 2).await.unwrap();
     assert_eq!((turns.len(), next), (1, None));
 }
 
@@ -67,7 +68,8 @@ async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
     let past = ledger::load(&*v.store, owner, &key("what-if"), 3).await.unwrap().unwrap();
     let prompt = serde_json::to_string(&past.seen.unwrap().inputs.unwrap().transcript).unwrap();
     assert!(prompt.contains("one") && prompt.contains("two") && !prompt.contains("three"), "{prompt}");
-    let timeline = trellis::agents::timeline(v, owner, &key("main").agent, 0, 100).await.unwrap();
+    let timeline =
+        trellis::agents::timeline(v, (owner, &Authority::unlimited()), &key("main").agent, 0, 100).await.unwrap();
     assert_eq!(timeline.len(), 7);
 }
 

@@ -7,6 +7,7 @@ use super::turns::Turn;
 use crate::app::{App, Role};
 use crate::config::Config;
 use crate::domain::audit::Books;
+use crate::domain::authority::Authority;
 use crate::domain::context::record::Restored;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::job::Job;
@@ -53,7 +54,9 @@ impl Disk {
         let mut turns = Vec::new();
         for name in [CLERK, HELPER] {
             let agent = AgentId::new(name).expect("a legal agent id");
-            for shown in agents::timeline(venue, &owner, &agent, 0, MANY).await.map_err(store)? {
+            for shown in
+                agents::timeline(venue, (&owner, &Authority::unlimited()), &agent, 0, MANY).await.map_err(store)?
+            {
                 turns.push(Turn::parse(name, shown)?);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::{Question, QuestionKind};
 use crate::domain::ids::JobId;
+use crate::domain::secret::reference;
 use crate::domain::time::Millis;
 use crate::domain::turn::{Outcome, PlannedCall};
 use serde::{Deserialize, Serialize};
@@ -115,13 +116,16 @@ impl Answer {
         match &self.verdict {
             Verdict::Approved { arguments, scopes } => {
                 let mut planned = planned.clone();
+                let mut shown = arguments.clone().unwrap_or_default();
                 if let (Some(edited), Ok(resolved)) = (arguments, &mut planned.what) {
                     resolved.arguments.clone_from(edited);
+                    // The model never sees what the runtime fills in, nor does it here.
+                    planned.injection.strip(&mut shown);
                 }
                 if let Some(kept) = scopes {
                     planned.scoped.retain(|section| kept.contains(&section.key));
                 }
-                let edited = arguments.as_ref().map(|edited| format!("with other arguments: {edited}"));
+                let edited = arguments.as_ref().map(|_| format!("with other arguments: {shown}"));
                 let narrowed = scopes.as_ref().map(|kept| format!("with no more of your context than {kept:?}"));
                 let changes: Vec<_> = edited.into_iter().chain(narrowed).collect();
                 let note = format!("approved by {} {}", self.by, changes.join(", and "));
@@ -175,6 +179,12 @@ pub enum AnswerError {
         /// What there is.
         known: String,
     },
+    /// An argument that is not the model's, nor the approver's.
+    #[error("argument `{name}` is filled in by the venue, and an approval can't change it: leave it out, or as it is")]
+    Fixed {
+        /// Which; of a reference to a secret, where it stands.
+        name: String,
+    },
     /// An answer is missing, unknown or of the wrong kind.
     #[error("question `{id}`: {rule}")]
     Question {
@@ -183,6 +193,18 @@ pub enum AnswerError {
         /// What is wrong.
         rule: String,
     },
+}
+
+/// An argument that edited ones change although only the runtime gives it: one of `fixed`, or a reference
+/// to a secret.
+pub(super) fn changed(original: &Value, edited: &Value, fixed: &[String]) -> Option<String> {
+    let differs =
+        |name: &&String| edited.get(name.as_str()).is_some_and(|value| Some(value) != original.get(name.as_str()));
+    let (before, after) = (reference::standing(original), reference::standing(edited));
+    let is_fixed = |place: &str| fixed.iter().any(|name| place.split('/').nth(1) == Some(name));
+    let lost = before.iter().find(|(place, known)| after.get(*place) != Some(known) && !is_fixed(place));
+    let new = after.keys().find(|place| !before.contains_key(*place));
+    fixed.iter().find(differs).or(lost.map(|(place, _)| place)).or(new).cloned()
 }
 
 pub(super) fn check_answers(asks: &[Question], answers: &Map<String, Value>) -> Result<(), AnswerError> {

@@ -7,6 +7,7 @@ mod answer;
 #[cfg(test)]
 mod tests;
 
+use crate::domain::authority::Authority;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
 use crate::domain::time::Millis;
 use crate::domain::turn::PlannedCall;
@@ -60,6 +61,9 @@ pub struct Approval {
     pub asked: Millis,
     /// Unanswered by then, it is denied.
     pub expires: Millis,
+    /// What the turn may do that asks: who may not, and may not answer, doesn't see what is asked.
+    #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
+    pub under: Authority,
     /// How it was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<Answer>,
@@ -75,6 +79,9 @@ pub enum Subject {
         operation: String,
         /// The final arguments, with those that the runtime fills in; no value of a secret is in them.
         arguments: Value,
+        /// Those that the runtime fills in: no answer changes them.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        fixed: Vec<String>,
         /// Sections of the caller's context that go with it.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         scopes: Vec<Scoped>,
@@ -166,6 +173,7 @@ impl Approval {
             digest,
             asked,
             expires,
+            under: Authority::unlimited(),
             answer: None,
         }
     }
@@ -180,6 +188,11 @@ impl Approval {
         match (&self.subject, verdict) {
             (Subject::Call { .. }, Verdict::Answered { .. }) => kind("is a call", "approve or reject it"),
             (Subject::Questions { .. }, Verdict::Approved { .. }) => kind("has questions", "answer or reject it"),
+            (Subject::Call { arguments, fixed, .. }, Verdict::Approved { arguments: Some(edited), .. })
+                if let Some(name) = answer::changed(arguments, edited, fixed) =>
+            {
+                Err(AnswerError::Fixed { name })
+            }
             (Subject::Call { scopes, .. }, Verdict::Approved { scopes: Some(kept), .. }) => {
                 let unknown = kept.iter().find(|key| !scopes.iter().any(|scope| scope.key == **key));
                 unknown.map_or(Ok(()), |key| {

@@ -11,7 +11,12 @@ fn place(owner: &Owner, session: &SessionKey, call: u32) -> Approval {
 
 fn subject(arguments: Value, scopes: &[&str]) -> Subject {
     let section = |key: &&str| Scoped { key: (*key).to_owned(), digest: "d".into(), bytes: 1 };
-    Subject::Call { operation: "v/ops/shop/pay".into(), arguments, scopes: scopes.iter().map(section).collect() }
+    Subject::Call {
+        operation: "v/ops/shop/pay".into(),
+        arguments,
+        fixed: Vec::new(),
+        scopes: scopes.iter().map(section).collect(),
+    }
 }
 
 fn names() -> (Owner, SessionKey) {
@@ -90,4 +95,28 @@ fn every_question_is_answered_with_what_it_asks_for() {
     ] {
         assert!(check_questions(&asks).unwrap_err().contains(wrong));
     }
+}
+
+#[test]
+fn an_edit_leaves_what_the_runtime_gives_and_secrets_where_they_are() {
+    let secret = |name: &str| json!({"$secret": format!("s/{name}")});
+    let original = json!({"url": "u", "user": "ann", "headers": {"auth": secret("key")}, "body": [secret("pin")]});
+    let fixed = ["user".to_owned()];
+    for (edited, changed) in [
+        (original.clone(), None),
+        (json!({"url": "v", "headers": {"auth": secret("key")}, "body": [secret("pin")]}), None),
+        (json!({"user": "bob", "headers": {"auth": secret("key")}, "body": [secret("pin")]}), Some("user")),
+        (json!({"user": null, "headers": {"auth": secret("key")}, "body": [secret("pin")]}), Some("user")),
+        (json!({"headers": {"auth": secret("other")}, "body": [secret("pin")]}), Some("/headers/auth")),
+        (json!({"headers": {"auth": "mine"}, "body": [secret("pin")]}), Some("/headers/auth")),
+        (json!({"headers": {"auth": secret("key")}, "body": [1, secret("pin")]}), Some("/body/0")),
+        (
+            json!({"headers": {"auth": secret("key"), "more": secret("key")}, "body": [secret("pin")]}),
+            Some("/headers/more"),
+        ),
+        (json!({}), Some("/body/0")),
+    ] {
+        assert_eq!(super::answer::changed(&original, &edited, &fixed).as_deref(), changed, "{edited}");
+    }
+    assert_eq!(super::answer::changed(&json!({"to": secret("k")}), &json!({}), &["to".to_owned()]), None);
 }

@@ -14,12 +14,16 @@ impl Authority {
         self.grants(other, Capability::covers) && self.except.iter().all(|name| other.is_without(name))
     }
 
-    /// Whether it was granted to read everything that `other` permits anything on, whatever was revoked
-    /// since.
+    /// Whether it may read everything that `other` permits anything on: what was said and done under
+    /// `other` is no news to its holder.
     pub fn covers_reading(&self, other: &Self) -> bool {
-        self.grants(other, |held, needed| {
+        let reads = |held: &Capability, needed: &Capability| {
             held.covers(needed) || held.permits(reading(&needed.with), needed.with.trim_end_matches('/'))
-        })
+        };
+        // Who acts for no request names the resources of his requests himself.
+        let names = self.resources.is_none() && self.home.session.is_none();
+        let other = if names { &Self { resources: None, ..other.clone() } } else { other };
+        self.grants(other, reads) && self.except.iter().all(|name| other.is_without(name))
     }
 
     /// Whether what was learned by this use of a capability may still be known: by the same use, or by

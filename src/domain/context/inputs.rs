@@ -67,7 +67,7 @@ pub struct Frame {
 impl Frame {
     /// As whom its turn looks at the turns before it.
     pub const fn viewer(&self) -> Viewer<'_> {
-        Viewer::Turn { authority: &self.authority, bound: &self.bound }
+        Viewer { authority: &self.authority, bound: &self.bound }
     }
 }
 

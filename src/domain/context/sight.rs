@@ -1,4 +1,4 @@
-//! How much of a session's turns another turn, or a reader, may see.
+//! How much of a session's turns another turn may see.
 //!
 //! | a turn | is shown |
 //! |---|---|
@@ -17,18 +17,13 @@ use std::borrow::Cow;
 /// The tool whose result is what the turns of another goal came to.
 const SUBGOAL: &str = "subgoal";
 
-/// Who looks.
+/// The turn that looks.
 #[derive(Debug, Clone, Copy)]
-pub enum Viewer<'a> {
-    /// A turn of the session.
-    Turn {
-        /// What it may do.
-        authority: &'a Authority,
-        /// What its request may do at most.
-        bound: &'a Authority,
-    },
-    /// Somebody who reads what was said and done.
-    Reader(&'a Authority),
+pub struct Viewer<'a> {
+    /// What it may do.
+    pub authority: &'a Authority,
+    /// What its request may do at most.
+    pub bound: &'a Authority,
 }
 
 /// How much of a turn is shown.
@@ -52,28 +47,10 @@ pub struct Marks {
 }
 
 impl Viewer<'_> {
-    const fn authority(&self) -> &Authority {
-        match self {
-            Self::Turn { authority, .. } | Self::Reader(authority) => authority,
-        }
-    }
-
-    /// Whether what was written under this authority may be seen, when nothing else is known of it.
-    pub fn covers(&self, under: &Authority) -> bool {
-        match self {
-            Self::Turn { authority, .. } => authority.covers(under),
-            Self::Reader(authority) => authority.is_unlimited() || authority.covers(under),
-        }
-    }
-
     /// The turn ran for a request that the viewer stands for, or under no more than it holds. What was
     /// taken back since is another question, where the turn says what it used.
     pub fn stands_for(&self, turn: &TurnRecord) -> bool {
-        let granted = || match self {
-            Self::Turn { bound, .. } => bound.covers(&turn.bound),
-            Self::Reader(authority) => authority.covers_reading(&turn.authority),
-        };
-        self.covers(&turn.authority) || (turn.used.is_some() && granted())
+        self.authority.covers(&turn.authority) || (turn.used.is_some() && self.bound.covers(&turn.bound))
     }
 }
 
@@ -97,13 +74,7 @@ pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
 /// How much of each of a session's turns is shown, oldest first. `open`: it belongs to the exchange
 /// that is not answered yet.
 pub fn sights(turns: &[TurnRecord], viewer: Viewer<'_>, open: impl Fn(&TurnRecord) -> bool) -> Vec<Sight> {
-    if let Viewer::Reader(authority) = viewer
-        && authority.is_unlimited()
-    {
-        // Resources are held by nobody unasked; whose they are may read what was said of them.
-        return vec![Sight::Whole; turns.len()];
-    }
-    let may_know = |cap: &Capability| viewer.authority().may_know(cap);
+    let may_know = |cap: &Capability| viewer.authority.may_know(cap);
     // What turns up to here have learned that the viewer may not know.
     let mut lost: Vec<&Capability> = Vec::new();
     let mut marked: Vec<Marks> = Vec::with_capacity(turns.len());

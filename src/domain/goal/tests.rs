@@ -76,7 +76,8 @@ fn compacted_turns_are_counted_and_stand_as_their_summary() {
     goals.compact(3, "three things", Default::default());
     goals.count(&turns[3]);
     assert_eq!(goals.live(), Live { turns: 1, items: 1 });
-    let view = View::of(&goals, &turns, None, Viewer::Reader(&Authority::default()));
+    let view =
+        View::of(&goals, &turns, None, Viewer { authority: &Authority::default(), bound: &Authority::default() });
     assert_eq!(view.segments, ["[Compacted: 3 turns] three things"]);
     let shown: Vec<_> = turns.iter().filter(|turn| view.shows(turn)).map(|turn| turn.turn).collect();
     assert_eq!(shown, [4]);
@@ -109,14 +110,27 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
         turns.push(spoken(u64::from(frame) + 1, frame, &"thinking ".repeat(100)));
     }
     let task = json!({"order": "pay every bill".repeat(50)});
-    let view = View::of(&goals, &turns, Some(&task), Viewer::Reader(&Authority::default()));
+    let view = View::of(
+        &goals,
+        &turns,
+        Some(&task),
+        Viewer { authority: &Authority::default(), bound: &Authority::default() },
+    );
     let sizes: Vec<_> = view.above.iter().map(|line| line.split_once("] ").unwrap().1.len()).collect();
     assert_eq!(sizes.len(), 6, "all but the one that is worked on");
     for (size, limit) in sizes.iter().zip([50, 50, 50, 75, 150, 300]) {
         assert!(*size <= limit && *size > limit / 5, "{size} of {limit}: {:?}", view.above);
     }
     assert!(view.place().unwrap().ends_with(&format!("[Current goal 6] {long}")), "{:?}", view.place());
-    assert!(View::of(&Goals::default(), &turns, Some(&task), Viewer::Reader(&Authority::default())).is_plain());
+    assert!(
+        View::of(
+            &Goals::default(),
+            &turns,
+            Some(&task),
+            Viewer { authority: &Authority::default(), bound: &Authority::default() }
+        )
+        .is_plain()
+    );
 }
 
 #[test]

@@ -70,8 +70,12 @@ impl View {
             format!("[Goal {id}] {}", render(value, RenderOptions { budget, pretty: false }))
         });
         let frame = goals.active();
-        let own =
-            || goals.segments.iter().filter(move |segment| segment.frame == frame && viewer.covers(&segment.authority));
+        let own = || {
+            goals
+                .segments
+                .iter()
+                .filter(move |segment| segment.frame == frame && viewer.authority.covers(&segment.authority))
+        };
         Self {
             frame,
             goal: goals.top().map(|frame| frame.description.clone()),
@@ -94,7 +98,7 @@ impl View {
 
     /// Whether a turn is shown in full.
     pub fn shows(&self, turn: &TurnRecord) -> bool {
-        let stood_for = |by: &Compacted| Viewer::Turn { authority: &by.authority, bound: &by.bound }.stands_for(turn);
+        let stood_for = |by: &Compacted| Viewer { authority: &by.authority, bound: &by.bound }.stands_for(turn);
         let summarised = |by: &Compacted| turn.turn <= by.to && stood_for(by);
         turn.frame == self.frame && !self.compacted.iter().any(summarised)
     }

@@ -5,6 +5,7 @@
 
 use super::SecretName;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// Marks fields of an input schema in which references count.
 pub const MARK: &str = "x-secret";
@@ -59,6 +60,23 @@ impl Reference {
             Some(_) => Err(expected("a prefix that is no text")),
         }
     }
+}
+
+/// Everything in a value that looks like a reference, by the place where it stands, as `/key/key`.
+pub fn standing(value: &Value) -> BTreeMap<String, &Value> {
+    let mut found = BTreeMap::new();
+    let mut open = vec![(String::new(), value)];
+    while let Some((place, value)) = open.pop() {
+        match value {
+            _ if Reference::is(value) => drop(found.insert(place, value)),
+            Value::Object(map) => open.extend(map.iter().map(|(key, inner)| (format!("{place}/{key}"), inner))),
+            Value::Array(items) => {
+                open.extend(items.iter().enumerate().map(|(at, inner)| (format!("{place}/{at}"), inner)));
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    found
 }
 
 /// The references in marked fields of arguments, to be replaced where they stand.

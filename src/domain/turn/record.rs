@@ -37,6 +37,7 @@ pub(super) fn record(
         frame: recorded.map_or_else(|| setting.state.goals.active(), |r| r.frame),
         prompt: recorded.map(|r| r.prompt.clone()).unwrap_or_default(),
         erased: false,
+        hidden: false,
     }
 }
 

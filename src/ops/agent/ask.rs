@@ -358,6 +358,9 @@ async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) 
     // Newest first: remember the earliest text at or after the turn that consumed the event.
     for (_, doc) in newest {
         let Some(record) = doc.value.and_then(|b| decode::stored::<TurnRecord>(&b).ok()) else { continue };
+        if !call.caller.reads().covers_reading(record.under()) {
+            continue;
+        }
         if let Some(said) = final_text(&record) {
             text = Some(said);
         }

@@ -112,7 +112,7 @@ async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
     known(call, &key.agent).await?;
     let (venue, owner) = (call.venue, &call.caller.owner);
     let (after, limit) = (arguments["after"].as_u64().unwrap_or(0), limit(arguments, TURNS_PAGE));
-    let (turns, next) = sessions::read(venue, owner, &key, after, limit).await?;
+    let (turns, next) = sessions::read(venue, (owner, &call.caller.reads()), &key, after, limit).await?;
     if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
         return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));
     }

@@ -30,7 +30,7 @@ async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
     venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     let job = venue.submit("idle", "t1", json!("x")).await.job.unwrap();
     let context = async_nats::jetstream::new(async_nats::connect(&url).await.unwrap());
-    let inbox = format!("_INBOX.{prefix}.cancel");
+    let inbox = format!("trellis.reply.acme.ann.{prefix}.cancel");
     let mut answers = venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
     let publish = async |token: Option<String>, more: Value| {
         let mut body = json!({"job": job, "replyTo": inbox});

@@ -1,6 +1,7 @@
 //! `auth.mode = "jwt"` from outside: over HTTP, in the queue, on the command line, by the published client.
 
 mod cancel;
+mod readers;
 
 use crate::support::cli::{Process, command, run};
 use crate::support::fleet::Fleet;

@@ -35,7 +35,7 @@ fn turn(number: u64, used: &[&str], calls: &[&str]) -> TurnRecord {
 
 /// One letter per turn: `w`hole, `h`idden, `s` what it said is marked, `r` results are, `b`oth.
 fn check(turns: &[TurnRecord], now: &Authority, bound: &Authority, open_from: u64, expected: &str) {
-    let seen = sights(turns, Viewer::Turn { authority: now, bound }, |turn| turn.turn >= open_from);
+    let seen = sights(turns, Viewer { authority: now, bound }, |turn| turn.turn >= open_from);
     let letters = seen.iter().map(|sight| match sight {
         Sight::Whole => 'w',
         Sight::Hidden => 'h',
@@ -129,7 +129,7 @@ fn marks_stand_where_something_was() {
     let all = Authority::unlimited();
     let now = all.clone().without("w/secret");
     let turns = [turn(1, &[], &["w/secret", "w/log"]), turn(2, &[], &["w/log"])];
-    let seen = sights(&turns, Viewer::Turn { authority: &now, bound: &all }, |_| true);
+    let seen = sights(&turns, Viewer { authority: &now, bound: &all }, |_| true);
     let text = |at: usize| {
         let Sight::Marked(marks) = &seen[at] else { panic!("{:?}", seen[at]) };
         marks.shown(&turns[at]).said.iter().map(|said| format!("{said:?}")).collect::<Vec<_>>()
@@ -141,28 +141,6 @@ fn marks_stand_where_something_was() {
     let second = text(1);
     assert!(second[0].contains("What was said here is not shown") && !second[0].contains("words 2"), "{second:?}");
     assert!(second[1].contains("result 0"));
-}
-
-#[test]
-fn a_reader_sees_what_it_could_have_read_itself() {
-    let all = Authority::unlimited();
-    let of = |authority: &Authority| TurnRecord { authority: authority.clone(), ..turn(1, &[], &["w/a/x"]) };
-    let wide = of(&all);
-    let narrow = of(&holding(&[("w/a", "crud"), ("g/helper", "agent/request")]));
-    for (reader, sees_wide, sees_narrow) in [
-        (all.clone(), true, true),
-        (holding(&[("", "crud/read")]), true, true),
-        (holding(&[("w/a", "crud/read"), ("g", "crud/read")]), false, true),
-        (holding(&[("w/a", "crud/read")]), false, false),
-        (holding(&[("g/x", "crud/read")]), false, false),
-        (all.clone().without("w/a/x"), false, false),
-        (all.without("w/b"), true, true),
-    ] {
-        for (turn, sees) in [(&wide, sees_wide), (&narrow, sees_narrow)] {
-            let seen = sights(std::slice::from_ref(turn), Viewer::Reader(&reader), |_| false);
-            assert_eq!(seen == [Sight::Whole], sees, "{reader:?}");
-        }
-    }
 }
 
 #[test]

@@ -5,7 +5,12 @@ use crate::domain::approval::{Approval, Place, Subject, Verdict};
 
 fn asked(owner: &crate::domain::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
     let place = Place { owner, session, turn: 5, call };
-    let subject = Subject::Call { operation: "v/ops/lattice/read".into(), arguments: json!({}), scopes: Vec::new() };
+    let subject = Subject::Call {
+        operation: "v/ops/lattice/read".into(),
+        arguments: json!({}),
+        fixed: Vec::new(),
+        scopes: Vec::new(),
+    };
     let approval = Approval::new(b"key", place, READ, subject, NOW, NOW.plus(std::time::Duration::from_mins(1)));
     let resolved = Resolved { target: Target::Operation("v/ops/lattice/read".into()), arguments: json!({"n": call}) };
     let planned = PlannedCall {
