@@ -66,7 +66,7 @@ fn place(steps: &[Step]) -> String {
     let mut text = String::new();
     for step in steps.iter().take(STEPS) {
         match step {
-            Step::Index(at) => text.push_str(&format!("[{at}]")),
+            Step::Index(at) => text.extend(["[", &at.to_string(), "]"]),
             Step::Known(known) if known.starts_with('[') => text.push_str(known),
             Step::Known(known) => join(&mut text, known),
             Step::Key(key) => join(&mut text, &shown(key)),

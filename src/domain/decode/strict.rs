@@ -113,14 +113,6 @@ impl<'de> Deserializer<'de> for Strict {
     }
 }
 
-impl IntoDeserializer<'_, Fault> for Strict {
-    type Deserializer = Self;
-
-    fn into_deserializer(self) -> Self {
-        self
-    }
-}
-
 struct Items {
     rest: vec::IntoIter<Value>,
     at: usize,
