@@ -51,7 +51,7 @@ async fn what_is_not_there_is_a_problem_with_a_hint() {
     server.get("/api/v1/agents/%FF").await.is_problem(400, "bad request");
     server.put("/api/v1/secrets/key", json!("x")).await.is_problem(400, "expected a body `{\"value\"");
     server.send(Method::DELETE, "/api/v1/secrets/key", &[], "").await.is_problem(404, "no secret `key`");
-    let empty = json!({"items": [], "total": 0, "offset": 5, "limit": 7});
+    let empty = json!({"items": [], "total": 0, "offset": 5, "limit": 7, "next": null});
     assert_eq!(server.get("/api/v1/assets?offset=5&limit=7").await.body(200), empty);
     assert_eq!(server.get("/api/v1/secrets").await.body(200), json!({"items": []}));
 }
@@ -154,4 +154,24 @@ async fn without_its_store_the_venue_is_alive_but_not_ready() {
     let answer = server.get("/api/v1/jobs").await;
     answer.is_problem(503, "is unavailable");
     assert_eq!(answer.header("retry-after"), "1");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_of_the_store_is_over_when_it_is_back() {
+    let Some(mut redis) = RedisServer::start() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let queue = EmbeddedStore::open(dir.path()).unwrap();
+    let mut options = redis.options(ServerOrInjected::Server);
+    options.connections = 8;
+    let server = Server::over(RedisStore::open(options).await.unwrap() as Arc<dyn Store>, &queue).await;
+    for _ in 0..20 {
+        server.get("/api/v1/jobs").await.body(200);
+    }
+    redis.kill();
+    assert!(redis.start_again());
+    for n in 0..10 {
+        server.get("/api/v1/jobs").await.body(200);
+        server.run("lattice/write", json!({"path": format!("w/x/{n}"), "value": n})).await;
+    }
+    assert_eq!(server.run("lattice/count", json!({"path": "w/x"})).await["count"], 10);
 }

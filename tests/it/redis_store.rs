@@ -301,3 +301,37 @@ async fn sixty_four_sessions_commit_side_by_side() {
     let facts = store.sessions(&owner(), None, None, 100).await.unwrap();
     assert_eq!((facts.len(), facts.iter().map(|facts| facts.version).sum::<u64>()), (64, turns));
 }
+
+/// Each connection of the pool is dropped by the restart, and each call meets another one.
+#[tokio::test]
+async fn no_call_fails_after_a_restart_of_the_server() {
+    let Some(mut server) = RedisServer::start() else { return };
+    let mut options = server.options(ServerOrInjected::Injected);
+    options.connections = 8;
+    let store = RedisStore::open(options).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    for round in 0_u64..3 {
+        for _ in 0..16 {
+            store.read(&owner(), &["w/x".into()]).await.unwrap();
+        }
+        server.kill();
+        assert!(server.start_again());
+        for n in 0..8_u64 {
+            match n % 4 {
+                0 => drop(store.read(&owner(), &["w/x".into()]).await.unwrap()),
+                1 => {
+                    // Not one that is repeated blindly: it would meet its own version.
+                    let expect = Expect::Version(round * 2 + n / 4);
+                    let write = DocWrite { expect, ..put("w/x", "1") };
+                    assert_eq!(store.write(NOW, &owner(), &[write]).await.unwrap(), Written::Done);
+                }
+                2 => {
+                    let name = format!("e{round}-{n}");
+                    let admitted = store.admit(NOW, &message(&session(&name), &name, b"1")).await.unwrap();
+                    assert_eq!(admitted.intake, Intake::New);
+                }
+                _ => drop(store.sweep(NOW, &owner(), Duration::from_secs(1), 10).await.unwrap()),
+            }
+        }
+    }
+}

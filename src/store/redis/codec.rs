@@ -3,6 +3,7 @@
 //!
 //! A list is its count and then its items; an option is `0`, or `1` and the value.
 
+use super::connection::Again;
 use super::keyspace::LIBRARY;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::JobStatus;
@@ -18,14 +19,24 @@ use redis::{Cmd, Value};
 const LARGEST: u64 = 1 << 53;
 
 /// Arguments of one call.
-pub struct Args(Cmd);
+pub struct Args(Cmd, Again);
+
+/// Methods that see themselves as somebody else when they are called twice: a write meets the versions
+/// that it wrote (`erase` is a write that only deletes), what was forgotten or handed out is not there
+/// any more. All others answer a repetition as they answered first, by lease, turn, event or job.
+const ONCE: [&str; 4] = ["write", "erase", "forget", "sweep"];
 
 impl Args {
     /// A call of the function of `method` on the keys that start with `base`.
     pub fn new(method: &str, base: &str) -> Self {
         let mut cmd = redis::cmd("FCALL");
         cmd.arg(LIBRARY.function(method)).arg(1).arg(base);
-        Self(cmd)
+        Self(cmd, if ONCE.contains(&method) { Again::No } else { Again::Yes })
+    }
+
+    /// Whether the call may be made again.
+    pub const fn again(&self) -> Again {
+        self.1
     }
 
     /// The command.

@@ -54,11 +54,14 @@ impl Pool {
 
     /// Runs a command, waiting a little for a server that loads, and loading the library when the
     /// server doesn't know it (a new server, or one whose functions were flushed).
-    pub async fn run(&self, cmd: &Cmd) -> Result<Value, StoreError> {
-        match self.send(cmd).await {
+    ///
+    /// A server that restarted has dropped every connection of the pool, and each tells only when it
+    /// is used: such a call is made again at once, on a new connection.
+    pub async fn run(&self, cmd: &Cmd, again: Again) -> Result<Value, StoreError> {
+        match self.send(cmd, again).await {
             Err(error) if is_unknown_function(&error) => {
                 self.load().await?;
-                self.send(cmd).await.map_err(|error| self.classify(&error))
+                self.send(cmd, again).await.map_err(|error| self.classify(&error))
             }
             answer => answer.map_err(|error| self.classify(&error)),
         }
@@ -70,21 +73,28 @@ impl Pool {
     pub async fn load(&self) -> Result<(), StoreError> {
         let mut list = redis::cmd("FUNCTION");
         list.arg("LIST").arg("LIBRARYNAME").arg(&LIBRARY.name);
-        let found = self.send(&list).await.map_err(|error| self.classify(&error))?;
+        let found = self.send(&list, Again::Yes).await.map_err(|error| self.classify(&error))?;
         if matches!(&found, Value::Array(libraries) if !libraries.is_empty()) {
             return Ok(());
         }
         let mut load = redis::cmd("FUNCTION");
         load.arg("LOAD").arg("REPLACE").arg(&LIBRARY.code);
-        self.send(&load).await.map(drop).map_err(|error| self.classify(&error))
+        self.send(&load, Again::Yes).await.map(drop).map_err(|error| self.classify(&error))
     }
 
-    async fn send(&self, cmd: &Cmd) -> Result<Value, RedisError> {
+    async fn send(&self, cmd: &Cmd, again: Again) -> Result<Value, RedisError> {
         let mut pauses = LOADING_PAUSES.iter();
         loop {
             let turn = self.next.fetch_add(1, Ordering::Relaxed);
             let mut manager = self.managers[turn % self.managers.len()].clone();
-            let answer = manager.req_packed_command(cmd).await.and_then(Value::extract_error);
+            let answer = match again {
+                Again::Yes => ask(&mut manager, cmd).await,
+                // Whether the connection lasts is found out by a question that can be asked again.
+                Again::No => match ask(&mut manager, &redis::cmd("PING")).await {
+                    Ok(_) => manager.req_packed_command(cmd).await.and_then(Value::extract_error),
+                    gone => gone,
+                },
+            };
             match (&answer, pauses.next()) {
                 (Err(error), Some(pause)) if is_loading(error) => tokio::time::sleep(*pause).await,
                 _ => return answer,
@@ -99,6 +109,27 @@ impl Pool {
             Verdict::Full => StoreError::Full { store, reason },
             Verdict::Corrupt => StoreError::Corrupt { store, reason },
         }
+    }
+}
+
+/// Whether a command may be sent again when its connection broke: then nobody knows whether it was applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Again {
+    /// Applied twice it does what it does once, and answers the same.
+    Yes,
+    /// Its second answer would be another one.
+    No,
+}
+
+/// Asks, and once more when the connection turns out to be dropped; the driver makes a new one.
+async fn ask(manager: &mut ConnectionManager, cmd: &Cmd) -> Result<Value, RedisError> {
+    let answer = manager.req_packed_command(cmd).await.and_then(Value::extract_error);
+    match answer {
+        Err(error) if error.is_connection_dropped() && !error.is_connection_refusal() => {
+            tracing::debug!(%error, "connection to Redis dropped; asked again");
+            manager.req_packed_command(cmd).await.and_then(Value::extract_error)
+        }
+        other => other,
     }
 }
 

@@ -51,7 +51,7 @@ use crate::store::{
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
-use connection::Pool;
+use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -132,7 +132,7 @@ impl RedisStore {
     }
 
     async fn call(&self, args: &Args) -> Result<Answer, StoreError> {
-        Answer::new(self.pool.store(), self.pool.run(args.cmd()).await?)
+        Answer::new(self.pool.store(), self.pool.run(args.cmd(), args.again()).await?)
     }
 
     /// Whether this process has registered the owner. Its server may have been emptied since: the
@@ -164,7 +164,7 @@ impl RedisStore {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
-        self.pool.run(&cmd).await?;
+        self.pool.run(&cmd, Again::Yes).await?;
         let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
         if registered.len() >= REMEMBERED_OWNERS {
             registered.clear();
@@ -263,7 +263,7 @@ impl Store for RedisStore {
         for id in ids {
             args.bytes(id);
         }
-        self.pool.run(args.cmd()).await.map(drop)
+        self.pool.run(args.cmd(), args.again()).await.map(drop)
     }
 
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
@@ -401,7 +401,7 @@ impl Store for RedisStore {
         let (from, to) = lex_range("", after.as_deref(), false);
         let mut cmd = redis::cmd("ZRANGEBYLEX");
         cmd.arg(self.keys.owners()).arg(from).arg(to).arg("LIMIT").arg(0).arg(i64::try_from(limit).unwrap_or(i64::MAX));
-        let mut answer = Answer::new(self.pool.store(), self.pool.run(&cmd).await?)?;
+        let mut answer = Answer::new(self.pool.store(), self.pool.run(&cmd, Again::Yes).await?)?;
         let mut owners = Vec::new();
         while !answer.is_empty() {
             let token = answer.text()?;

@@ -1,6 +1,6 @@
 //! The server's settings on which the guarantees rest, for `trellis doctor`.
 
-use super::connection::Pool;
+use super::connection::{Again, Pool};
 use crate::store::{Setting, StoreError};
 use redis::Value;
 
@@ -21,11 +21,11 @@ const OLDEST: (u32, u32) = (7, 0);
 pub async fn read(pool: &Pool) -> Result<Vec<Setting>, StoreError> {
     let mut info = redis::cmd("INFO");
     info.arg("server");
-    let mut settings = vec![version(&text(&pool.run(&info).await?))];
+    let mut settings = vec![version(&text(&pool.run(&info, Again::Yes).await?))];
     for (name, expected, problem) in EXPECTED {
         let mut get = redis::cmd("CONFIG");
         get.arg("GET").arg(name);
-        let value = match pool.run(&get).await {
+        let value = match pool.run(&get, Again::Yes).await {
             Ok(answer) => value_of(&answer),
             Err(error) if error.is_transient() => return Err(error),
             Err(_) => None,
