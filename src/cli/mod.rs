@@ -14,6 +14,7 @@ pub mod context;
 mod dead;
 pub mod demo;
 pub mod doctor;
+mod escape;
 pub mod exit;
 pub mod filter;
 pub mod input;

@@ -1,5 +1,6 @@
 //! Data on stdout: readable lines for people, JSON for programs.
 
+use super::escape;
 use super::exit::{Exit, Failure};
 use clap::ValueEnum;
 use serde_json::Value;
@@ -35,8 +36,8 @@ impl Out {
     pub fn value(self, value: &Value, text: impl FnOnce() -> String) -> Result<(), Failure> {
         match self.format {
             Format::Text => write_line(&text()),
-            Format::Json => write_line(&pretty(value)),
-            Format::Ndjson => write_line(&value.to_string()),
+            Format::Json => write_json(&indented(value)),
+            Format::Ndjson => write_json(&value.to_string()),
         }
     }
 
@@ -45,15 +46,16 @@ impl Out {
         let items = page[key].as_array().map_or(&[][..], Vec::as_slice);
         match self.format {
             Format::Text => write_line(&text(items)),
-            Format::Json => write_line(&pretty(page)),
-            Format::Ndjson => items.iter().try_for_each(|item| write_line(&item.to_string())),
+            Format::Json => write_json(&indented(page)),
+            Format::Ndjson => items.iter().try_for_each(|item| write_json(&item.to_string())),
         }
     }
 
     /// Rows under their headings, in columns.
     pub fn table(self, headings: &[&str], rows: &[Vec<String>]) -> String {
+        let rows: Vec<Vec<_>> = rows.iter().map(|row| row.iter().map(|text| escape::cell(text)).collect()).collect();
         let mut widths: Vec<usize> = headings.iter().map(|h| h.chars().count()).collect();
-        for row in rows {
+        for row in &rows {
             for (width, cell) in widths.iter_mut().zip(row) {
                 *width = (*width).max(cell.chars().count());
             }
@@ -64,7 +66,7 @@ impl Out {
             padded.join("  ").trim_end().to_owned()
         };
         let mut lines = vec![line(&mut headings.iter().copied())];
-        lines.extend(rows.iter().map(|row| line(&mut row.iter().map(String::as_str))));
+        lines.extend(rows.iter().map(|row| line(&mut row.iter().map(AsRef::as_ref))));
         lines.join("\n")
     }
 
@@ -91,21 +93,25 @@ impl Out {
     }
 }
 
-/// Indented JSON.
-pub fn pretty(value: &Value) -> String {
+fn indented(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|_| value.to_string())
+}
+
+/// Indented JSON for people.
+pub fn pretty(value: &Value) -> String {
+    escape::json(&indented(value)).into_owned()
 }
 
 /// Text as it is, anything else as indented JSON.
 pub fn plain(value: &Value) -> String {
-    value.as_str().map_or_else(|| pretty(value), str::to_owned)
+    value.as_str().map_or_else(|| pretty(value), |text| escape::data(text).into_owned())
 }
 
 /// The text of a field, or nothing.
 pub fn field(value: &Value, key: &str) -> String {
     match &value[key] {
         Value::Null => String::new(),
-        Value::String(text) => text.clone(),
+        Value::String(text) => escape::data(text).into_owned(),
         other => other.to_string(),
     }
 }
@@ -115,8 +121,19 @@ pub fn write_line(text: &str) -> Result<(), Failure> {
     write(&format!("{text}\n"))
 }
 
-/// Text on stdout, at once.
+/// A line of JSON on stdout; on a terminal nothing in it commands that.
+pub fn write_json(text: &str) -> Result<(), Failure> {
+    let stdout = std::io::stdout();
+    let text = if stdout.is_terminal() { escape::json(text) } else { text.into() };
+    put(&format!("{text}\n"))
+}
+
+/// Text on stdout, at once; on a terminal nothing in it commands that.
 pub fn write(text: &str) -> Result<(), Failure> {
+    if std::io::stdout().is_terminal() { put(&escape::shown(text)) } else { put(text) }
+}
+
+fn put(text: &str) -> Result<(), Failure> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         // Who reads, e.g. `head`, has seen enough.
@@ -133,10 +150,19 @@ pub fn remark(text: &str) {
     }
 }
 
+/// Says where a list goes on that has an `offset`.
+pub fn note_next(page: &Value) {
+    if let Some(next) = page["next"].as_u64() {
+        note(&format!("{} in all; `--offset {next}` shows the next", page["total"]));
+    }
+}
+
 /// A line on stderr.
 pub fn note(text: &str) {
     // Without a stderr there is nobody to tell.
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let mut stderr = std::io::stderr();
+    let text = if stderr.is_terminal() { escape::shown(text) } else { text.into() };
+    let _ = writeln!(stderr, "{text}");
 }
 
 #[cfg(test)]
@@ -148,6 +174,14 @@ mod tests {
         let out = Out { format: Format::Text, colour: false };
         let rows = [vec!["a".to_owned(), "COMPLETE".to_owned()], vec!["lönger".to_owned(), String::new()]];
         assert_eq!(out.table(&["ID", "STATUS"], &rows), "ID      STATUS\na       COMPLETE\nlönger");
+    }
+
+    #[test]
+    fn a_cell_is_one_line_and_commands_no_terminal() {
+        let out = Out { format: Format::Text, colour: false };
+        let rows = [vec!["a\x1b[2J\nb".to_owned(), "\u{202e}x".to_owned()]];
+        assert_eq!(out.table(&["A", "B"], &rows), "A              B\na\\u{1b}[2J\\nb  \\u{202e}x");
+        assert_eq!(plain(&"\x1b]0;t\x07".into()), "\\u{1b}]0;t\x07");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::exit::{Exit, Failure};
-use super::output::{Format, Out, field, note, plain, pretty, remark, write, write_line};
+use super::output::{Format, Out, field, note, plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
 use super::wait::{self, AWAY};
 use crate::domain::ids::JobId;
@@ -106,8 +106,8 @@ impl Shown {
     fn json(&self, data: &Value) -> Result<(), Failure> {
         match self.out.format {
             Format::Text => Ok(()),
-            Format::Json => write_line(&pretty(data)),
-            Format::Ndjson => write_line(&data.to_string()),
+            Format::Json => write_json(&pretty(data)),
+            Format::Ndjson => write_json(&data.to_string()),
         }
     }
 

@@ -169,7 +169,9 @@ fn outcome(ran: Result<Output, OpError>) -> Result<JobResult, Problem> {
     let failed = |text: String| JobResult { error_code: None, ..JobResult::failed(ErrorCode::Internal, text) };
     match ran {
         Ok(output) => Ok(JobResult::complete(output.value)),
-        Err(OpError::Failed(text) | OpError::NotFound(text) | OpError::Conflict(text)) => Ok(failed(text)),
+        Err(OpError::Failed(text) | OpError::Upstream(text) | OpError::NotFound(text) | OpError::Conflict(text)) => {
+            Ok(failed(text))
+        }
         Err(OpError::Timeout(text)) => Ok(JobResult::failed(ErrorCode::LimitReached, text)),
         Err(error @ (OpError::Invalid(_) | OpError::Denied(_) | OpError::Fenced | OpError::Store(_))) => {
             Err(error.into())

@@ -98,6 +98,9 @@ pub enum OpError {
     /// It was tried and failed.
     #[error("{0}")]
     Failed(String),
+    /// Another server, which it needs, doesn't answer or answers nonsense.
+    #[error("{0}")]
+    Upstream(String),
     /// Took longer than allowed; it may have happened.
     #[error("{0}")]
     Timeout(String),

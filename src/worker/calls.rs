@@ -418,6 +418,7 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         | OpError::NotFound(_)
         | OpError::Conflict(_)
         | OpError::Failed(_)
+        | OpError::Upstream(_)
         | OpError::Timeout(_) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
     }
 }

@@ -117,5 +117,21 @@ fn a_folder_and_a_port_that_are_taken() {
     run(up.dir.path(), &["doctor", "--set", "store.url=embedded:data"]).expect(8, "holds the folder");
     let address = up.url.trim_start_matches("http://");
     let other = ["up", "--data", "other", "--listen", address];
-    run(up.dir.path(), &other).expect(6, &format!("can't listen on `{address}`"));
+    let taken = run(up.dir.path(), &other).expect(6, &format!("can't listen on `{address}`"));
+    assert!(taken.err.contains("the venue `trellis` answers there"), "{}", taken.err);
+}
+
+#[test]
+fn the_data_folder_is_its_users_alone() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let mut up = Up::start();
+    let data = up.dir.path().join("data");
+    assert_eq!(std::fs::metadata(&data).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(std::fs::metadata(data.join("secrets.key")).unwrap().mode() & 0o777, 0o600);
+    assert!(!up.process.log().contains("can look into"), "{}", up.process.log());
+    up.process.signal("TERM");
+    up.process.ended();
+    std::fs::set_permissions(&data, std::fs::Permissions::from_mode(0o755)).unwrap();
+    up.start_again();
+    up.process.says("others on this machine can look into the data folder `data` (mode 755); `chmod 700` it");
 }

@@ -116,7 +116,7 @@ impl Sender {
             permitted(&target)?;
             redirected(&mut ask, target, response.status())?;
         }
-        Err(OpError::Failed(format!("more than {} redirects", self.policy.redirects)))
+        Err(OpError::Upstream(format!("more than {} redirects", self.policy.redirects)))
     }
 
     async fn once(&self, ask: &Ask) -> Result<Response, OpError> {
@@ -126,13 +126,13 @@ impl Sender {
         }
         request.send().await.map_err(|error| match refused(&error) {
             Some(refused) => OpError::Denied(refused.to_string()),
-            None => OpError::Failed(format!("`{}`: {}", super::resource(&ask.url), chain(&error.without_url()))),
+            None => OpError::Upstream(format!("`{}`: {}", super::resource(&ask.url), chain(&error.without_url()))),
         })
     }
 
     async fn answer(&self, url: Url, mut response: Response) -> Result<Value, OpError> {
         let limit = self.policy.max_bytes;
-        let too_large = || OpError::Failed(format!("the answer has more than {limit} bytes"));
+        let too_large = || OpError::Upstream(format!("the answer has more than {limit} bytes"));
         if response.content_length().is_some_and(|length| length > limit as u64) {
             return Err(too_large());
         }
@@ -140,7 +140,7 @@ impl Sender {
         loop {
             let chunk = response.chunk().await;
             let chunk = chunk.map_err(|error| {
-                OpError::Failed(format!(
+                OpError::Upstream(format!(
                     "the answer broke off after {} bytes: {}",
                     body.len(),
                     chain(&error.without_url())
@@ -185,7 +185,7 @@ fn target(from: &Url, response: &Response) -> Result<Option<Url>, OpError> {
     let followed = [301, 302, 303, 307, 308].contains(&response.status().as_u16());
     let Some(location) = response.headers().get(header::LOCATION).filter(|_| followed) else { return Ok(None) };
     let target = location.to_str().ok().and_then(|text| from.join(text).ok());
-    target.map(Some).ok_or_else(|| OpError::Failed("the server redirects to what is not a URL".to_owned()))
+    target.map(Some).ok_or_else(|| OpError::Upstream("the server redirects to what is not a URL".to_owned()))
 }
 
 /// The request after a redirect. Another origin gets no header that could be a credential, and no

@@ -5,8 +5,9 @@ use super::layout::Space;
 use super::tx::{Db, Durable, Fault};
 use crate::store::StoreError;
 use fjall::PersistMode;
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::Path;
 
 /// Session records rewritten in one batch at open.
@@ -23,7 +24,15 @@ fn unavailable(store: &str, reason: String) -> StoreError {
 /// Makes the folder and locks it; the lock file says which process holds it.
 pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
     let cannot = |what: &str, e: &std::io::Error| unavailable(store, format!("can't {what}: {e}"));
-    std::fs::create_dir_all(dir).map_err(|e| cannot("create its folder", &e))?;
+    // Prompts, answers and the key of secrets lie in it: they are nobody else's on this machine.
+    DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(|e| cannot("create its folder", &e))?;
+    let mode = std::fs::metadata(dir).map_err(|e| cannot("look at its folder", &e))?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        let dir = dir.display();
+        tracing::warn!(
+            "others on this machine can look into the data folder `{dir}` (mode {mode:03o}); `chmod 700` it"
+        );
+    }
     let path = dir.join("trellis.lock");
     let mut file = File::options()
         .read(true)

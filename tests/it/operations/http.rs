@@ -178,6 +178,18 @@ async fn an_answer_is_json_text_or_bytes_whatever_its_status() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_not_there_is_no_fault_of_the_venue() {
+    // A port that nobody listens on: it was free a moment ago.
+    let port = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+    let (venue, _store) = venue(&format!("127.0.0.1:{port}"), |_| {}).await;
+    let server = Server::of(Arc::new(venue)).await;
+    let order = json!({"operation": "http:get", "input": {"url": format!("http://127.0.0.1:{port}/")}});
+    server.post("/api/v1/run", order.clone()).await.is_problem(502, "Operation failed: ");
+    let job = server.post("/api/v1/invoke?wait=true", order).await.body(201);
+    assert_eq!(job["status"], "FAILED", "{job}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn only_listed_hosts_are_called_and_none_by_default() {
     let site = Site::start().await;
     let (closed, _one) = venue("", |_| {}).await;

@@ -1,0 +1,121 @@
+//! Data on a terminal: characters that would command it, hide or turn text around are shown as their codes.
+//!
+//! What agents, tools and strangers wrote is printed; a terminal does what an escape sequence in it says.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+/// What colours and weights are written with here; nothing else that begins with an escape passes.
+const STYLES: [&str; 6] = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[32m", "\x1b[33m"];
+
+/// Not shown by itself, or changes how what is around it is shown.
+const fn is_unseen(c: char) -> bool {
+    matches!(
+        c,
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' // control characters, C0 and C1
+        | '\u{ad}' | '\u{61c}' | '\u{180e}' // soft hyphen, Arabic mark, vowel separator
+        | '\u{200b}'..='\u{200f}' // zero width, direction marks
+        | '\u{2028}'..='\u{202e}' // line and paragraph ends, direction overrides
+        | '\u{2060}'..='\u{206f}' // invisible operators, isolates
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' // byte order mark, annotations
+        | '\u{e0000}'..='\u{e007f}' // tags: a second text that nobody sees
+    )
+}
+
+/// A text for a terminal: lines and tabs stay, and the styles of this program.
+pub fn shown(text: &str) -> Cow<'_, str> {
+    written(text, |rest| STYLES.iter().copied().find(|style| rest.starts_with(style)), |c| matches!(c, '\n' | '\t'))
+}
+
+/// A text of somebody else, in which no style is this program's: it can't begin one.
+pub fn data(text: &str) -> Cow<'_, str> {
+    written(text, |_| None, |c| c != '\u{1b}' && c != '\u{9b}')
+}
+
+/// A cell of a table: one line.
+pub fn cell(text: &str) -> Cow<'_, str> {
+    written(text, |_| None, |_| false)
+}
+
+/// JSON for a terminal: the same value, with escapes for what isn't seen.
+pub fn json(text: &str) -> Cow<'_, str> {
+    if !text.chars().any(|c| is_unseen(c) && c != '\n') {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unseen(c) && c != '\n' {
+            // Inside strings alone: JSON has such characters nowhere else.
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out.into()
+}
+
+fn written<'t>(
+    text: &'t str,
+    style: impl Fn(&str) -> Option<&'static str>,
+    kept: impl Fn(char) -> bool,
+) -> Cow<'t, str> {
+    if !text.chars().any(|c| is_unseen(c) && !kept(c)) {
+        return text.into();
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text;
+    while let Some(c) = rest.chars().next() {
+        if let Some(style) = style(rest) {
+            out.push_str(style);
+            rest = &rest[style.len()..];
+            continue;
+        }
+        match c {
+            '\n' if !kept(c) => out.push_str("\\n"),
+            '\t' if !kept(c) => out.push_str("\\t"),
+            c if is_unseen(c) && !kept(c) => out.extend(c.escape_unicode()),
+            c => out.push(c),
+        }
+        rest = &rest[c.len_utf8()..];
+    }
+    out.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_commands_a_terminal_is_shown_as_its_code() {
+        for (text, on_terminal, in_cell) in [
+            ("plain ünï 文 🙂\tx\ny", "plain ünï 文 🙂\tx\ny", "plain ünï 文 🙂\\tx\\ny"),
+            ("\x1b[2J\x1b]0;title\x07", "\\u{1b}[2J\\u{1b}]0;title\\u{7}", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
+            ("a\rb\x08\x7f\u{9b}31m", "a\\u{d}b\\u{8}\\u{7f}\\u{9b}31m", "a\\u{d}b\\u{8}\\u{7f}\\u{9b}31m"),
+            ("\u{202e}gnp.exe\u{2066}", "\\u{202e}gnp.exe\\u{2066}", "\\u{202e}gnp.exe\\u{2066}"),
+            (
+                "pay\u{200b}pal\u{feff}\u{e0041}",
+                "pay\\u{200b}pal\\u{feff}\\u{e0041}",
+                "pay\\u{200b}pal\\u{feff}\\u{e0041}",
+            ),
+            ("\x1b[31mred\x1b[0m", "\x1b[31mred\x1b[0m", "\\u{1b}[31mred\\u{1b}[0m"),
+            ("\x1b[31;5mblink", "\\u{1b}[31;5mblink", "\\u{1b}[31;5mblink"),
+        ] {
+            assert_eq!(shown(text), on_terminal);
+            assert_eq!(cell(text), in_cell);
+        }
+        assert_eq!(data("a\x1b[31mb\u{200b}\n"), "a\\u{1b}[31mb\u{200b}\n");
+        assert_eq!(data("a\u{200b}\n"), "a\u{200b}\n");
+    }
+
+    #[test]
+    fn json_stays_the_same_value() {
+        for text in ["\u{1b}[2J", "\u{9b}\u{202e}x", "\u{e0041}\u{feff}", "\\u200b \\ \" 🙂", "\n\r\u{7f}"] {
+            let value = serde_json::json!({"k": [text]});
+            let written = json(&serde_json::to_string_pretty(&value).unwrap()).into_owned();
+            assert!(written.chars().all(|c| c == '\n' || !is_unseen(c)), "{written}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&written).unwrap(), value);
+        }
+    }
+}
