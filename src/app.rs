@@ -91,12 +91,16 @@ pub enum AppError {
     #[error(transparent)]
     Auth(#[from] JwksError),
     /// The address of the HTTP API.
-    #[error("can't listen on `{address}`: {error}; stop what uses it, or choose another address with `--listen`")]
+    #[error(
+        "can't listen on `{address}`: {error}{there}; stop what uses it, or choose another address with `--listen`"
+    )]
     Listen {
         /// As configured.
         address: SocketAddr,
         /// The system's words.
         error: io::Error,
+        /// Who answers there, when it is a venue.
+        there: String,
     },
     /// The keys of secrets.
     #[error(transparent)]
@@ -173,8 +177,12 @@ pub fn start_worker(config: &Config, app: &App, shutdown: &Shutdown) {
 }
 
 async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), AppError> {
-    let failed = |error| AppError::Listen { address: config.http.listen, error };
-    let listener = TcpListener::bind(config.http.listen).await.map_err(failed)?;
+    let address = config.http.listen;
+    let failed = |error| AppError::Listen { address, error, there: String::new() };
+    let listener = match TcpListener::bind(address).await {
+        Ok(listener) => listener,
+        Err(error) => return Err(AppError::Listen { address, error, there: venue_at(address).await }),
+    };
     let url = format!("http://{}", listener.local_addr().map_err(failed)?);
     tracing::info!("HTTP API on {url} (store `{}`)", store_name(config));
     let auth = Arc::clone(&app.auth);
@@ -183,6 +191,30 @@ async fn serve(config: &Config, app: &App, shutdown: &Shutdown) -> Result<(), Ap
         http::serve(listener, venue, options, async move { ending.ending().cancelled().await }).await;
     });
     Ok(())
+}
+
+/// Bytes of a venue's status.
+const STATUS_BYTES: usize = 64 * 1024;
+
+/// Which venue answers at an address that is taken: commands without `--url` talk to it, and not to the
+/// one that could not start.
+async fn venue_at(address: SocketAddr) -> String {
+    let name = async {
+        let client = reqwest::Client::builder().no_proxy().timeout(Duration::from_secs(1)).build().ok()?;
+        let mut answer = client.get(format!("http://{address}/api/v1/status")).send().await.ok()?;
+        let mut body = Vec::new();
+        while let Some(piece) = answer.chunk().await.ok()? {
+            // Nobody knows who that is: more than a venue says of itself is not listened to.
+            if body.len() + piece.len() > STATUS_BYTES {
+                return None;
+            }
+            body.extend_from_slice(&piece);
+        }
+        let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
+        Some(status["name"].as_str()?.chars().take(100).collect::<String>())
+    };
+    let name = name.await.map(|name| name.escape_debug().to_string());
+    name.map_or_else(String::new, |name| format!(": the venue `{name}` answers there, and commands talk to that one"))
 }
 
 fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>) -> HttpOptions {
@@ -223,6 +255,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
         crash_limit: c.crash_limit,
         owner_cap: c.owner_cap,
         owner_share: c.owner_share,
+        approval_time: c.approval_time,
         retry,
         rates: Rates { limits: config.models.limits.clone(), hold: c.lease },
         auth: Arc::default(),

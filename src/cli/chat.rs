@@ -80,7 +80,7 @@ impl Chat {
                 body["sessionId"] = session.as_str().into();
             }
             let answer = client.run("v/ops/agent/chat", &body, Some(&id)).await;
-            let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+            let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
             if session.is_none() {
                 *session = answer["sessionId"].as_str().and_then(|id| SessionId::new(id).ok());
                 remark(&format!("session {}; `--session` goes on with it", field(&answer, "sessionId")));

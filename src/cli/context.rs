@@ -64,7 +64,7 @@ impl Preview {
         }
         let client = Client::new(&self.server)?;
         let answer = client.post(&format!("agents/{}/context", encode(self.agent.as_str())), &body).await;
-        let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+        let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
         let out = context.out;
         if let Some(error) = answer["error"].as_str() {
             super::output::note(&format!("the turn would fail: {error}"));

@@ -3,6 +3,7 @@
 use super::Context;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
+use super::job::time;
 use super::output::{Format, field, note, pretty, write_line};
 use crate::domain::ids::JobId;
 use clap::Subcommand;
@@ -55,9 +56,8 @@ impl Dead {
                     let rows: Vec<_> = letters
                         .iter()
                         .map(|letter| {
-                            ["job", "agent", "session", "died", "crashes", "redriven"]
-                                .map(|key| field(letter, key))
-                                .into()
+                            let shown = |key| if key == "died" { time(&letter[key]) } else { field(letter, key) };
+                            ["job", "agent", "session", "died", "crashes", "redriven"].map(shown).into()
                         })
                         .collect();
                     context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)

@@ -57,6 +57,13 @@ impl Failure {
         Self::new(Exit::Internal, text)
     }
 
+    /// The same with advice behind it, when it is about a thing that isn't there and says `what`: an unknown
+    /// turn is not found by looking for agents.
+    #[must_use]
+    pub fn about(self, what: &str, advice: &str) -> Self {
+        if self.text.contains(what) { self.hint(Exit::NotFound, advice) } else { self }
+    }
+
     /// The same with advice behind it, when it is this kind of failure.
     #[must_use]
     pub fn hint(mut self, exit: Exit, advice: &str) -> Self {

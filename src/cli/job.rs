@@ -108,7 +108,7 @@ impl Job {
             Self::Cancel { id, reason, server } => cancel(&Client::new(&server)?, out, &id, reason).await,
             Self::Watch { id, server } => watch::follow(&Client::new(&server)?, out, &id).await,
         };
-        done.map_err(|e| e.hint(Exit::NotFound, NO_JOB))
+        done.map_err(|e| e.about("no job `", NO_JOB))
     }
 }
 

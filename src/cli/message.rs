@@ -65,7 +65,7 @@ impl Message {
             let Some(url) = &self.queue.nats else {
                 let path = format!("agents/{}/messages", encode(self.agent.as_str()));
                 let sent = Client::new(&self.server)?.submit(&path, &submission, &id).await;
-                sent.map_err(|e| e.hint(Exit::NotFound, submit::NO_AGENT))?;
+                sent.map_err(|e| e.about("no agent `", submit::NO_AGENT))?;
                 return delivered(context, &self.agent, &id);
             };
             let prefix = context.load(Vec::new())?.config.bus.prefix;
@@ -80,7 +80,7 @@ impl Message {
                 body["contextIds"] = json!(self.context_ids);
             }
             let sent = Client::new(&self.server)?.run("v/ops/agent/message", &body, Some(&id)).await;
-            sent.map_err(|e| e.hint(Exit::NotFound, submit::NO_AGENT))?;
+            sent.map_err(|e| e.about("no agent `", submit::NO_AGENT))?;
         }
         delivered(context, &self.agent, &id)
     }

@@ -112,7 +112,7 @@ impl Submit {
             let answer = client.submit(&format!("agents/{}/tasks", encode(self.agent.as_str())), &submission, id).await;
             answer.map(|answer| json!({"agentId": self.agent, "id": answer["job"], "job": answer["job"], "status": answer["status"]}))
         };
-        let accepted = accepted.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+        let accepted = accepted.map_err(|e| e.about("no agent `", NO_AGENT))?;
         let job: JobId = accepted["id"]
             .as_str()
             .and_then(|id| id.parse().ok())

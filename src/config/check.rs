@@ -10,6 +10,7 @@ use super::{
 };
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
+use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::rate::Limit;
 use crate::domain::retention::Rules;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -118,6 +119,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         crash_limit: number(l, "worker.crash_limit", 1..=1000),
         owner_cap: number(l, "worker.owner_cap", 0..=1_000_000),
         owner_share: number(l, "worker.owner_share", 1..=100),
+        approval_time: duration(l, "worker.approval_time", SECOND..=APPROVAL_TIME_MAX),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
     }
 }

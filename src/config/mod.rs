@@ -152,6 +152,8 @@ pub struct WorkerConfig {
     pub owner_cap: u32,
     /// Percent of its slots that one of several owners may hold.
     pub owner_share: u32,
+    /// How long a person has for an approval.
+    pub approval_time: Duration,
     /// Deadline of a shutdown.
     pub grace: Duration,
 }

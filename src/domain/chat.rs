@@ -170,6 +170,16 @@ pub enum Arguments {
     Malformed(String),
 }
 
+impl Arguments {
+    /// As they were meant: JSON, or the text that is none.
+    pub fn shown(&self) -> Value {
+        match self {
+            Self::Json(value) => value.clone(),
+            Self::Malformed(text) => text.clone().into(),
+        }
+    }
+}
+
 /// What a model answered.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Reply {

@@ -2,7 +2,7 @@
 //! approval; the answers are its result.
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::domain::limits::{APPROVAL_TIME, APPROVAL_TIME_MAX, QUESTIONS};
+use crate::domain::limits::{APPROVAL_TIME_MAX, QUESTIONS};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -30,9 +30,8 @@ impl Operation for Ask {
             }
         });
         let expires = format!(
-            "seconds that the person has, at most {}; {} when absent",
-            APPROVAL_TIME_MAX.as_secs(),
-            APPROVAL_TIME.as_secs()
+            "seconds that the person has, at most {}; absent: as many as for an approval",
+            APPROVAL_TIME_MAX.as_secs()
         );
         let input = json!({
             "type": "object", "required": ["title", "asks"], "additionalProperties": false,

@@ -9,7 +9,7 @@ use crate::domain::approval::{
     Answer, Approval, AwaitingCall, Place, Question, Scoped, Subject, Verdict, check_questions,
 };
 use crate::domain::decode;
-use crate::domain::limits::{APPROVAL_TIME, APPROVAL_TIME_MAX};
+use crate::domain::limits::APPROVAL_TIME_MAX;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::Target;
 use crate::domain::tools::consent;
@@ -45,7 +45,7 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
         return None;
     }
     if made.runs == human::ASK {
-        return Some(match questions(made.arguments) {
+        return Some(match questions(made.arguments, round.worker.options.approval_time) {
             Ok((subject, time)) => ask(round, made, subject, time),
             Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
         });
@@ -80,7 +80,7 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
         fixed: fixed(round, made).into_iter().map(|(name, _)| name).collect(),
         scopes: scopes.collect(),
     };
-    Some(ask(round, made, subject, APPROVAL_TIME))
+    Some(ask(round, made, subject, round.worker.options.approval_time))
 }
 
 /// Arguments that the runtime has filled in: all of a call that only runs another one's.
@@ -99,11 +99,11 @@ fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
     }
 }
 
-fn questions(arguments: &Value) -> Result<(Subject, Duration), String> {
+fn questions(arguments: &Value, usual: Duration) -> Result<(Subject, Duration), String> {
     let asks: Vec<Question> = decode::typed(arguments["asks"].clone()).map_err(|e| format!("`asks`: {e}"))?;
     check_questions(&asks)?;
     let title = arguments["title"].as_str().unwrap_or_default().to_owned();
-    let time = arguments["expires"].as_u64().map_or(APPROVAL_TIME, Duration::from_secs).min(APPROVAL_TIME_MAX);
+    let time = arguments["expires"].as_u64().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
     Ok((Subject::Questions { title, asks }, time))
 }
 

@@ -53,7 +53,10 @@ pub(super) async fn identified(
     if sealed {
         return unnamed(submission);
     }
-    let Some(known) = recognised(worker, delivery).await? else { return unnamed(submission) };
+    let Some(known) = recognised(worker, delivery).await? else {
+        // Where nobody needs a token, whoever may publish for an owner speaks as that owner.
+        return unnamed(Submission { caller: Some(delivery.owner.to_string()), ..submission });
+    };
     let ability = if delivery.kind == InKind::Task { "agent/request" } else { "agent/message" };
     let permitted = known.caller.authority.permits(ability, &format!("g/{}", delivery.agent));
     permitted.map_err(|error| {
@@ -63,6 +66,6 @@ pub(super) async fn identified(
         let checked = ingress::check_reply(&delivery.owner, &submission);
         checked.map_err(|error| Unknown::Refused(error.code(), error.to_string()))?;
     }
-    let envelope = known.caller.request();
-    Ok((Submission { envelope, ..submission }, known.caller.principal, known.may_override))
+    let (envelope, caller) = (known.caller.request(), Some(known.caller.name.clone()));
+    Ok((Submission { envelope, caller, ..submission }, known.caller.principal, known.may_override))
 }

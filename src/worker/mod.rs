@@ -74,6 +74,8 @@ pub struct WorkerOptions {
     pub owner_cap: u32,
     /// Percent of the slots that one owner may hold here while the venue has others.
     pub owner_share: u32,
+    /// How long a person has for an approval, and for questions that say nothing else.
+    pub approval_time: Duration,
     /// Waits and total time for a provider that is unavailable.
     pub retry: Policy,
     /// What model providers take.

@@ -92,7 +92,7 @@ fn person(venue: &TestVenue) -> Caller {
 /// The approvals that wait, once there are so many.
 async fn waiting(venue: &TestVenue, expected: usize) -> Vec<Approval> {
     for _ in 0..3000 {
-        let mut found = approvals::list(&venue.venue, &venue.owner, false).await.unwrap();
+        let mut found = approvals::list(&venue.venue, &venue.owner, false, 0, 1_000).await.unwrap().items;
         if found.len() == expected {
             found.sort_by_key(|approval| approval.index);
             return found;
@@ -270,6 +270,7 @@ async fn what_waits_survives_a_restart() {
         model_timeout: venue.model_timeout,
         owner_cap: 0,
         owner_share: venue.owner_share,
+        approval_time: venue.approval_time,
         retry: venue.retry,
         retention: venue.retention,
     };
@@ -277,6 +278,17 @@ async fn what_waits_survives_a_restart() {
     second.worker().await;
     assert_eq!(second.ended(&job).await.status, JobStatus::Complete);
     assert_eq!(paid(&second).await, Some(json!([100])));
+}
+
+#[tokio::test]
+async fn the_venue_says_how_long_a_person_has() {
+    let (mut venue, _dir) = venue().await;
+    venue.approval_time = Duration::from_mins(7);
+    venue.worker().await;
+    venue.agent("payer", pay()).await;
+    submit(&venue, "payer", "s").await;
+    let asked = waiting(&venue, 1).await.remove(0);
+    assert_eq!(asked.expires.since(asked.asked), venue.approval_time);
 }
 
 #[tokio::test]
@@ -399,7 +411,7 @@ async fn what_nobody_answers_in_time_is_denied() {
     let turns = venue.turns("hasty", "s").await;
     assert_eq!(turns[0].calls[0].outcome, "rejected");
     assert!(results(&turns[0])[0].contains("nobody approved it in time"), "{:?}", results(&turns[0]));
-    let all = approvals::list(&venue.venue, &venue.owner, true).await.unwrap();
+    let all = approvals::list(&venue.venue, &venue.owner, true, 0, 1_000).await.unwrap().items;
     assert_eq!(all[0].answer.as_ref().map(|answer| answer.verdict.clone()), Some(Verdict::Expired));
     let late =
         decide(&venue, &all[0], Verdict::Answered { answers: serde_json::Map::from_iter([("a".into(), json!("x"))]) });

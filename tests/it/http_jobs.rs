@@ -20,7 +20,8 @@ async fn a_task_is_accepted_once() {
     let first = server.post_once("order-1", tasks, json!({"input": {"n": 1}})).await;
     let location = first.header("location").to_owned();
     let first = first.body(202);
-    assert_eq!((&first["id"], &first["status"]), (&json!("order-1"), &json!("PENDING")));
+    assert_eq!((&first["event"], &first["status"]), (&json!("order-1"), &json!("PENDING")));
+    assert_eq!(first["id"], first["job"]);
     assert_eq!(first["duplicate"], false);
     assert_eq!(location, path(&first["job"], ""));
     let again = server.post_once("\"order-1\"", tasks, json!({"input": {"n": 1}})).await.body(200);
@@ -28,6 +29,7 @@ async fn a_task_is_accepted_once() {
     server.post_once("order-1", tasks, json!({"input": {"n": 2}})).await.is_problem(409, "accepted before");
     let record = server.get(&location).await.body(200);
     assert_eq!((&record["status"], &record["agent"]), (&json!("PENDING"), &json!("clerk")));
+    assert_eq!(record["caller"], "local/me");
     assert_eq!((&record["op"], &record["input"]), (&json!("v/ops/agent/request"), &json!({"n": 1})));
     let other = server.post(tasks, json!({"input": {"n": 1}, "sessionId": "s7"})).await.body(202);
     assert_eq!(other["session"], "s7");
@@ -60,7 +62,7 @@ async fn a_message_is_accepted_once_and_makes_no_job() {
     server.echo_agent("clerk").await;
     let messages = "/api/v1/agents/clerk/messages";
     let first = server.post_once("m1", messages, json!({"input": "hi"})).await.body(202);
-    assert_eq!(first, json!({"id": "m1", "agent": "clerk", "session": "main", "duplicate": false}));
+    assert_eq!(first, json!({"id": "m1", "event": "m1", "agent": "clerk", "session": "main", "duplicate": false}));
     let again = server.post_once("m1", messages, json!({"input": "hi"})).await.body(200);
     assert_eq!(again["duplicate"], true);
     assert_eq!(server.get("/api/v1/jobs").await.body(200)["total"], 0);
@@ -117,7 +119,7 @@ async fn an_operation_as_a_job_runs_at_once_and_is_recorded() {
     invoke("k3", json!({"operation": "test/echo", "private": true})).await.is_problem(400, "private");
     invoke("k3", json!({"operation": "test/echo", "wait": "soon"})).await.is_problem(400, "`wait`");
     let page = server.get("/api/v1/jobs?limit=1&offset=1&details=true").await.body(200);
-    assert_eq!(page, json!({"items": [job], "total": 2, "offset": 1, "limit": 1}));
+    assert_eq!(page, json!({"items": [job], "total": 2, "offset": 1, "limit": 1, "next": null}));
 }
 
 #[tokio::test(flavor = "multi_thread")]

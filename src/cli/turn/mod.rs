@@ -185,7 +185,7 @@ impl Turn {
                 replay::run(context, &Client::new(&server)?, &turns, all, change).await
             }
         };
-        done.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))
+        done.map_err(|e| e.about("no agent `", NO_AGENT))
     }
 }
 

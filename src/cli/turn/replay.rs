@@ -145,7 +145,7 @@ async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
     let reply = model.complete(&request, &live).await;
     let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
     let calls: Vec<_> =
-        reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, json!(call.arguments))).collect();
+        reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, call.arguments.shown())).collect();
     let tokens = format!("{} tokens in, {} out", reply.usage.input, reply.usage.output);
     let text = std::iter::once(reply.text.clone()).filter(|text| !text.is_empty()).chain(calls);
     write_line(&format!("\n=== reply ({tokens}) ===\n{}", text.collect::<Vec<_>>().join("\n")))

@@ -97,7 +97,7 @@ pub enum CatchUp {
     One,
     /// Each, the oldest first, up to [`TIMER_CATCH_UP`].
     All,
-    /// None that is older than [`TIMER_GRACE`].
+    /// None: when the first of them is older than [`TIMER_GRACE`], nothing ran, and none of them is sent.
     Skip,
 }
 
@@ -330,13 +330,14 @@ impl Timer {
         let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
         let Ok(times) = self.schedule.times() else { return Due::default() };
         let mut due = Due::default();
+        let nothing_ran = now.since(first) > TIMER_GRACE;
         let mut at = Some(first);
         while let Some(time) = at.filter(|time| *time <= now) {
             let full = due.fire.len() >= TIMER_CATCH_UP;
             let wanted = match self.catch_up {
                 CatchUp::One => due.fire.is_empty(),
                 CatchUp::All => !full,
-                CatchUp::Skip => !full && now.since(time) <= TIMER_GRACE,
+                CatchUp::Skip => !full && !nothing_ran,
             };
             if wanted {
                 due.fire.push(time);
@@ -344,13 +345,9 @@ impl Timer {
                 due.skipped += 1;
             }
             at = times.next_after(time);
-            // After a long time only those that can still count are looked at one by one.
+            // After a long time they aren't looked at one by one.
             if due.skipped >= TIMER_CATCH_UP as u64 {
-                let recent = Millis(now.0.saturating_sub(millis(TIMER_GRACE)));
-                at = match self.catch_up {
-                    CatchUp::One | CatchUp::All => times.next_after(now),
-                    CatchUp::Skip => at.map(|at| at.max(times.next_after(recent).unwrap_or(at))),
-                };
+                at = times.next_after(now);
             }
         }
         let ends = self.submission.envelope.deadline;
@@ -446,8 +443,4 @@ impl Timer {
         }
         shown
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

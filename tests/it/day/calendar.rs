@@ -206,7 +206,8 @@ impl Calendar {
                 CatchUp::Skip => {
                     let name = |at: &Millis| format!("venue:timer-{}-{}-{at}-", timer.id, timer.generation);
                     let sent = |at: &&Millis| events.iter().any(|event| event.starts_with(&name(at)));
-                    missed.iter().filter(|at| now.0 - at.0 <= MINUTE || sent(at)).count() as u64
+                    let ran = missed.first().is_none_or(|at| now.0 - at.0 <= MINUTE);
+                    missed.iter().filter(|at| ran || sent(at)).count() as u64
                 }
             };
             entry.fired += done as u64 + fires;
