@@ -7,16 +7,18 @@ use crate::domain::approval::{Answer, Approval, Subject, Verdict};
 use crate::domain::event::{Event, Payload, order};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
+use crate::domain::limits::{LIST_BYTES, LIST_PAGE};
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
-use crate::jobs;
+use crate::jobs::{self, Listed};
 use crate::ops::{Caller, OpError, dispatch};
 use crate::store::{
-    Admit, Change, DocWrite, EventKind, Expect, Intake, NewEvent, Store, StoreError, Written, decode, keys,
+    Admit, Change, DocWrite, EventKind, Expect, Intake, NewEvent, Store, StoreError, Written, decode, keys, steps,
 };
 use crate::venue::Venue;
 use bytes::Bytes;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// Name under which the venue itself answers.
 const VENUE: &str = "venue";
@@ -31,34 +33,61 @@ pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<
     doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
 }
 
-/// Approvals of an owner, the newest first: those that wait for an answer, or all that are kept.
-pub async fn list(venue: &Venue, owner: &Owner, all: bool) -> Result<Vec<Approval>, StoreError> {
-    let found = kept(venue, owner).await?;
-    if all {
-        return Ok(found);
-    }
-    let mut open = Vec::new();
-    for approval in found {
-        if is_open(venue, owner, &approval).await? {
-            open.push(approval);
+/// A page of an owner's approvals, the newest first: of those that wait for an answer, or of all that
+/// are kept. It ends where the approvals would weigh more than [`LIST_BYTES`].
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    all: bool,
+    offset: usize,
+    limit: usize,
+) -> Result<Listed<Approval>, StoreError> {
+    let mut known = Vec::new();
+    let mut look = |approval: Approval| {
+        if all || is_unanswered(venue, &approval) {
+            known.push((approval.asked, approval.index, approval.id, approval.job.filter(|_| !all)));
         }
+    };
+    each(venue, owner, &mut look).await?;
+    known.sort_by_key(|(asked, index, ..)| std::cmp::Reverse((*asked, *index)));
+    let mut places = Vec::with_capacity(known.len());
+    for some in known.chunks(LIST_PAGE) {
+        let jobs: Vec<JobId> = some.iter().filter_map(|(.., job)| job.clone()).collect();
+        let open: BTreeSet<JobId> = jobs::statuses(venue, owner, &jobs)
+            .await?
+            .into_iter()
+            .filter(|(_, status)| !status.is_terminal())
+            .map(|(job, _)| job)
+            .collect();
+        let waits = some.iter().filter(|(.., job)| job.as_ref().is_none_or(|job| open.contains(job)));
+        places.extend(waits.map(|(_, _, id, _)| [keys::approval(id)]));
     }
-    Ok(open)
+    let wanted = &places[offset.min(places.len())..offset.saturating_add(limit).min(places.len())];
+    let (found, _) = steps::read(&*venue.store, owner, wanted, LIST_BYTES).await?;
+    let next = offset + found.len();
+    let mut items = Vec::with_capacity(found.len());
+    for ([key], mut doc) in wanted.iter().zip(found) {
+        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<Approval>(key, &bytes)).transpose()?);
+    }
+    Ok(Listed { items, total: places.len(), next })
 }
 
-async fn kept(venue: &Venue, owner: &Owner) -> Result<Vec<Approval>, StoreError> {
-    let mut found: Vec<Approval> = Vec::new();
+/// Shows all approvals that an owner keeps, one after the other.
+pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
-        let page = venue.store.scan(owner, keys::APPROVALS, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        for (key, doc) in page {
-            found.extend(doc.value.map(|bytes| decode::<Approval>(&key, &bytes)).transpose()?);
+        let found =
+            steps::scan(&*venue.store, owner, keys::APPROVALS, after.as_deref(), false, PAGE, LIST_BYTES).await?;
+        after = found.docs.last().map(|(key, _)| key.clone());
+        for (key, doc) in found.docs {
+            if let Some(bytes) = doc.value {
+                look(decode(&key, &bytes)?);
+            }
+        }
+        if found.ended {
+            return Ok(());
         }
     }
-    found.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
-    Ok(found)
 }
 
 /// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who
@@ -93,20 +122,21 @@ pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, S
     let owner = &caller.owner;
     let mut record = job.to_json();
     if job.status == JobStatus::InputRequired {
-        let waits = |approval: &Approval| approval.job.as_ref() == Some(&job.head.id) && is_unanswered(venue, approval);
-        let waiting = kept(venue, owner).await?.into_iter().filter(waits);
-        record["approvals"] = waiting.map(|approval| seen_by(caller, &approval)).collect();
+        let mut waiting = Vec::new();
+        let mut look = |approval: Approval| {
+            if approval.job.as_ref() == Some(&job.head.id) && is_unanswered(venue, &approval) {
+                waiting.push(approval);
+            }
+        };
+        each(venue, owner, &mut look).await?;
+        waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
+        record["approvals"] = waiting.iter().map(|approval| seen_by(caller, approval)).collect();
     }
     Ok(record)
 }
 
 fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
     approval.answer.is_none() && venue.now() < approval.expires
-}
-
-/// It waits for an answer that would count.
-async fn is_open(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
-    Ok(is_unanswered(venue, approval) && !has_ended(venue, owner, approval).await?)
 }
 
 async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {

@@ -2,7 +2,9 @@
 
 use crate::domain::asset::{Asset, AssetRecord, Draft};
 use crate::domain::ids::{AssetId, Owner};
-use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys};
+use crate::domain::limits::LIST_BYTES;
+use crate::jobs::Listed;
+use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
 
@@ -57,21 +59,24 @@ pub async fn content(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Optio
     Ok(Some(Asset { id: id.clone(), record, bytes }))
 }
 
-/// A page of an owner's assets by name, and how many there are.
+/// A page of an owner's assets by name: no more than what is said of them weighs [`LIST_BYTES`] together.
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
     offset: usize,
     limit: usize,
-) -> Result<(Vec<(AssetId, AssetRecord)>, usize), StoreError> {
-    let window = Window { reverse: false, skip: offset, limit, values: true };
+) -> Result<Listed<(AssetId, AssetRecord)>, StoreError> {
+    let window = Window { reverse: false, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::ASSETS, window).await?;
-    let mut assets = Vec::with_capacity(page.docs.len());
-    for (key, doc) in page.docs {
+    let places: Vec<_> = page.docs.into_iter().map(|(key, _)| [key]).collect();
+    let (found, _) = steps::read(&*venue.store, owner, &places, LIST_BYTES).await?;
+    let next = offset + found.len();
+    let mut items = Vec::with_capacity(found.len());
+    for ([key], mut doc) in places.iter().zip(found) {
         let id = AssetId::new(key.strip_prefix(keys::ASSETS).unwrap_or_default());
-        if let (Ok(id), Some(bytes)) = (id, doc.value) {
-            assets.push((id, decode(&key, &bytes)?));
+        if let (Ok(id), Some(bytes)) = (id, doc.pop().and_then(|doc| doc.value)) {
+            items.push((id, decode(key, &bytes)?));
         }
     }
-    Ok((assets, page.total))
+    Ok(Listed { items, total: page.total, next })
 }

@@ -5,10 +5,11 @@ use crate::domain::dead::DeadLetter;
 use crate::domain::event::{Event, Payload, Submission};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner};
 use crate::domain::job::{ErrorCode, Job};
+use crate::domain::limits::LIST_BYTES;
 use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
-use crate::jobs;
-use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window, decode, keys};
+use crate::jobs::{self, Listed};
+use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
 
@@ -32,17 +33,18 @@ pub fn kept(letter: &DeadLetter) -> DocWrite {
     DocWrite { key: keys::dead_letter(letter.died, &letter.job), expect: Expect::Any, change }
 }
 
-/// A page of them, the last to die first, and how many there are.
-pub async fn list(
-    venue: &Venue,
-    owner: &Owner,
-    offset: usize,
-    limit: usize,
-) -> Result<(Vec<DeadLetter>, usize), StoreError> {
-    let window = Window { reverse: true, skip: offset, limit, values: true };
+/// A page of them, the last to die first: no more than weigh [`LIST_BYTES`] together.
+pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<Listed<DeadLetter>, StoreError> {
+    let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::DEAD_LETTERS, window).await?;
-    let letters = page.docs.iter().filter_map(|(key, doc)| Some(decode(key, doc.value.as_ref()?)));
-    Ok((letters.collect::<Result<_, _>>()?, page.total))
+    let places: Vec<[DocKey; 1]> = page.docs.into_iter().map(|(key, _)| [key]).collect();
+    let (found, _) = steps::read(&*venue.store, owner, &places, LIST_BYTES).await?;
+    let next = offset + found.len();
+    let mut items = Vec::with_capacity(found.len());
+    for ([key], mut doc) in places.iter().zip(found) {
+        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<DeadLetter>(key, &bytes)).transpose()?);
+    }
+    Ok(Listed { items, total: page.total, next })
 }
 
 /// That of a job.

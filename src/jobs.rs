@@ -2,17 +2,22 @@
 
 pub mod list;
 
+use self::list::Filter;
 use crate::bus::Live;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::decode;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
+use crate::domain::limits::{LIST_BYTES, LISTED_VALUE_BYTES};
 use crate::domain::time::Millis;
 use crate::outbox;
-use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys};
+use crate::store::{Doc, DocKey, Finished, JobFinish, OutboxEntry, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
-use std::collections::BTreeSet;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use serde_json::value::RawValue;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// First and longest pause between two looks at a job.
@@ -66,27 +71,81 @@ pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Ve
     Ok(found.map(|(id, _)| id.clone()).collect())
 }
 
-async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
-    let parts =
-        |id| [keys::job_head(id), keys::job_status(id), keys::job_result(id), keys::job_wait(id), keys::outbound(id)];
-    let keys: Vec<_> = ids.iter().flat_map(parts).collect();
-    let docs = venue.store.read(owner, &keys).await?;
-    let mut jobs = Vec::with_capacity(ids.len());
-    for (id, docs) in ids.iter().zip(docs.chunks(5)) {
-        let [head, status, result, waiting, outbound] = docs else { continue };
-        let Some(head) = &head.value else { continue };
-        let head: JobHead = decode(&keys::job_head(id), head)?;
-        let (status, updated) = status
-            .value
-            .as_ref()
-            .and_then(|bytes| keys::decode_status(bytes))
-            .unwrap_or((JobStatus::Pending, head.created));
-        let result = result.value.as_ref().map(|bytes| decode(&keys::job_result(id), bytes)).transpose()?;
-        let waiting = waiting.value.as_ref().map(|bytes| decode(&keys::job_wait(id), bytes)).transpose()?;
-        let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
-        jobs.push(Job { head, status, updated, result, waiting, outbound });
+/// Keys of all that a job is.
+fn documents(id: &JobId) -> [DocKey; 5] {
+    [keys::job_head(id), keys::job_status(id), keys::job_result(id), keys::job_wait(id), keys::outbound(id)]
+}
+
+/// What is read of a job's input and output.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Whole,
+    /// Large ones say no more than their size.
+    Listed,
+}
+
+fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, StoreError> {
+    let [head, status, result, waiting, outbound] = docs else { return Ok(None) };
+    let Some(head) = &head.value else { return Ok(None) };
+    let large = |field: &'static str| (extent == Extent::Listed).then_some(field);
+    let head: JobHead = extract(&keys::job_head(id), head, large("input"))?;
+    let (status, updated) = status
+        .value
+        .as_ref()
+        .and_then(|bytes| keys::decode_status(bytes))
+        .unwrap_or((JobStatus::Pending, head.created));
+    let result =
+        result.value.as_ref().map(|bytes| extract(&keys::job_result(id), bytes, large("output"))).transpose()?;
+    let waiting = waiting.value.as_ref().map(|bytes| decode(&keys::job_wait(id), bytes)).transpose()?;
+    let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
+    Ok(Some(Job { head, status, updated, result, waiting, outbound }))
+}
+
+/// A record; the field that may be large is not decoded when it is.
+fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) -> Result<T, StoreError> {
+    let Some(field) = large.filter(|_| bytes.len() > LISTED_VALUE_BYTES) else { return decode(key, bytes) };
+    let bad = |e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") };
+    let raw: BTreeMap<String, &RawValue> = serde_json::from_slice(bytes).map_err(bad)?;
+    let mut record = serde_json::Map::new();
+    for (name, text) in raw {
+        let size = text.get().len();
+        let value = if name == field && size > LISTED_VALUE_BYTES {
+            json!({"truncated": true, "size": size})
+        } else {
+            decode(key, text.get().as_bytes())?
+        };
+        record.insert(name, value);
     }
-    Ok(jobs)
+    serde_json::from_value(record.into()).map_err(bad)
+}
+
+async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
+    let keys: Vec<_> = ids.iter().flat_map(documents).collect();
+    let docs = venue.store.read(owner, &keys).await?;
+    let jobs = ids.iter().zip(docs.chunks(5)).map(|(id, docs)| assembled(id, docs, Extent::Whole));
+    jobs.filter_map(Result::transpose).collect()
+}
+
+/// The first of these jobs as lists show them: as many as weigh no more than `bytes`, and one at
+/// least; those that are gone, or not wanted, are `None`. And what is left of `bytes`.
+async fn listed(
+    venue: &Venue,
+    owner: &Owner,
+    ids: &[JobId],
+    bytes: usize,
+    filter: &Filter,
+) -> Result<(Vec<Option<Job>>, usize), StoreError> {
+    let groups: Vec<_> = ids.iter().map(documents).collect();
+    let (found, left) = steps::read(&*venue.store, owner, &groups, bytes).await?;
+    let mut jobs = Vec::with_capacity(found.len());
+    for (id, docs) in ids.iter().zip(found) {
+        // A text is looked for in the whole of one job at a time.
+        let searched = if filter.text.is_some() { Extent::Whole } else { Extent::Listed };
+        let wanted = assembled(id, &docs, searched)?.filter(|job| filter.takes(job));
+        let again = wanted.is_some() && searched == Extent::Whole;
+        jobs.push(if again { assembled(id, &docs, Extent::Listed)? } else { wanted });
+    }
+    Ok((jobs, left))
 }
 
 /// Open jobs of suspended agents wait for somebody who resumes those.
@@ -111,14 +170,43 @@ async fn say_who_is_suspended(venue: &Venue, owner: &Owner, jobs: &mut [Job]) ->
     Ok(())
 }
 
-/// A page of jobs, newest first, and how many there are.
-pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<(Vec<Job>, usize), StoreError> {
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed<T> {
+    /// What it lists.
+    pub items: Vec<T>,
+    /// How many there are in all.
+    pub total: usize,
+    /// Place behind the page.
+    pub next: usize,
+}
+
+/// Ids of jobs, newest first.
+pub async fn ids(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<Listed<JobId>, StoreError> {
     let window = Window { reverse: true, skip: offset, limit, values: false };
     let page = venue.store.page(owner, keys::JOB_LIST, window).await?;
-    let ids: Vec<JobId> = page.docs.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
-    let mut jobs = get_many(venue, owner, &ids).await?;
-    say_who_is_suspended(venue, owner, &mut jobs).await?;
-    Ok((jobs, page.total))
+    let next = offset + page.docs.len();
+    let items = page.docs.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
+    Ok(Listed { items, total: page.total, next })
+}
+
+/// Jobs, newest first; no more of them than weigh [`LIST_BYTES`] together, and of large inputs and
+/// outputs no more than their size.
+pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> Result<Listed<Job>, StoreError> {
+    let Listed { items: ids, total, .. } = ids(venue, owner, offset, limit).await?;
+    let (found, _) = listed(venue, owner, &ids, LIST_BYTES, &Filter::default()).await?;
+    let next = offset + found.len();
+    let mut items: Vec<_> = found.into_iter().flatten().collect();
+    say_who_is_suspended(venue, owner, &mut items).await?;
+    Ok(Listed { items, total, next })
+}
+
+/// Statuses of jobs; of those that there are.
+pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<(JobId, JobStatus)>, StoreError> {
+    let keys: Vec<_> = ids.iter().map(keys::job_status).collect();
+    let docs = venue.store.read(owner, &keys).await?;
+    let known = ids.iter().zip(docs).filter_map(|(id, doc)| Some((id.clone(), keys::decode_status(&doc.value?)?.0)));
+    Ok(known.collect())
 }
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
@@ -149,9 +237,15 @@ pub async fn cancel_children(venue: &Venue, owner: &Owner, id: &JobId) -> Result
         let Some((last, _)) = page.last() else { return Ok(messages) };
         after = Some(last.clone());
         let ids: Vec<JobId> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
-        let open = get_many(venue, owner, &ids).await?.into_iter().filter(|job| !job.status.is_terminal());
-        messages
-            .extend(open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &format!("job {id} was cancelled"))));
+        let mut rest = ids.as_slice();
+        while !rest.is_empty() {
+            let (found, _) = listed(venue, owner, rest, LIST_BYTES, &Filter::default()).await?;
+            rest = &rest[found.len()..];
+            let open = found.into_iter().flatten().filter(|job| !job.status.is_terminal());
+            messages.extend(
+                open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &format!("job {id} was cancelled"))),
+            );
+        }
     }
 }
 

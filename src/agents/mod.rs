@@ -7,9 +7,10 @@ use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
 use crate::domain::context::load::{Change as StateChange, Level};
 use crate::domain::ids::{AgentId, Owner, decode_token};
+use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys};
+use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
@@ -45,21 +46,58 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(A
     }
 }
 
-/// Every agent of an owner, by name.
-pub async fn list(venue: &Venue, owner: &Owner) -> Result<Vec<AgentRecord>, StoreError> {
-    let mut agents = Vec::new();
-    let mut after = None;
+/// An agent as lists show it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// Which.
+    pub id: AgentId,
+    /// Whether it may run.
+    pub status: AgentStatus,
+    /// The beginning of what is said of it.
+    pub description: Option<String>,
+}
+
+/// Every agent of an owner.
+pub async fn all(venue: &Venue, owner: &Owner) -> Result<Vec<AgentId>, StoreError> {
+    let mut ids: Vec<AgentId> = Vec::new();
     loop {
+        let page = list(venue, owner, ids.last(), LIST_PAGE).await?;
+        let full = page.len() == LIST_PAGE;
+        ids.extend(page.into_iter().map(|agent| agent.id));
+        if !full {
+            return Ok(ids);
+        }
+    }
+}
+
+/// Agents of an owner behind the one named, by name, at most `limit`.
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    after: Option<&AgentId>,
+    limit: usize,
+) -> Result<Vec<Listed>, StoreError> {
+    let mut agents = Vec::new();
+    let mut after = after.map(keys::agent);
+    while agents.len() < limit {
         // Behind the record of `a` comes that of `a-b`, then the documents of `a`: jump over those.
         let page = venue.store.scan(owner, "g/", after.as_deref(), false, 1).await?;
-        let Some((key, doc)) = page.into_iter().next() else { return Ok(agents) };
+        let Some((key, doc)) = page.into_iter().next() else { break };
         let name = key.strip_prefix("g/").and_then(|rest| rest.split('/').next()).unwrap_or_default();
         let is_record = key.matches('/').count() == 1;
         if is_record && let Some(bytes) = doc.value {
-            agents.push(decode(&key, &bytes)?);
+            let AgentRecord { id, status, config, .. } = decode(&key, &bytes)?;
+            let description = config.description.map(|text| cut(&text, LISTED_TEXT_BYTES));
+            agents.push(Listed { id, status, description });
         }
         after = Some(if is_record { key } else { format!("g/{name}/~") });
     }
+    Ok(agents)
+}
+
+/// The beginning of a text.
+fn cut(text: &str, bytes: usize) -> String {
+    if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
 }
 
 /// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
@@ -164,7 +202,7 @@ pub async fn info(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<V
     let turns: u64 = sessions.iter().map(|s| s.version).sum();
     Ok(Some(json!({
         "agentId": id,
-        "status": status(&record, &sessions, venue.now()),
+        "status": status(record.status, &sessions, venue.now()),
         "config": record.config,
         "creatorCaps": record.creator.listed(),
         "configVersion": record.config_version,
@@ -189,11 +227,11 @@ pub async fn timeline(
     let window = Window { reverse: false, skip, limit, values: false };
     let page = venue.store.page(owner, &keys::timeline(id), window).await?;
     let turns: Vec<_> = page.docs.iter().filter_map(|(key, _)| keys::timeline_turn(id, key)).collect();
-    let records: Vec<_> = turns.iter().map(|(_, key)| key.clone()).collect();
-    let docs = venue.store.read(owner, &records).await?;
+    let records: Vec<_> = turns.iter().map(|(_, key)| [key.clone()]).collect();
+    let (docs, _) = steps::read(&*venue.store, owner, &records, LIST_BYTES).await?;
     let mut shown = Vec::with_capacity(docs.len());
-    for ((session, key), doc) in turns.iter().zip(docs) {
-        let Some(bytes) = doc.value else { continue };
+    for ((session, key), mut doc) in turns.iter().zip(docs) {
+        let Some(bytes) = doc.pop().and_then(|doc| doc.value) else { continue };
         let record: TurnRecord = decode(key, &bytes)?;
         let mut record = json!(record.seen_by(reader));
         record["session"] = decode_token(session).into();
@@ -207,7 +245,7 @@ fn open_tasks(session: &SessionFacts) -> usize {
 }
 
 /// [`status`] of each of these agents of an owner.
-pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[AgentRecord]) -> Result<Vec<&'static str>, StoreError> {
+pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[Listed]) -> Result<Vec<&'static str>, StoreError> {
     let looks: Vec<_> = agents
         .iter()
         .map(|record| async move {
@@ -215,15 +253,15 @@ pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[AgentRecord]) -> R
                 AgentStatus::Active => venue.store.sessions(owner, Some(&record.id), None, SESSIONS).await?,
                 AgentStatus::Suspended | AgentStatus::Terminated => Vec::new(),
             };
-            Ok(status(record, &sessions, venue.now()))
+            Ok(status(record.status, &sessions, venue.now()))
         })
         .collect();
     stream::iter(looks).buffered(LOOKS).try_collect().await
 }
 
 /// `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.
-pub fn status(record: &AgentRecord, sessions: &[SessionFacts], now: Millis) -> &'static str {
-    match record.status {
+pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'static str {
+    match agent {
         AgentStatus::Suspended => "SUSPENDED",
         AgentStatus::Terminated => "TERMINATED",
         AgentStatus::Active if sessions.iter().any(|s| s.lease_until.is_some_and(|until| until > now)) => "RUNNING",

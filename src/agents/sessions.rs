@@ -2,10 +2,12 @@
 
 use super::lifecycle::LifeError;
 use crate::domain::authority::Authority;
+use crate::domain::chat::ChatMessage;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
+use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, StoreError, decode, keys};
+use crate::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, StoreError, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -28,9 +30,19 @@ pub async fn list(
     limit: usize,
 ) -> Result<(Vec<Value>, Option<SessionId>), StoreError> {
     let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
-    let page = venue.store.sessions(owner, Some(agent), after.as_ref(), limit).await?;
-    let next = page.last().filter(|_| page.len() >= limit).map(|last| last.key.session.clone());
-    Ok((page.iter().map(|session| shown(session, venue.now())).collect(), next))
+    let (mut after, mut found) = (after, Vec::new());
+    while found.len() < limit {
+        // Their states may be large: few are held at a time.
+        let step = FOUND.min(limit - found.len());
+        let page = venue.store.sessions(owner, Some(agent), after.as_ref(), step).await?;
+        found.extend(page.iter().map(|session| shown(session, venue.now())));
+        let full = page.len() == step;
+        after = page.into_iter().next_back().map(|last| last.key);
+        if !full {
+            return Ok((found, None));
+        }
+    }
+    Ok((found, after.map(|last| last.session)))
 }
 
 fn shown(session: &SessionFacts, now: Millis) -> Value {
@@ -86,15 +98,23 @@ pub async fn read(
     limit: usize,
 ) -> Result<(Vec<Value>, Option<u64>), StoreError> {
     let begin = keys::turn(key, after);
-    let page = venue.store.scan(owner, &keys::turns(key), Some(&begin), false, limit).await?;
-    let full = page.len() >= limit;
-    let (mut turns, mut last) = (Vec::with_capacity(page.len()), after);
-    for (place, doc) in page {
+    let page = steps::scan(&*venue.store, owner, &keys::turns(key), Some(&begin), false, limit, LIST_BYTES).await?;
+    let full = !page.ended;
+    let (mut turns, mut last) = (Vec::with_capacity(page.docs.len()), after);
+    for (place, doc) in page.docs {
         let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
         last = record.turn;
-        let mut turn = json!(record.seen_by(reader));
+        let record = record.seen_by(reader);
+        let mut turn = json!(record);
         if let Some(map) = turn.as_object_mut() {
             map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
+        }
+        // Arguments as the model wrote them, not as they are stored.
+        for (said, message) in turn["said"].as_array_mut().into_iter().flatten().zip(&record.said) {
+            let ChatMessage::Assistant { calls, .. } = message else { continue };
+            for (shown, call) in said["calls"].as_array_mut().into_iter().flatten().zip(calls) {
+                shown["arguments"] = call.arguments.shown();
+            }
         }
         turns.push(turn);
     }

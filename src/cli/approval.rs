@@ -3,7 +3,7 @@
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::job::time;
-use super::output::{field, note, plain};
+use super::output::{field, note, note_next, plain};
 use super::{Context, input};
 use crate::domain::ids::JobId;
 use clap::Args;
@@ -16,6 +16,9 @@ pub struct Approvals {
     /// Those that are answered, too
     #[arg(long)]
     all: bool,
+    /// Approvals to skip
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: usize,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -77,12 +80,13 @@ pub struct Answer {
 impl Approvals {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
-        let asked = json!({"all": self.all});
+        let asked = json!({"all": self.all, "offset": self.offset});
         let page = Client::new(&self.server)?.run("v/ops/approval/list", &asked, None).await?;
         context.out.page(&page, "items", |items| items.iter().map(shown).collect::<Vec<_>>().join("\n\n"))?;
         if page["total"] == 0 {
             note("nothing waits for a person");
         }
+        note_next(&page);
         Ok(Exit::Ok)
     }
 }
@@ -119,16 +123,29 @@ impl Answer {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let client = Client::new(&self.server)?;
-        let known = client.run("v/ops/approval/list", &json!({"all": true}), None).await?;
-        let known = known["items"].as_array().into_iter().flatten().find(|item| item["id"] == self.id.as_str());
+        let known = asked(&client, &self.id).await?;
         let mut answers = Map::new();
         for answer in &self.answers {
             let (id, text) = answer
                 .split_once('=')
                 .ok_or_else(|| Failure::usage(format!("`{answer}`: expected `question=answer`, e.g. `size=L`")))?;
-            answers.insert(id.to_owned(), typed(known, id, text));
+            answers.insert(id.to_owned(), typed(known.as_ref(), id, text));
         }
         send(context, &self.server, "answer", &json!({"id": self.id, "answers": answers})).await
+    }
+}
+
+/// What is asked under an id, on whichever page it stands.
+async fn asked(client: &Client, id: &JobId) -> Result<Option<Value>, Failure> {
+    let mut offset = json!(0);
+    loop {
+        let mut page = client.run("v/ops/approval/list", &json!({"all": true, "offset": offset}), None).await?;
+        let items = page["items"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let found = items.into_iter().find(|item| item["id"] == id.as_str());
+        if found.is_some() || page["next"].is_null() {
+            return Ok(found);
+        }
+        offset = page["next"].take();
     }
 }
 

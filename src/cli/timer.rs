@@ -2,7 +2,7 @@
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
-use super::output::{field, note, plain};
+use super::output::{field, note, note_next, plain};
 use super::{Context, input};
 use crate::domain::ids::{AgentId, EventId, SessionId};
 use crate::domain::timer::TimerId;
@@ -29,6 +29,9 @@ pub enum Timer {
         /// Those that fire no more, too; they are kept for a day
         #[arg(long)]
         all: bool,
+        /// Timers to skip
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        offset: usize,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -131,8 +134,8 @@ impl Timer {
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
             Self::Set(set) => set.run(context).await,
-            Self::List { agent, all, server } => {
-                let mut query = vec![("all", all.to_string())];
+            Self::List { agent, all, offset, server } => {
+                let mut query = vec![("all", all.to_string()), ("offset", offset.to_string())];
                 query.extend(agent.map(|agent| ("agentId", agent.to_string())));
                 let page = Client::new(&server)?.get("timers", &query).await?;
                 let headings = ["TIMER", "AGENT", "WHEN", "STATE", "NEXT", "LAST", "FIRED", "SKIPPED", "NAME"];
@@ -142,6 +145,7 @@ impl Timer {
                 if page["total"] == 0 {
                     note("no timers; `trellis timer set` makes one");
                 }
+                note_next(&page);
                 Ok(Exit::Ok)
             }
             Self::Cancel { id, server } => {

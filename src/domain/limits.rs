@@ -32,9 +32,6 @@ pub const MESSAGE_DEPTH: usize = RESULT_DEPTH + 24;
 /// Bytes of a submission's body: NATS' default `max_payload` less room for headers.
 pub const SUBMISSION_BYTES: usize = 900_000;
 
-/// How long a person has for an approval when nothing else is said.
-pub const APPROVAL_TIME: Duration = Duration::from_hours(1);
-
 /// Longest time that an agent may give a person to answer its questions: 30 days.
 pub const APPROVAL_TIME_MAX: Duration = Duration::from_hours(30 * 24);
 
@@ -335,6 +332,25 @@ pub const TURNS_PAGE: usize = 100;
 
 /// Records that one request of a filtered list looks at; the answer says where to go on.
 pub const LIST_LOOKS: usize = 1_000;
+
+/// Bytes of the records of one page of any list; the page ends where they are more, and says where the
+/// list goes on. A page of a thousand small records has less.
+pub const LIST_BYTES: usize = 4 * 1024 * 1024;
+
+/// Bytes of the records that one request of a filtered list looks at.
+pub const LIST_LOOK_BYTES: usize = 64 * 1024 * 1024;
+
+/// Bytes of an input or output that a list shows whole; of a larger one it says the size.
+pub const LISTED_VALUE_BYTES: usize = 8 * 1024;
+
+/// Bytes of a text that a list shows of what it lists.
+pub const LISTED_TEXT_BYTES: usize = 1024;
+
+/// Records of one page of a list at most, and when nothing is said.
+pub const LIST_PAGE: usize = 1_000;
+
+/// Bytes of the documents that are read for one value: of a larger one parts can be read.
+pub const READ_WHOLE_BYTES: usize = 16 * 1024 * 1024;
 
 /// Newest turns of a session in use that retention leaves, however old they are: its conversation.
 pub const TURNS_KEPT: u64 = 50;

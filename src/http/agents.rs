@@ -24,7 +24,14 @@ fn agent_id(text: &str) -> Result<AgentId, Problem> {
 /// `GET agents`; terminated ones only with `includeTerminated=true`.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let all = asked.flag("includeTerminated")?;
-    let mut answer = operate(&api, &who, "v/ops/agent/list", Value::Null).await?.value;
+    let mut page = json!({});
+    if let Some(limit) = asked.number("limit")? {
+        page["limit"] = limit.max(1).into();
+    }
+    if let Some(after) = asked.text("after") {
+        page["after"] = after.into();
+    }
+    let mut answer = operate(&api, &who, "v/ops/agent/list", page).await?.value;
     if let Some(agents) = answer["agents"].as_array_mut() {
         agents.retain(|agent| all || agent["status"] != "TERMINATED");
     }
@@ -65,7 +72,7 @@ pub(super) async fn apply(
     let body = json!({
         "agentId": id,
         "result": result,
-        "status": agents::status(&record, &[], api.venue.now()),
+        "status": agents::status(record.status, &[], api.venue.now()),
         "configVersion": record.config_version,
     });
     Ok((status, axum::Json(body)).into_response())
@@ -111,11 +118,14 @@ const fn status(submitted: &Submitted) -> StatusCode {
 fn receipt(submitted: &Submitted) -> Value {
     let mut receipt = json!({
         "id": submitted.id,
+        "event": submitted.id,
         "agent": submitted.session.agent,
         "session": submitted.session.session,
         "duplicate": submitted.duplicate,
     });
     if let Some(job) = &submitted.job {
+        // What has a job is known by it, here as everywhere.
+        receipt["id"] = job.as_str().into();
         receipt["job"] = job.as_str().into();
     }
     receipt
@@ -130,7 +140,8 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
     if api.options.auth.is_required() && !who.caller.operator {
         ingress::check_reply(who.owner(), &submission)?;
     }
-    let submission = Submission { envelope: who.caller.request(), ..submission };
+    let caller = Some(who.caller.name.clone());
+    let submission = Submission { envelope: who.caller.request(), caller, ..submission };
     let arrival = Arrival {
         owner: who.owner().clone(),
         agent,

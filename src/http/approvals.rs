@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 /// `GET approvals`: those that wait; with `all=true` those that are answered, too.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
-    let all = json!({"all": asked.flag("all")?});
-    let output = operate(&api, &who, "v/ops/approval/list", all).await?;
+    let mut page = asked.page()?;
+    page["all"] = asked.flag("all")?.into();
+    let output = operate(&api, &who, "v/ops/approval/list", page).await?;
     Ok(axum::Json(output.value).into_response())
 }
 

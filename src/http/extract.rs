@@ -167,6 +167,15 @@ impl Asked {
         self.0.get(name).map(|text| number(name, text)).transpose()
     }
 
+    /// `offset` and `limit`, as arguments of an operation.
+    pub(super) fn page(&self) -> Result<Value, Problem> {
+        let mut page = serde_json::Map::new();
+        for name in ["offset", "limit"] {
+            page.extend(self.number(name)?.map(|number| (name.to_owned(), number.into())));
+        }
+        Ok(page.into())
+    }
+
     /// As it is.
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)

@@ -100,9 +100,17 @@ pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     let offset = asked.number("offset")?.unwrap_or(0);
     let limit = asked.number("limit")?.unwrap_or(PAGE).clamp(1, PAGE);
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    let (page, total) = jobs::list(&api.venue, who.owner(), size(offset), size(limit)).await?;
-    let items = items(&page, asked.flag("details")?);
-    Ok(axum::Json(json!({"items": items, "total": total, "offset": offset, "limit": limit})).into_response())
+    let (offset, limit) = (size(offset), size(limit));
+    let (items, total, next) = if asked.flag("details")? {
+        let page = jobs::list(&api.venue, who.owner(), offset, limit).await?;
+        (page.items.iter().map(Job::to_json).collect(), page.total, page.next)
+    } else {
+        let page = jobs::ids(&api.venue, who.owner(), offset, limit).await?;
+        (page.items.iter().map(|id| json!(id)).collect::<Vec<_>>(), page.total, page.next)
+    };
+    let next = (next < total).then_some(next);
+    let answer = json!({"items": items, "total": total, "offset": offset, "limit": limit, "next": next});
+    Ok(axum::Json(answer).into_response())
 }
 
 /// `GET jobs/{id}`; with `wait` once it has ended, or then.

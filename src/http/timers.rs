@@ -27,7 +27,8 @@ pub(super) async fn set(
 /// `GET timers`: those that fire; of one agent with `agentId`, with `all=true` those that fire no
 /// more, too.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
-    let mut arguments = json!({"all": asked.flag("all")?});
+    let mut arguments = asked.page()?;
+    arguments["all"] = asked.flag("all")?.into();
     if let Some(agent) = asked.text("agentId") {
         arguments["agentId"] = agent.into();
     }

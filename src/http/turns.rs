@@ -116,7 +116,7 @@ pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     let path = crate::domain::lattice::Path::parse(path).map_err(Problem::bad_request)?.to_string();
     let all = match asked.text("agent") {
         Some(id) => vec![agent(&api, &who, id).await?],
-        None => agents::list(&api.venue, who.owner()).await?.into_iter().map(|agent| agent.id).collect(),
+        None => agents::all(&api.venue, who.owner()).await?,
     };
     let mut turns = Vec::new();
     for agent in &all {

@@ -1,9 +1,9 @@
 //! Jobs by state, agent, session, time and text.
 
-use super::{get_many, say_who_is_suspended};
+use super::{listed, say_who_is_suspended};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{Job, JobStatus};
-use crate::domain::limits::LIST_LOOKS;
+use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
 use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
@@ -86,7 +86,7 @@ pub struct Found {
 }
 
 /// The wanted jobs behind a place, newest first: at most `limit`, and among no more than
-/// [`LIST_LOOKS`] that are looked at.
+/// [`LIST_LOOKS`], and no more than weigh [`LIST_LOOK_BYTES`], that are looked at.
 pub async fn find(
     venue: &Venue,
     owner: &Owner,
@@ -100,7 +100,7 @@ pub async fn find(
         (None, Some(until)) => Some(format!("{}{:016}", keys::JOB_LIST, until.0.saturating_add(1))),
         (None, None) => None,
     };
-    let mut left = LIST_LOOKS;
+    let (mut left, mut bytes) = (LIST_LOOKS, LIST_LOOK_BYTES);
     while left > 0 {
         let step = STEP.min(left);
         left -= step;
@@ -113,26 +113,35 @@ pub async fn find(
             .take_while(|place| filter.since.is_none_or(|since| created(place) >= since))
             .collect();
         let ids: Vec<_> = new_enough.iter().filter_map(|place| keys::listed_job(place)).collect();
-        let mut jobs = get_many(venue, owner, &ids).await?;
-        say_who_is_suspended(venue, owner, &mut jobs).await?;
-        let mut jobs = jobs.into_iter().peekable();
-        for (place, id) in new_enough.iter().zip(&ids) {
-            // One whose record is gone already has no job.
-            let Some(job) = jobs.next_if(|job| job.head.id == *id) else { continue };
-            if filter.takes(&job) {
-                found.jobs.push(job);
+        let mut looked = 0;
+        while looked < ids.len() {
+            let (jobs, left_of) = listed(venue, owner, &ids[looked..], LIST_BYTES.min(bytes), filter).await?;
+            bytes = bytes.saturating_sub(LIST_BYTES.min(bytes) - left_of);
+            for job in jobs {
+                found.jobs.extend(job);
+                let place = &new_enough[looked];
+                looked += 1;
+                if found.jobs.len() >= limit {
+                    found.next = Some(Cursor((*place).to_owned()));
+                    break;
+                }
             }
-            if found.jobs.len() >= limit {
-                found.next = Some(Cursor((*place).to_owned()));
+            if bytes == 0 && found.next.is_none() {
+                found.next = looked.checked_sub(1).map(|last| Cursor(new_enough[last].to_owned()));
+            }
+            if found.next.is_some() {
+                say_who_is_suspended(venue, owner, &mut found.jobs).await?;
                 return Ok(found);
             }
         }
         if !full || new_enough.len() < places.len() {
+            say_who_is_suspended(venue, owner, &mut found.jobs).await?;
             return Ok(found);
         }
         place = page.last().map(|(key, _)| key.clone());
     }
     found.next = place.and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
+    say_who_is_suspended(venue, owner, &mut found.jobs).await?;
     Ok(found)
 }
 

@@ -14,6 +14,7 @@ use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::resource::Ability;
 use crate::domain::session::TurnRecord;
+use crate::domain::timer::Timer;
 use crate::store::{Change, DocKey, DocWrite, Expect, Store, StoreError, decode, keys};
 use crate::timers;
 use crate::venue::Venue;
@@ -66,9 +67,9 @@ impl Erasure<'_> {
 /// letters and the timers of requests under it.
 pub async fn erase(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<Erased, StoreError> {
     let mut erased = Erased::default();
-    for agent in agents::list(venue, owner).await? {
-        let found = concerned(venue, owner, &agent.id, erasure).await?;
-        prompts(venue, owner, &agent.id, &found.places, erasure).await?;
+    for agent in agents::all(venue, owner).await? {
+        let found = concerned(venue, owner, &agent, erasure).await?;
+        prompts(venue, owner, &agent, &found.places, erasure).await?;
         for job in &found.jobs {
             for outbound in outbound(venue, owner, job).await? {
                 erased.jobs += usize::from(self::job(venue, owner, &outbound).await?);
@@ -115,14 +116,17 @@ async fn dead_letters(
 }
 
 async fn timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<usize, StoreError> {
-    let mut count = 0;
-    for timer in timers::list(venue, owner, None, true).await? {
+    let mut concerned = Vec::new();
+    let mut look = |timer: Timer| {
         if erasure.concerns(&timer.submission.envelope.bound) {
-            timers::erase(venue, owner, &timer.id).await?;
-            count += 1;
+            concerned.push(timer.id);
         }
+    };
+    timers::each(venue, owner, &mut look).await?;
+    for timer in &concerned {
+        timers::erase(venue, owner, timer).await?;
     }
-    Ok(count)
+    Ok(concerned.len())
 }
 
 /// Turns of an agent: their places among its records, those that are not erased yet, and their jobs.
@@ -230,12 +234,14 @@ async fn strip(
 /// Deletes what people were asked in the service of these jobs, once it was answered: it has the
 /// arguments of calls. What still waits belongs to a turn that has not ended.
 async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Result<(), StoreError> {
-    let asked = approvals::list(venue, owner, true).await?;
-    let of_jobs = asked.iter().filter(|asked| asked.answer.is_some());
-    let of_jobs = of_jobs.filter(|asked| asked.job.as_ref().is_some_and(|job| jobs.contains(job)));
-    let delete =
-        |asked: &Approval| DocWrite { key: keys::approval(&asked.id), expect: Expect::Any, change: Change::Delete };
-    write(venue, owner, of_jobs.map(delete).collect()).await
+    let mut deletes = Vec::new();
+    let mut look = |asked: Approval| {
+        if asked.answer.is_some() && asked.job.as_ref().is_some_and(|job| jobs.contains(job)) {
+            deletes.push(DocWrite { key: keys::approval(&asked.id), expect: Expect::Any, change: Change::Delete });
+        }
+    };
+    approvals::each(venue, owner, &mut look).await?;
+    write(venue, owner, deletes).await
 }
 
 /// Jobs of external workers that were started for a job: no turns of their own say what they had.

@@ -4,10 +4,10 @@ use crate::domain::authority::Authority;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::job::JobStatus;
-use crate::domain::limits::LIST_LOOKS;
+use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
-use crate::store::{DocKey, Store, StoreError, decode, keys};
+use crate::store::{DocKey, Store, StoreError, decode, keys, steps};
 
 /// Places of the timeline that one step looks at.
 const STEP: usize = 100;
@@ -60,9 +60,10 @@ pub struct Found {
     pub next: Option<String>,
 }
 
-/// The wanted turns of an agent behind a place, as `reader` may see them, newest first: at most `limit`, and among no more
-/// than [`LIST_LOOKS`] that are looked at. Of one session by number, else by the time of their
-/// beginning; `after` is the `next` of the page before, of the same filter.
+/// The wanted turns of an agent behind a place, as `reader` may see them, newest first: at most `limit`,
+/// no more than weigh [`LIST_BYTES`], and among no more than [`LIST_LOOKS`] that are looked at. Of one
+/// session by number, else by the time of their beginning; `after` is the `next` of the page before, of
+/// the same filter.
 pub async fn find(
     store: &dyn Store,
     (owner, reader): (&Owner, &Authority),
@@ -80,63 +81,84 @@ pub async fn find(
     }
     let mut found = Found::default();
     let mut left = if limit == 0 { 0 } else { LIST_LOOKS };
-    while left > 0 {
+    let (mut looked_at, mut taken) = (0, 0);
+    while left > 0 && looked_at < LIST_LOOK_BYTES {
         let step = STEP.min(left);
-        left -= step;
-        let page = store.scan(owner, &prefix, place.as_deref(), true, step).await?;
-        let full = page.len() == step;
-        let last = page.last().map(|(key, _)| key.clone());
-        for (key, session, record) in records(store, owner, agent, session.as_ref(), page).await? {
+        let Looked { records, count, last, ended } =
+            look(store, owner, agent, session.as_ref(), &prefix, place.as_deref(), step).await?;
+        left -= count.min(left);
+        for (key, session, record, bytes) in records {
             // Before anything is looked for in it.
             let record = record.seen_by(reader);
             if filter.since.is_some_and(|since| record.start < since) {
                 return Ok(found);
             }
+            looked_at += bytes;
             if filter.takes(&record) {
+                taken += bytes;
                 found.turns.push((session, record));
             }
-            if found.turns.len() >= limit {
+            if found.turns.len() >= limit || taken > LIST_BYTES {
                 found.next = key.strip_prefix(&prefix).map(str::to_owned);
                 return Ok(found);
             }
         }
-        if !full {
+        if ended {
             return Ok(found);
         }
-        place = last;
+        place = last.or(place);
     }
     found.next = place.filter(|_| limit > 0).and_then(|key| Some(key.strip_prefix(&prefix)?.to_owned()));
     Ok(found)
 }
 
-/// The records behind a page of keys; those that are gone are left out.
-async fn records(
+/// Records behind a place.
+struct Looked {
+    /// Each with its key, its session and its bytes; those that are gone are left out.
+    records: Vec<(DocKey, SessionId, TurnRecord, usize)>,
+    /// Places that were looked at.
+    count: usize,
+    /// The last of them.
+    last: Option<DocKey>,
+    /// There are no more.
+    ended: bool,
+}
+
+/// Looks at no more than `step` places, and no more than weigh [`LIST_BYTES`].
+async fn look(
     store: &dyn Store,
     owner: &Owner,
     agent: &AgentId,
     session: Option<&SessionKey>,
-    page: Vec<(DocKey, crate::store::Doc)>,
-) -> Result<Vec<(DocKey, SessionId, TurnRecord)>, StoreError> {
-    let mut records = Vec::with_capacity(page.len());
+    prefix: &str,
+    place: Option<&str>,
+    step: usize,
+) -> Result<Looked, StoreError> {
+    let mut records = Vec::new();
     if let Some(session) = session {
-        for (key, doc) in page {
+        let page = steps::scan(store, owner, prefix, place, true, step, LIST_BYTES).await?;
+        let (count, last) = (page.docs.len(), page.docs.last().map(|(key, _)| key.clone()));
+        for (key, doc) in page.docs {
             if let Some(bytes) = doc.value {
                 let record = decode(&key, &bytes)?;
-                records.push((key, session.session.clone(), record));
+                records.push((key, session.session.clone(), record, bytes.len()));
             }
         }
-        return Ok(records);
+        return Ok(Looked { records, count, last, ended: page.ended });
     }
-    let places: Vec<_> = page
-        .iter()
-        .filter_map(|(key, _)| keys::timeline_turn(agent, key).map(|(token, turn)| (key, token, turn)))
-        .collect();
-    let turns: Vec<DocKey> = places.iter().map(|(_, _, turn)| turn.clone()).collect();
-    for ((key, token, turn), doc) in places.into_iter().zip(store.read(owner, &turns).await?) {
+    let mut page = store.scan(owner, prefix, place, true, step).await?;
+    let turn = |key: &str| keys::timeline_turn(agent, key).map_or_else(String::new, |(_, turn)| turn);
+    let turns: Vec<[DocKey; 1]> = page.iter().map(|(key, _)| [turn(key)]).collect();
+    let (docs, _) = steps::read(store, owner, &turns, LIST_BYTES).await?;
+    let ended = page.len() < step && docs.len() == page.len();
+    page.truncate(docs.len());
+    let (count, last) = (page.len(), page.last().map(|(key, _)| key.clone()));
+    for (((key, _), [turn]), mut doc) in page.into_iter().zip(&turns).zip(docs) {
+        let Some((token, _)) = keys::timeline_turn(agent, &key) else { continue };
         let session = decode_token(token).and_then(|id| SessionId::new(id).ok());
-        if let (Some(session), Some(bytes)) = (session, doc.value) {
-            records.push((key.clone(), session, decode(&turn, &bytes)?));
+        if let (Some(session), Some(bytes)) = (session, doc.pop().and_then(|doc| doc.value)) {
+            records.push((key, session, decode(turn, &bytes)?, bytes.len()));
         }
     }
-    Ok(records)
+    Ok(Looked { records, count, last, ended })
 }

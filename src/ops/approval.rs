@@ -1,10 +1,12 @@
 //! `v/ops/approval/*`: what agents wait for, and the answers of people. No turn can answer.
 
+use super::lattice::number;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::approvals;
 use crate::domain::approval::{Approval, Verdict};
 use crate::domain::decode;
 use crate::domain::ids::JobId;
+use crate::domain::limits::LIST_PAGE;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
@@ -34,7 +36,10 @@ impl Verb {
             Self::List => (
                 "v/ops/approval/list",
                 "What agents are waiting for: calls to approve and questions to answer, the newest first.",
-                json!({"all": {"type": "boolean", "description": "those that are answered too"}}),
+                json!({
+                    "all": {"type": "boolean", "description": "those that are answered too"},
+                    "offset": {"type": "integer", "minimum": 0}, "limit": {"type": "integer", "minimum": 1}
+                }),
                 vec![],
                 Effect::Read,
             ),
@@ -106,9 +111,12 @@ impl Operation for ApprovalOperation {
             return Err(OpError::Denied(format!("`{}` is for people; no agent may call it", self.0.spec().path)));
         }
         let Some(verdict) = self.0.verdict(&arguments) else {
-            let found = approvals::list(call.venue, &call.caller.owner, arguments["all"] == true).await?;
-            let shown: Vec<Value> = found.iter().map(|approval| approvals::seen_by(call.caller, approval)).collect();
-            return Ok(json!({"items": shown, "total": shown.len()}).into());
+            let (offset, limit) =
+                (number(&arguments, "offset", 0), number(&arguments, "limit", LIST_PAGE).clamp(1, LIST_PAGE));
+            let page = approvals::list(call.venue, &call.caller.owner, arguments["all"] == true, offset, limit).await?;
+            let next = (offset < page.next && page.next < page.total).then_some(page.next);
+            let items: Vec<_> = page.items.iter().map(|approval| approvals::seen_by(call.caller, approval)).collect();
+            return Ok(json!({"items": items, "total": page.total, "offset": offset, "next": next}).into());
         };
         let id = JobId::new(arguments["id"].as_str().unwrap_or_default());
         let id = id.map_err(|error| OpError::Invalid(format!("`id`: {error}")))?;

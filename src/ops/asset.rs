@@ -207,9 +207,10 @@ async fn get(call: &Invocation<'_>, id: &AssetId) -> Result<Value, OpError> {
 async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let offset = number(arguments, "offset", 0);
     let limit = number(arguments, "limit", PAGE).min(PAGE);
-    let (found, total) = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
-    let items: Vec<_> = found.iter().map(|(id, record)| shown(id, record)).collect();
-    Ok(json!({"items": items, "total": total, "offset": offset, "limit": limit}))
+    let page = assets::list(call.venue, &call.caller.owner, offset, limit).await?;
+    let items: Vec<_> = page.items.iter().map(|(id, record)| shown(id, record)).collect();
+    let next = (offset < page.next && page.next < page.total).then_some(page.next);
+    Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": next}))
 }
 
 async fn content(call: &Invocation<'_>, id: &AssetId, arguments: &Value) -> Result<Value, OpError> {
@@ -269,7 +270,7 @@ async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> 
 pub async fn at(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
     let owner = &call.caller.owner;
     let Some((name, rest)) = segments.split_first() else {
-        let (found, _) = assets::list(call.venue, owner, 0, PAGE).await?;
+        let found = assets::list(call.venue, owner, 0, PAGE).await?.items;
         return Ok(Some(found.iter().map(|(id, record)| (id.to_string(), shown(id, record))).collect()));
     };
     let Ok(id) = AssetId::new(name) else { return Ok(None) };

@@ -70,9 +70,10 @@ impl Operation for Dead {
         match self.0 {
             Verb::List => {
                 let (offset, limit) = (number("offset").unwrap_or(0), number("limit").unwrap_or(50).min(PAGE));
-                let (letters, total) = dead::list(venue, owner, offset, limit).await?;
-                let items: Vec<_> = letters.iter().map(|letter| letter.to_json(false)).collect();
-                Ok(json!({"items": items, "total": total, "offset": offset, "limit": limit}).into())
+                let page = dead::list(venue, owner, offset, limit).await?;
+                let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
+                let next = (offset < page.next && page.next < page.total).then_some(page.next);
+                Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": next}).into())
             }
             Verb::Show => {
                 let id = job_id(&arguments)?;

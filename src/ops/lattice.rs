@@ -307,21 +307,40 @@ async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
     Ok(answer)
 }
 
+/// Elements that the first step of a slice reads, and any step at most.
+const SLICE_STEP: usize = 32;
+const SLICE_MOST: usize = 128;
+
 async fn slice(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let path = path_of(arguments, "path")?;
     let offset = number(arguments, "offset", 0);
     let limit = number(arguments, "limit", 100);
-    let Some(page) = page_at(call, &path, offset, limit, true).await? else { return Ok(json!({"exists": false})) };
-    let Some(count) = page.count else {
-        return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
-    };
-    let map = page.kind == "map";
-    let values: Vec<Value> = page
-        .items
-        .into_iter()
-        .map(|(key, value)| if map { json!({"key": key, "value": value}) } else { value })
-        .collect();
-    Ok(json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset}))
+    let (mut values, mut bytes, mut step) = (Vec::new(), 0, SLICE_STEP);
+    loop {
+        // Nobody knows how large they are: few at first, then as many as they let.
+        let (place, wanted) = (offset.saturating_add(values.len()), step.min(limit - values.len()));
+        let Some(page) = page_at(call, &path, place, wanted, true).await? else { return Ok(json!({"exists": false})) };
+        let Some(count) = page.count else {
+            return Err(OpError::Invalid(format!("`{path}` is a {}, expected a map or an array", page.kind)));
+        };
+        let (map, found) = (page.kind == "map", page.items.len());
+        for (key, value) in page.items {
+            let value = if map { json!({"key": key, "value": value}) } else { value };
+            bytes += serde_json::to_vec(&value).map_or(0, |text| text.len());
+            if bytes > READ_BYTES && !values.is_empty() {
+                let next = offset + values.len();
+                return Ok(json!({
+                    "exists": true, "type": page.kind, "count": count, "values": values, "offset": offset,
+                    "truncated": true, "next": next
+                }));
+            }
+            values.push(value);
+        }
+        if found == 0 || offset.saturating_add(values.len()) >= count || values.len() >= limit {
+            return Ok(json!({"exists": true, "type": page.kind, "count": count, "values": values, "offset": offset}));
+        }
+        step = if bytes < READ_BYTES / 8 { (step * 2).min(SLICE_MOST) } else { step };
+    }
 }
 
 /// The paths of a call with `path` or `paths`.

@@ -9,9 +9,9 @@ use crate::domain::decode;
 use crate::domain::ids::{Owner, OwnerPart, decode_token};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::{append, get as navigate, normalise, remove, set};
-use crate::domain::limits::SHARED_VALUES_BYTES;
+use crate::domain::limits::{READ_WHOLE_BYTES, SHARED_VALUES_BYTES};
 use crate::domain::values::Values;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys, steps};
 use crate::venue::tenant_owner;
 use crate::workspace::WriteOp;
 use bytes::Bytes;
@@ -81,7 +81,15 @@ async fn document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpE
 async fn users(call: &Invocation<'_>) -> Result<Value, OpError> {
     let owner = tenant_owner(&call.caller.owner);
     let mut users = Map::new();
-    for (key, doc) in call.venue.store.scan(&owner, keys::USER_VALUES, None, false, LISTED).await? {
+    let (store, prefix) = (&*call.venue.store, keys::USER_VALUES);
+    let found = steps::scan(store, &owner, prefix, None, false, LISTED, READ_WHOLE_BYTES).await?;
+    if !found.ended && found.docs.len() < LISTED {
+        let size = READ_WHOLE_BYTES >> 20;
+        let text =
+            format!("the values of all users are larger than {size} MiB; read those of one, `v/context/users/ID`");
+        return Err(OpError::Invalid(text));
+    }
+    for (key, doc) in found.docs {
         let name = decode_token(&key[keys::USER_VALUES.len()..]).and_then(|name| OwnerPart::new(name).ok());
         if let (Some(name), Some(bytes)) = (name.filter(|name| may_see(call, name)), doc.value) {
             users.insert(name.to_string(), decode(&key, &bytes)?);

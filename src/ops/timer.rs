@@ -5,11 +5,12 @@
 
 use super::agent::ask::submission;
 use super::child::call_id;
+use super::lattice::number;
 use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, sha256_hex};
-use crate::domain::limits::{TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
+use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
 use crate::store::{Checkpoint, Held};
@@ -91,7 +92,8 @@ impl Verb {
                 "Timers, the next to fire first.",
                 json!({
                     "agentId": text("those of one agent"),
-                    "all": {"type": "boolean", "description": "those that fire no more, too"}
+                    "all": {"type": "boolean", "description": "those that fire no more, too"},
+                    "offset": {"type": "integer", "minimum": 0}, "limit": {"type": "integer", "minimum": 1}
                 }),
                 vec![],
                 Effect::Read,
@@ -151,9 +153,13 @@ impl Operation for TimerOperation {
             Verb::Wake => receipt(&set(call, &wake(call, &arguments)?).await?),
             Verb::List => {
                 let agent = arguments["agentId"].is_string().then(|| agent_id(&arguments)).transpose()?;
-                let found = timers::list(call.venue, owner, agent.as_ref(), arguments["all"] == true).await?;
-                let items: Vec<_> = found.iter().map(Timer::shown).collect();
-                json!({"items": items, "total": items.len()})
+                let offset = number(&arguments, "offset", 0);
+                let limit = number(&arguments, "limit", LIST_PAGE).clamp(1, LIST_PAGE);
+                let which = (agent.as_ref(), arguments["all"] == true);
+                let page = timers::list(call.venue, owner, which, offset, limit).await?;
+                let items: Vec<_> = page.items.iter().map(Timer::shown).collect();
+                let next = (offset < page.next && page.next < page.total).then_some(page.next);
+                json!({"items": items, "total": page.total, "offset": offset, "next": next})
             }
             Verb::Cancel => cancel(call, &arguments).await?,
         };

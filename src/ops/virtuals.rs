@@ -4,6 +4,7 @@ use super::{Invocation, OpError, Registered, asset, shared};
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
+use crate::domain::limits::LIST_PAGE;
 use crate::{agents, jobs, secrets};
 use serde_json::{Map, Value, json};
 
@@ -26,8 +27,8 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
     };
     match (path.namespace(), first) {
         (Namespace::Agents, None) => {
-            let agents = agents::list(call.venue, owner).await?;
-            Ok(Some(agents.iter().map(|a| (a.id.to_string(), json!({"description": a.config.description}))).collect()))
+            let agents = agents::list(call.venue, owner, None, LIST_PAGE).await?;
+            Ok(Some(agents.into_iter().map(|a| (a.id.to_string(), json!({"description": a.description}))).collect()))
         }
         (Namespace::Agents, Some(name)) => match AgentId::new(name) {
             Err(_) => Ok(None),
@@ -38,8 +39,9 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             }
         },
         (Namespace::Jobs, None) => {
-            let (jobs, _) = jobs::list(call.venue, owner, 0, JOBS).await?;
-            Ok(Some(jobs.iter().map(|j| (j.head.id.to_string(), json!({"status": j.status}))).collect()))
+            let listed = jobs::ids(call.venue, owner, 0, JOBS).await?;
+            let jobs = jobs::statuses(call.venue, owner, &listed.items).await?;
+            Ok(Some(jobs.into_iter().map(|(id, status)| (id.to_string(), json!({"status": status}))).collect()))
         }
         (Namespace::Jobs, Some(id)) => match JobId::new(id) {
             Err(_) => Ok(None),
@@ -57,8 +59,8 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),
         (Namespace::Assets, _) => asset::at(call, path.segments()).await,
         (Namespace::Secrets, None) => {
-            let names = secrets::list(&*call.venue.store, owner).await?;
-            Ok(Some(names.into_iter().map(|(name, _)| (name.to_string(), Value::Null)).collect()))
+            let names = secrets::names(&*call.venue.store, owner).await?;
+            Ok(Some(names.into_iter().map(|name| (name.to_string(), Value::Null)).collect()))
         }
         // The same answer whether or not there is one.
         (Namespace::Secrets, Some(name)) => Err(OpError::Denied(format!(

@@ -7,6 +7,7 @@ use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::retention::{JobView, Rules, job_goes};
 use crate::domain::time::Millis;
+use crate::domain::timer::Timer;
 use crate::jobs;
 use crate::store::{Doc, DocKey, Forget, SessionFacts, StoreError, keys};
 use crate::timers;
@@ -132,9 +133,13 @@ async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, 
     if docs.iter().all(|doc| doc.value.is_none()) {
         return Ok(false);
     }
-    let timers = timers::list(venue, owner, None, false).await?;
-    let mut paid = timers.iter().flat_map(|timer| &timer.submission.envelope.accounts);
-    Ok(paid.any(|name| accounts.contains(&keys::account(name))))
+    let mut pays = false;
+    let mut look = |timer: Timer| {
+        let mut paid = timer.submission.envelope.accounts.iter();
+        pays |= timer.is_active() && paid.any(|name| accounts.contains(&keys::account(name)));
+    };
+    timers::each(venue, owner, &mut look).await?;
+    Ok(pays)
 }
 
 /// Whether a worker has the job's session, or died with it: what brought the task may not be settled.

@@ -7,11 +7,11 @@ pub use files::{KEY_VARIABLE, KeyFileError, fresh, keygen, load, load_or_make};
 pub use rotate::{Rotated, rotate};
 
 use crate::domain::ids::Owner;
-use crate::domain::limits::SECRETS;
+use crate::domain::limits::{LIST_BYTES, SECRETS};
 use crate::domain::secret::keys::NONCE_BYTES;
-use crate::domain::secret::{Binding, KeyRing, OpenError, Plain, SecretName, SecretRecord, Stamp};
+use crate::domain::secret::{Binding, KeyId, KeyRing, OpenError, Plain, SecretName, SecretRecord, Stamp};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Window, Written, decode, keys, steps};
 use bytes::Bytes;
 
 /// Tries of a write that others get in the way of.
@@ -179,6 +179,33 @@ async fn put(
     let bytes = Bytes::from(serde_json::to_vec(record).expect("records serialise"));
     let write = DocWrite { key, expect: Expect::Version(version), change: Change::Put(bytes) };
     Ok(store.write(now, owner, &[write]).await? == Written::Done)
+}
+
+/// Names of an owner's secrets.
+pub async fn names(store: &dyn Store, owner: &Owner) -> Result<Vec<SecretName>, StoreError> {
+    let window = Window { reverse: false, skip: 0, limit: SECRETS, values: false };
+    let page = store.page(owner, keys::SECRETS, window).await?;
+    Ok(page.docs.iter().filter_map(|(key, _)| keys::secret_name(key)).collect())
+}
+
+/// What is said of an owner's secrets, by name: no value is kept longer than it takes to read its record.
+pub async fn stamps(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, Stamp, KeyId)>, StoreError> {
+    let mut all = Vec::new();
+    let mut after: Option<String> = None;
+    while all.len() < SECRETS {
+        let left = SECRETS - all.len();
+        let found = steps::scan(store, owner, keys::SECRETS, after.as_deref(), false, left, LIST_BYTES).await?;
+        after = found.docs.last().map(|(key, _)| key.clone());
+        for (key, doc) in found.docs {
+            let (Some(name), Some(bytes)) = (keys::secret_name(&key), doc.value) else { continue };
+            let SecretRecord { stamp, key, .. } = decode(&key, &bytes)?;
+            all.push((name, stamp, key));
+        }
+        if found.ended {
+            break;
+        }
+    }
+    Ok(all)
 }
 
 /// An owner's secrets by name, sealed as they are.

@@ -14,6 +14,7 @@ mod forget;
 pub mod keys;
 pub mod patient;
 pub mod redis;
+pub mod steps;
 mod types;
 
 use crate::domain::decode::stored;

@@ -11,13 +11,14 @@ use crate::agents;
 use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
+use crate::domain::limits::{LIST_BYTES, TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::principal::Principal;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Kind, Phase, Timer, TimerId, Wanted};
 use crate::ingress::{self, Arrival};
+use crate::jobs::Listed;
 use crate::ops::OpError;
-use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys};
+use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys, steps};
 use crate::venue::Venue;
 use bytes::Bytes;
 
@@ -34,22 +35,49 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<T
     Ok((doc.value.map(|bytes| decode(&key, &bytes)).transpose()?, doc.version))
 }
 
-/// Timers of an owner, or of one agent, by the time at which they fire next: those that still fire,
-/// or all that are kept.
-pub async fn list(venue: &Venue, owner: &Owner, agent: Option<&AgentId>, all: bool) -> Result<Vec<Timer>, StoreError> {
-    let mut found: Vec<Timer> = Vec::new();
+/// A page of the timers of an owner, or of one agent, by the time at which they fire next: of those
+/// that still fire, or of all that are kept. It ends where they would weigh more than [`LIST_BYTES`].
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    (agent, all): (Option<&AgentId>, bool),
+    offset: usize,
+    limit: usize,
+) -> Result<Listed<Timer>, StoreError> {
+    let mut known = Vec::new();
+    let mut look = |timer: Timer| {
+        if (all || timer.is_active()) && agent.is_none_or(|agent| timer.agent == *agent) {
+            known.push((timer.next.is_none(), timer.due, timer.id.as_str().to_owned(), [keys::timer(&timer.id)]));
+        }
+    };
+    each(venue, owner, &mut look).await?;
+    known.sort();
+    let places: Vec<_> = known.into_iter().map(|(.., key)| key).collect();
+    let wanted = &places[offset.min(places.len())..offset.saturating_add(limit).min(places.len())];
+    let (found, _) = steps::read(&*venue.store, owner, wanted, LIST_BYTES).await?;
+    let next = offset + found.len();
+    let mut items = Vec::with_capacity(found.len());
+    for ([key], mut doc) in wanted.iter().zip(found) {
+        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<Timer>(key, &bytes)).transpose()?);
+    }
+    Ok(Listed { items, total: places.len(), next })
+}
+
+/// Shows all timers that an owner keeps, one after the other.
+pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + Send)) -> Result<(), StoreError> {
     let mut after: Option<String> = None;
     loop {
-        let page = venue.store.scan(owner, keys::TIMERS, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        for (key, doc) in page {
-            found.extend(doc.value.map(|bytes| decode::<Timer>(&key, &bytes)).transpose()?);
+        let found = steps::scan(&*venue.store, owner, keys::TIMERS, after.as_deref(), false, PAGE, LIST_BYTES).await?;
+        after = found.docs.last().map(|(key, _)| key.clone());
+        for (key, doc) in found.docs {
+            if let Some(bytes) = doc.value {
+                look(decode(&key, &bytes)?);
+            }
+        }
+        if found.ended {
+            return Ok(());
         }
     }
-    found.retain(|timer| (all || timer.is_active()) && agent.is_none_or(|agent| timer.agent == *agent));
-    found.sort_by(|a, b| (a.next.is_none(), a.due, &a.id.as_str()).cmp(&(b.next.is_none(), b.due, &b.id.as_str())));
-    Ok(found)
 }
 
 /// Sets a timer. The same again changes nothing; something else under its id replaces it.

@@ -2,7 +2,7 @@
 
 use super::Workspace;
 use super::window::Changed;
-use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window};
+use crate::store::{Change, Doc, DocKey, DocWrite, Expect, StoreError, Window, steps};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
@@ -39,6 +39,25 @@ impl Overlay {
         limit: usize,
     ) -> Result<BTreeMap<DocKey, Bytes>, StoreError> {
         let found = tree.store.scan(&tree.owner, prefix, None, false, limit).await?;
+        Ok(self.on_top(prefix, found))
+    }
+
+    /// The same; `None` when they weigh more than `bytes`.
+    pub(super) async fn scan_within(
+        &self,
+        tree: &Workspace,
+        prefix: &str,
+        limit: usize,
+        bytes: usize,
+    ) -> Result<Option<BTreeMap<DocKey, Bytes>>, StoreError> {
+        let found = steps::scan(&*tree.store, &tree.owner, prefix, None, false, limit, bytes).await?;
+        let whole = found.ended || found.docs.len() >= limit;
+        let docs = self.on_top(prefix, found.docs);
+        Ok(Some(docs).filter(|docs| whole && docs.values().map(Bytes::len).sum::<usize>() <= bytes))
+    }
+
+    /// Committed documents under a prefix as this turn sees them.
+    fn on_top(&self, prefix: &str, found: Vec<(DocKey, Doc)>) -> BTreeMap<DocKey, Bytes> {
         let mut docs: BTreeMap<_, _> = found.into_iter().filter_map(|(key, doc)| Some((key, doc.value?))).collect();
         for (key, pending) in self.docs.range(prefix.to_owned()..).take_while(|(key, _)| key.starts_with(prefix)) {
             match &pending.change {
@@ -51,7 +70,7 @@ impl Overlay {
                 Change::Check => {}
             }
         }
-        Ok(docs)
+        docs
     }
 
     /// How many documents there are under a prefix, and `limit` of them after the first `skip`, in

@@ -6,7 +6,7 @@ use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
 use crate::domain::lattice::value;
-use crate::domain::limits::READ_DOCUMENTS;
+use crate::domain::limits::{READ_DOCUMENTS, READ_WHOLE_BYTES};
 use crate::store::{StoreError, decode};
 use serde_json::Value;
 
@@ -97,11 +97,21 @@ impl Workspace {
         let prefix = format!("{base}/");
         let (count, docs) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS)), values).await?;
         let mut items = Vec::with_capacity(docs.len());
+        let mut room = READ_WHOLE_BYTES;
         for (key, bytes) in docs {
+            if room < READ_WHOLE_BYTES / 2 {
+                // The page ends here; whoever asked goes on behind it.
+                break;
+            }
             let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
             let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]).ok();
             let value = match inner.as_ref().and_then(|inner| Collection::of(inner, &self.scope)) {
-                Some((collection, _)) if values => self.whole(overlay, &collection, decode(&key, &bytes)?).await?,
+                Some((collection, _)) if values => {
+                    let mut own = READ_WHOLE_BYTES;
+                    let value = self.whole_within(overlay, &collection, decode(&key, &bytes)?, &mut own).await?;
+                    room = room.saturating_sub(READ_WHOLE_BYTES - own);
+                    value
+                }
                 Some(_) | None => Value::Null,
             };
             items.push((name, value));

@@ -6,9 +6,11 @@ use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
 use crate::domain::lattice::value::{self, index_of};
-use crate::domain::limits::READ_DOCUMENTS;
-use crate::store::decode;
+use crate::domain::limits::{READ_DOCUMENTS, READ_WHOLE_BYTES};
+use crate::store::{DocKey, decode};
+use bytes::Bytes;
 use serde_json::{Map, Value};
+use std::collections::BTreeMap;
 
 impl Workspace {
     /// The value at `path`, when there is one.
@@ -74,12 +76,24 @@ impl Workspace {
         collection: &Collection,
         root: Root,
     ) -> Result<Value, WorkspaceError> {
+        let mut room = READ_WHOLE_BYTES;
+        self.whole_within(overlay, collection, root, &mut room).await
+    }
+
+    /// The same with a number of bytes that others have had a part of.
+    pub(super) async fn whole_within(
+        &self,
+        overlay: &Overlay,
+        collection: &Collection,
+        root: Root,
+        room: &mut usize,
+    ) -> Result<Value, WorkspaceError> {
         let prefix = collection.entries(root.generation);
         match root.shape {
             Shape::Leaf { value } => Ok(value),
             Shape::Map => {
                 let mut map = Map::new();
-                for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
+                for (key, bytes) in self.all_below(overlay, &prefix, room).await? {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
                     map.insert(name, decode(&key, &bytes)?);
                 }
@@ -87,7 +101,7 @@ impl Workspace {
             }
             Shape::Array { .. } => {
                 let mut items = Vec::new();
-                for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
+                for (key, bytes) in self.all_below(overlay, &prefix, room).await? {
                     items.append(&mut decode(&key, &bytes)?);
                 }
                 Ok(Value::Array(items))
@@ -99,14 +113,35 @@ impl Workspace {
         let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
         let mut map = Map::new();
-        for (key, bytes) in overlay.scan(self, &prefix, READ_DOCUMENTS).await? {
+        let mut room = READ_WHOLE_BYTES;
+        for (key, bytes) in self.all_below(overlay, &prefix, &mut room).await? {
             let Some(name) = decode_token(&key[prefix.len()..]) else { continue };
             let root: Root = decode(&key, &bytes)?;
             let Ok(inner) = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]) else { continue };
             if let Some((collection, _)) = Collection::of(&inner, &self.scope) {
-                map.insert(name, self.whole(overlay, &collection, root).await?);
+                map.insert(name, self.whole_within(overlay, &collection, root, &mut room).await?);
             }
         }
         Ok(Some(Value::Object(map)))
     }
+
+    /// The documents of one value that is read whole, as far as there is room for them.
+    async fn all_below(
+        &self,
+        overlay: &Overlay,
+        prefix: &str,
+        room: &mut usize,
+    ) -> Result<BTreeMap<DocKey, Bytes>, WorkspaceError> {
+        let found = overlay.scan_within(self, prefix, READ_DOCUMENTS, *room).await?;
+        let found = found.ok_or_else(too_large)?;
+        *room = room.saturating_sub(found.values().map(Bytes::len).sum());
+        Ok(found)
+    }
+}
+
+fn too_large() -> WorkspaceError {
+    let size = READ_WHOLE_BYTES >> 20;
+    WorkspaceError::Refused(format!(
+        "the value is larger than {size} MiB and can't be read whole; read parts of it, or use `lattice/slice`"
+    ))
 }

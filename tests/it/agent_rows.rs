@@ -131,7 +131,7 @@ async fn while_a_turn_runs_the_new_config_applies_from_the_next_turn_recorded_by
     let task = venue.submit("held", "t1", json!("go")).await.job.unwrap();
     let mut child = None;
     for _ in 0..1_200 {
-        let (found, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+        let found = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
         child = found.into_iter().find(|job| job.head.agent.as_str() == "holder");
         if child.is_some() {
             break;

@@ -115,7 +115,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
     let error = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err();
     assert!(matches!(&error, SubmitError::Submission(_)), "{error}");
     assert!(error.to_string().starts_with("GRANT_INVALID: grant \"app/../x\": a segment `.` or `..`"), "{error}");
-    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().1, 0);
+    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
     assert_eq!(venue.model_calls().len(), 0);
 }
 
@@ -128,7 +128,8 @@ async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
     }
     let grants = json!([{"with": "w/a", "can": "crud/read"}, {"with": "g", "can": "agent"}]);
     assert_eq!(run(&venue, "top", "s", Some(grants)).await.status, JobStatus::Complete);
-    let (jobs, total) = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let trellis::jobs::Listed { items: jobs, total, .. } =
+        trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
     assert_eq!(total, 3);
     let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
     // What the model of `top` said of grants (`context = []`) didn't count: `w/a` can be read.
@@ -144,7 +145,7 @@ async fn an_agent_hands_on_no_more_than_it_may_delegate() {
     let delegable = json!([{"with": "w/b", "can": "crud/read"}]);
     venue.agent("middle", json!({"delegable": delegable})).await;
     run(&venue, "middle", "s", None).await;
-    let (jobs, _) = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let jobs = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
     assert_eq!(outcomes(&venue, "clerk", leaf.head.session.as_str()).await, ["denied", "denied", "ok", "denied"]);
 }
@@ -288,7 +289,7 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(done.len(), 2);
-    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().1, 1, "none of the others");
+    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 1, "none of the others");
 }
 
 #[tokio::test]
@@ -304,7 +305,7 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let (jobs, _) = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let jobs = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let child = jobs.iter().find(|job| job.head.agent.as_str() == "idle").unwrap().head.id.clone();
     let inbox = "_INBOX.forged.result".to_owned();
     let mut answers = venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();

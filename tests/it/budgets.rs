@@ -106,7 +106,7 @@ async fn what_one_child_spends_its_siblings_can_t() {
     venue.agent("endless", json!({"model": model(), "limits": {"turns": 40}})).await;
     venue.agent("boss", json!({"model": model()})).await;
     let job = run(&venue, "boss", "b1", json!({"turns": 9})).await;
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let mut spent = 0;
     for child in all.iter().filter(|job| job.head.agent.as_str() == "endless") {
         let child = venue.ended(&child.head.id).await;
@@ -147,7 +147,7 @@ async fn time_runs_out_for_a_call_that_hangs_and_for_a_session_that_waits() {
         assert!(error.contains("its time was over at "), "{agent}: {error}");
     }
     // The deadline went on to the child.
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     for child in all.iter().filter(|job| job.head.parent.is_some()) {
         assert_eq!(failure(&venue.ended(&child.head.id).await).0, Some(ErrorCode::BudgetExceeded));
     }

@@ -37,7 +37,7 @@ async fn venue() -> (TestVenue, tempfile::TempDir) {
 }
 
 async fn all(venue: &TestVenue) -> Vec<Job> {
-    jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().0
+    jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items
 }
 
 /// Waits until the agent at the bottom has been asked.

@@ -97,7 +97,7 @@ async fn a_deleted_job_leaves_nothing_and_its_id_is_new_again() {
     assert_eq!(named(&venue, &parent).await, Vec::<String>::new());
     gone(&venue, &child).await;
     assert_eq!(named(&venue, &child).await, Vec::<String>::new());
-    assert_eq!(jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().1, 0);
+    assert_eq!(jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
     let again = venue.arrive("boss", "t1", true, submission()).await;
     assert_eq!((again.duplicate, again.job.as_ref()), (false, Some(&parent)));
     assert_eq!(venue.ended(&parent).await.status, JobStatus::Complete);
@@ -118,7 +118,7 @@ async fn with_a_dead_job_its_letter_goes() {
     assert_eq!(died.result.unwrap().error_code, Some(ErrorCode::Dead));
     gone(&venue, &job).await;
     assert_eq!(named(&venue, &job).await, Vec::<String>::new());
-    assert_eq!(dead::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().1, 0);
+    assert_eq!(dead::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
 }
 
 #[tokio::test]

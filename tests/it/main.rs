@@ -41,6 +41,7 @@ mod job_delete;
 mod job_list;
 mod ledger;
 mod lifecycle;
+mod lists;
 mod model_provider;
 mod models;
 mod nats_accounts;

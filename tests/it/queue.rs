@@ -166,7 +166,7 @@ async fn a_task_refused_by_a_busy_agent_may_be_sent_again() {
     let mut answers = fleet.venue.venue.bus.listen(&listen).await.unwrap();
     let body = json!({"input": "x", "sessionId": "s", "replyTo": "_INBOX.queue.refused"});
     let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());
-    let jobs_listed = async || jobs::list(&venue, &owner, 0, 10).await.unwrap().1;
+    let jobs_listed = async || jobs::list(&venue, &owner, 0, 10).await.unwrap().total;
     for _ in 0..2 {
         fleet.publish_as(Some("t2"), "busy", InKind::Task, body.clone()).await;
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();

@@ -224,7 +224,7 @@ async fn what_went_out_is_done(on: On) {
     let kept = venue.venue.store.scan(&venue.owner, keys::TIMERS_DUE, None, false, 10).await.unwrap();
     assert_eq!(kept.len(), 1);
     assert!(venue.record("made").await.id.as_str() == "made");
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let child = all.iter().find(|job| job.head.agent.as_str() == "idle").unwrap();
     let started = format!("{:?}", turns[0].said);
     assert!(started.contains(child.head.id.as_str()), "the record names the child that runs: {started}");

@@ -165,7 +165,7 @@ async fn a_child_job_parks_its_parent_and_wakes_it() {
     venue.agent("slow", json!({})).await;
     let job = venue.run("boss", "t1", json!({})).await;
     assert_eq!(job.result.unwrap().output, Some(json!("the helper is done")));
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let child = all.iter().find(|job| job.head.agent.as_str() == "slow").unwrap();
     assert_eq!(child.status, JobStatus::Complete);
     assert_eq!(child.head.parent.as_ref().unwrap().job.as_ref(), Some(&job.head.id));
@@ -251,7 +251,7 @@ async fn a_cancel_drops_a_hanging_model_call() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     venue.agent("idle", json!({})).await;
-    let listed = agents::list(&venue.venue, &venue.owner).await.unwrap();
+    let listed = agents::list(&venue.venue, &venue.owner, None, 1_000).await.unwrap();
     let statuses = agents::statuses(&venue.venue, &venue.owner, &listed).await.unwrap();
     assert_eq!(statuses, ["RUNNING", "SLEEPING"]);
     for (record, status) in listed.iter().zip(statuses) {

@@ -6,7 +6,7 @@ mod files;
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
-use super::output::{Out, field, pretty};
+use super::output::{Out, field, note, pretty};
 use super::submit::NO_AGENT;
 use super::{Context, input};
 use crate::domain::agent::schema;
@@ -121,6 +121,9 @@ pub enum Agent {
     /// List agents
     #[command(after_help = "Example:\n  trellis agent list --output ndjson")]
     List {
+        /// Those behind this one, by name
+        #[arg(long, value_name = "AGENT")]
+        after: Option<AgentId>,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -136,7 +139,7 @@ impl Agent {
             }
             Self::Get { id, server } => {
                 let info = Client::new(&server)?.get(&format!("agents/{}", encode(id.as_str())), &[]).await;
-                let info = info.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+                let info = info.map_err(|e| e.about("no agent `", NO_AGENT))?;
                 context.out.value(&info, || pretty(&info))?;
                 Ok(Exit::Ok)
             }
@@ -145,7 +148,7 @@ impl Agent {
                 context.out.value(&schema, || pretty(&schema))?;
                 Ok(Exit::Ok)
             }
-            Self::List { server } => list(&Client::new(&server)?, context.out).await,
+            Self::List { after, server } => list(&Client::new(&server)?, context.out, after).await,
             Self::Update { id, keys, expect, server } => {
                 let mut input = json!({"agentId": id});
                 // One key of a map is merged into it, a whole key replaces what is there.
@@ -182,8 +185,9 @@ impl Agent {
     }
 }
 
-async fn list(client: &Client, out: Out) -> Result<Exit, Failure> {
-    let page = client.run("v/ops/agent/list", &json!({}), None).await?;
+async fn list(client: &Client, out: Out, after: Option<AgentId>) -> Result<Exit, Failure> {
+    let asked = after.map_or_else(|| json!({}), |after| json!({"after": after}));
+    let page = client.run("v/ops/agent/list", &asked, None).await?;
     out.page(&page, "agents", |agents| {
         let rows: Vec<_> = agents
             .iter()
@@ -191,6 +195,9 @@ async fn list(client: &Client, out: Out) -> Result<Exit, Failure> {
             .collect();
         out.table(&["AGENT", "STATUS", "DESCRIPTION"], &rows)
     })?;
+    if let Some(next) = page["next"].as_str() {
+        note(&format!("there are more; `--after {next}` shows the next"));
+    }
     Ok(Exit::Ok)
 }
 
@@ -206,7 +213,7 @@ async fn run(
         map.retain(|_, value| !value.is_null());
     }
     let answer = client.run(&format!("v/ops/agent/{verb}"), &input, None).await;
-    let answer = answer.map_err(|e| e.hint(Exit::NotFound, NO_AGENT))?;
+    let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
     out.value(&answer, || text(&answer))?;
     Ok(Exit::Ok)
 }

@@ -66,7 +66,7 @@ impl Disk {
             let past = ledger::load(&*venue.store, &owner, &session, turn.record.turn).await.map_err(store)?;
             seen.extend(past.and_then(|past| past.seen).map(|seen| (turn.place(), seen)));
         }
-        let (jobs, _) = jobs::list(venue, &owner, 0, MANY).await.map_err(store)?;
+        let jobs = jobs::list(venue, &owner, 0, MANY).await.map_err(store)?.items;
         let books = audit::all(venue).await.map_err(|e| Failure::internal(e.to_string()))?;
         Ok(Self { turns, seen, jobs, books })
     }

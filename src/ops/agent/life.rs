@@ -194,7 +194,7 @@ fn patch(arguments: &Value) -> Result<Patch, OpError> {
 fn shown(call: &Invocation<'_>, record: &AgentRecord, key: &str, value: impl serde::Serialize) -> Value {
     let mut answer = json!({
         "agentId": record.id,
-        "status": status(record, &[], call.venue.now()),
+        "status": status(record.status, &[], call.venue.now()),
         "configVersion": record.config_version,
     });
     answer[key] = json!(value);

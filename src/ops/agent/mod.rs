@@ -4,10 +4,12 @@ pub(crate) mod ask;
 mod life;
 mod sessions;
 
+use super::lattice::number;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::agents;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
+use crate::domain::limits::LIST_PAGE;
 use crate::domain::secret::SecretName;
 use crate::resources;
 use async_trait::async_trait;
@@ -35,6 +37,13 @@ pub fn operations() -> Vec<Arc<dyn Operation>> {
 
 fn schema(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+}
+
+fn page_schema() -> Value {
+    json!({
+        "after": {"type": "string", "description": "`next` of the page before"},
+        "limit": {"type": "integer", "minimum": 1}
+    })
 }
 
 fn budget_schema() -> Value {
@@ -118,7 +127,7 @@ impl Verb {
                 schema(&json!({"agentId": text()}), &["agentId"]),
                 Effect::Read,
             ),
-            Self::List => ("v/ops/agent/list", "The owner's agents.", schema(&json!({}), &[]), Effect::Read),
+            Self::List => ("v/ops/agent/list", "The owner's agents.", schema(&page_schema(), &[]), Effect::Read),
         };
         Spec { path, description, input, effect }
     }
@@ -167,14 +176,18 @@ impl Operation for Agent {
                 info.map(Into::into).ok_or_else(|| no_agent(&id))
             }
             Verb::List => {
-                let agents = agents::list(call.venue, &call.caller.owner).await?;
+                let after = arguments["after"].as_str().map(AgentId::new).transpose();
+                let after = after.map_err(|error| OpError::Invalid(format!("`after`: {error}")))?;
+                let limit = number(&arguments, "limit", LIST_PAGE).clamp(1, LIST_PAGE);
+                let agents = agents::list(call.venue, &call.caller.owner, after.as_ref(), limit).await?;
                 let statuses = agents::statuses(call.venue, &call.caller.owner, &agents).await?;
-                let agents: Vec<_> = agents
+                let next = agents.last().filter(|_| agents.len() == limit).map(|agent| agent.id.clone());
+                let shown: Vec<_> = agents
                     .iter()
                     .zip(statuses)
-                    .map(|(a, status)| json!({"agentId": a.id, "status": status, "description": a.config.description}))
+                    .map(|(a, status)| json!({"agentId": a.id, "status": status, "description": a.description}))
                     .collect();
-                Ok(json!({"agents": agents}).into())
+                Ok(json!({"agents": shown, "next": next}).into())
             }
         }
     }
@@ -224,7 +237,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, &call.caller.authority).await?;
     Ok(json!({
         "agentId": id,
-        "status": agents::status(&record, &[], call.venue.now()),
+        "status": agents::status(record.status, &[], call.venue.now()),
         "created": applied == agents::Applied::Created,
         "updated": applied == agents::Applied::Updated,
         "configVersion": record.config_version,

@@ -126,14 +126,13 @@ impl Operation for Secret {
                 })
             }
             Verb::List => {
-                let all = secrets::list(&*venue.store, owner).await?;
+                let all = secrets::stamps(&*venue.store, owner).await?;
                 let items: Vec<Value> = all
                     .iter()
-                    .map(|(name, record)| {
-                        let stamp = &record.stamp;
+                    .map(|(name, stamp, key)| {
                         json!({
                             "name": name, "hosts": stamp.hosts, "version": stamp.version, "created": stamp.created,
-                            "updated": stamp.updated, "key": record.key
+                            "updated": stamp.updated, "key": key
                         })
                     })
                     .collect();

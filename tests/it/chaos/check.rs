@@ -3,9 +3,11 @@
 use super::site::Outbound;
 use super::trail::Trail;
 use super::workload::Task;
+use crate::support::venue::all_jobs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
+use trellis::audit;
 use trellis::domain::audit::Books;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::ids::{Owner, SessionKey};
@@ -16,7 +18,6 @@ use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
 use trellis::venue::Venue;
 use trellis::workspace::Workspace;
-use trellis::{audit, jobs};
 
 /// Faults of one kind that are listed.
 const LISTED: usize = 5;
@@ -81,8 +82,7 @@ pub async fn moving(venue: &Venue, owner: &Owner) -> Option<String> {
 /// All checks.
 pub async fn all(evidence: &Evidence<'_>) -> Findings {
     let mut found = Findings::default();
-    let (all_jobs, total) = jobs::list(evidence.venue, evidence.owner, 0, 100_000).await.unwrap();
-    assert_eq!(all_jobs.len(), total);
+    let all_jobs = all_jobs(evidence.venue, evidence.owner).await;
     let by_event: HashMap<&str, &Job> = all_jobs.iter().map(|job| (job.head.event.as_str(), job)).collect();
     results(evidence, &all_jobs, &by_event, &mut found);
     outbound(evidence, &all_jobs, &mut found);

@@ -143,6 +143,7 @@ impl Run {
             crash_limit: 5,
             owner_cap: 0,
             owner_share: 100,
+            approval_time: Duration::from_hours(1),
             retention: trellis::domain::retention::Rules::NEVER,
             retry: Policy {
                 first: Duration::from_millis(200),
@@ -272,7 +273,7 @@ impl Run {
     /// Approves what is appended, and rejects the rest.
     async fn answer(&self, venue: &Venue) {
         let caller = Caller::new(self.owner.clone(), "a person".into(), Authority::unlimited());
-        for approval in approvals::list(venue, &self.owner, false).await.unwrap() {
+        for approval in approvals::list(venue, &self.owner, false, 0, 1_000).await.unwrap().items {
             let verdict = match approval.tool.as_str() {
                 "lattice_append" => Verdict::Approved { arguments: None, scopes: None },
                 _ => Verdict::Rejected { reason: None },
@@ -312,7 +313,7 @@ impl Run {
             let said = records.filter(|record: &TurnRecord| !record.said.is_empty());
             turns.insert(session.key.to_string(), said.map(|record| turn(&record)).collect());
         }
-        let (all, _) = jobs::list(venue, &self.owner, 0, 100).await.unwrap();
+        let all = jobs::list(venue, &self.owner, 0, 100).await.unwrap().items;
         let job = |job: Job| {
             let result = serde_json::to_value(&job.result).unwrap();
             (job.head.event.to_string(), json!({"status": job.status, "result": result}))

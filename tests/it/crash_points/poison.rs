@@ -37,7 +37,7 @@ async fn poison(run: &Run) -> Value {
 
 /// The dead task is kept as it was sent, and completes when it is driven again.
 async fn redriven(run: &Run, venue: &Arc<Venue>) {
-    let (letters, total) = dead::list(venue, &run.owner, 0, 10).await.unwrap();
+    let trellis::jobs::Listed { items: letters, total, .. } = dead::list(venue, &run.owner, 0, 10).await.unwrap();
     let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
     assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));
     let told = "its worker died 5 times while serving it: `victim 0`, `victim 1`, `victim 2`, `victim 3`, `victim 4`";

@@ -3,6 +3,7 @@
 use super::calendar::Calendar;
 use super::life::Life;
 use super::traffic::{Traffic, Way};
+use crate::support::venue::all_jobs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use trellis::bus::Message;
@@ -11,7 +12,7 @@ use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
-use trellis::{audit, jobs, timers};
+use trellis::{audit, timers};
 
 /// Everything that is there is read at once.
 const MANY: usize = 100_000;
@@ -23,7 +24,7 @@ pub async fn moving(life: &Life) -> Option<String> {
     let transit = venue.bus.in_transit().await.unwrap();
     let sessions = venue.store.sessions(owner, None, None, MANY).await.unwrap();
     let full: Vec<_> = sessions.iter().filter(|s| !s.mailbox.is_empty()).map(|s| s.key.to_string()).collect();
-    let wakes = timers::list(venue, owner, None, false).await.unwrap().len();
+    let wakes = timers::list(venue, owner, (None, false), 0, 1_000).await.unwrap().items.len();
     let rests = outbox.len() + transit.len() + full.len() + wakes == 0;
     (!rests).then(|| format!("outbox {outbox:?}, queue {transit:?}, mailboxes {full:?}, {wakes} timers"))
 }
@@ -31,8 +32,8 @@ pub async fn moving(life: &Life) -> Option<String> {
 /// All checks; the answer is a line about the day.
 pub async fn all(life: &Life, traffic: &Traffic, calendar: &Calendar) -> String {
     let (venue, owner) = (&life.door.venue, &life.door.owner);
-    let (all_jobs, total) = jobs::list(venue, owner, 0, MANY).await.unwrap();
-    assert_eq!(all_jobs.len(), total);
+    let all_jobs = all_jobs(venue, owner).await;
+    let total = all_jobs.len();
     let by_event: HashMap<&str, &Job> = all_jobs.iter().map(|job| (job.head.event.as_str(), job)).collect();
     assert_eq!(by_event.len(), total, "an event has two jobs");
     let open: Vec<_> = all_jobs.iter().filter(|job| !job.status.is_terminal()).collect();

@@ -1,6 +1,7 @@
 //! One process of the day: a worker over a store that can fail, and the doors that callers use.
 
 use crate::support::venue::TestVenue;
+use crate::support::venue::all_jobs;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use trellis::domain::timer::Timer;
 use trellis::retry::Policy;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
-use trellis::{jobs, timers};
+use trellis::timers;
 
 use super::staff::RULES;
 
@@ -97,12 +98,12 @@ impl Life {
 
     /// All timers that are kept.
     pub async fn timers(&self) -> Vec<Timer> {
-        timers::list(&self.door.venue, &self.door.owner, None, true).await.unwrap()
+        timers::list(&self.door.venue, &self.door.owner, (None, true), 0, 1_000).await.unwrap().items
     }
 
     /// Events that have a job.
     pub async fn events(&self) -> BTreeSet<String> {
-        let (jobs, _) = jobs::list(&self.door.venue, &self.door.owner, 0, 100_000).await.unwrap();
+        let jobs = all_jobs(&self.door.venue, &self.door.owner).await;
         jobs.into_iter().map(|job| job.head.event.to_string()).collect()
     }
 

@@ -108,7 +108,7 @@ impl Traffic {
 
     async fn cancel(&mut self, life: &Life, dice: &mut Dice) {
         let (venue, owner) = (&life.door.venue, &life.door.owner);
-        let (newest, _) = jobs::list(venue, owner, 0, 30).await.unwrap();
+        let newest = jobs::list(venue, owner, 0, 30).await.unwrap().items;
         let open: Vec<_> = newest.into_iter().filter(|job| !job.status.is_terminal()).collect();
         if !open.is_empty() {
             let job = &dice.pick(&open).head.id;
@@ -121,7 +121,7 @@ impl Traffic {
 
     async fn decide(&mut self, life: &Life, dice: &mut Dice) {
         let (venue, owner) = (&life.door.venue, &life.door.owner);
-        let asked = approvals::list(venue, owner, false).await.unwrap();
+        let asked = approvals::list(venue, owner, false, 0, 1_000).await.unwrap().items;
         if asked.is_empty() {
             return;
         }
@@ -148,7 +148,7 @@ impl Traffic {
 
     /// Lets those run again whose time has come, whether callers or their model had stopped them.
     pub async fn resume(&mut self, life: &Life, now: Millis) {
-        for agent in agents::list(&life.door.venue, &life.door.owner).await.unwrap() {
+        for agent in agents::list(&life.door.venue, &life.door.owner, None, 1_000).await.unwrap() {
             let is_new = !self.suspended.iter().any(|(_, known)| *known == agent.id);
             if agent.status == AgentStatus::Suspended && is_new {
                 self.suspended.push((life.door.venue.now().plus(SUSPENDED), agent.id));

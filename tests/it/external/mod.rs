@@ -95,7 +95,7 @@ impl Office {
     /// The clerk's only job for an external worker, once it is there.
     async fn published(&self) -> JobId {
         for _ in 0..6_000 {
-            let (all, _) = jobs::list(&self.venue.venue, &self.venue.owner, 0, 100).await.unwrap();
+            let all = jobs::list(&self.venue.venue, &self.venue.owner, 0, 100).await.unwrap().items;
             if let Some(job) = all.into_iter().find(|job| job.head.op.is_some()) {
                 return job.head.id;
             }

@@ -156,7 +156,7 @@ async fn an_embedded_queue_has_no_external_workers_and_says_what_to_do() {
         "queue": "ocr", "input": 1, "wait": 0, "startTimeout": 1, "heartbeatTimeout": 1, "deadline": 1
     });
     assert_eq!(output(&venue.run("clerk", "t1", input).await), "it failed at once");
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let job = all.into_iter().find(|job| job.head.op.is_some()).unwrap();
     assert_eq!((job.status, code(&job)), (JobStatus::Failed, json!("QUEUE_UNAVAILABLE")));
     let error = job.result.unwrap().error.unwrap();
@@ -225,7 +225,7 @@ async fn they_count_as_children_of_their_session() {
     let job = venue.run("clerk", "t1", json!("go")).await;
     let turns = serde_json::to_string(&venue.turns("clerk", job.head.session.as_str()).await).unwrap();
     assert!(turns.contains("8 requests are running already, at most 8 may"), "{turns}");
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items;
     assert_eq!(all.iter().filter(|job| job.head.op.is_some()).count(), 8);
 }
 
@@ -243,7 +243,7 @@ async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
     let erasure = Erasure { namespace: "app/user/ann", recursive: true };
     let erased = erase::erase(&venue.venue, &venue.owner, erasure).await.unwrap();
     assert_eq!(erased.jobs, 2);
-    let (all, _) = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let all = jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     assert_eq!(all.len(), 2);
     for job in all {
         assert_eq!(job.head.input, "[erased]", "{:?}", job.head.op);

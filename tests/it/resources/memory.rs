@@ -94,7 +94,7 @@ async fn a_grandchild_may_do_no_more_than_an_agent_above_that_only_reads() {
         site.venue.agent("top", json!({"resources": {"notes": {"kind": "memory", "mode": mode}}})).await;
         let input = task("do", "memory_write", &json!({"content": format!("from {id}")}));
         assert_eq!(site.ask("top", id, json!([A]), input).await.status, JobStatus::Complete);
-        let (jobs, _) = trellis::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap();
+        let jobs = trellis::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap().items;
         let leaf = jobs.iter().filter(|job| job.head.agent.as_str() == "leaf").max_by_key(|job| job.head.created);
         let (found, text) = site.first("leaf", leaf.unwrap().head.session.as_str()).await;
         assert_eq!(found, outcome, "{id}: {text}");

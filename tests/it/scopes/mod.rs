@@ -85,7 +85,7 @@ fn text_of(request: &ModelRequest) -> String {
 
 /// The jobs that an agent serves, oldest first.
 async fn jobs_of(venue: &TestVenue, agent: &str) -> Vec<Job> {
-    let (mut jobs, _) = jobs::list(&venue.venue, &venue.owner, 0, 200).await.unwrap();
+    let mut jobs = jobs::list(&venue.venue, &venue.owner, 0, 200).await.unwrap().items;
     jobs.retain(|job| job.head.agent.as_str() == agent);
     jobs.sort_by_key(|job| (job.head.created, job.head.id.clone()));
     jobs

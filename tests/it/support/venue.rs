@@ -57,6 +57,7 @@ pub struct TestVenue {
     pub owner_cap: u32,
     /// Percent of a worker's slots that one of several owners may hold.
     pub owner_share: u32,
+    pub approval_time: Duration,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
     pub retry: Policy,
 }
@@ -94,6 +95,7 @@ impl TestVenue {
             model_timeout: Duration::from_mins(10),
             owner_cap: 0,
             owner_share: 75,
+            approval_time: Duration::from_hours(1),
             retry: Policy {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
@@ -170,6 +172,7 @@ impl TestVenue {
             crash_limit: 5,
             owner_cap: self.owner_cap,
             owner_share: self.owner_share,
+            approval_time: self.approval_time,
             retry: self.retry,
             retention: self.retention,
         };
@@ -261,5 +264,19 @@ impl Drop for TestVenue {
         self.shutdown.trigger();
         self.shutdown.cancelling().cancel();
         self.shutdown.ending().cancel();
+    }
+}
+
+/// Every job of an owner, page by page.
+pub async fn all_jobs(venue: &Venue, owner: &Owner) -> Vec<Job> {
+    let mut all = Vec::new();
+    let mut next = 0;
+    loop {
+        let page = jobs::list(venue, owner, next, 1_000).await.unwrap();
+        all.extend(page.items);
+        next = page.next;
+        if next >= page.total {
+            return all;
+        }
     }
 }

@@ -82,7 +82,7 @@ async fn pass(venue: &TestVenue, time: Duration) {
 
 /// All jobs, the newest first.
 async fn all_jobs(venue: &TestVenue) -> Vec<Job> {
-    jobs::list(&venue.venue, &venue.owner, 0, 1_000).await.unwrap().0
+    jobs::list(&venue.venue, &venue.owner, 0, 1_000).await.unwrap().items
 }
 
 /// Every timer has one place among those that are due, and an active one a place with its agent.
@@ -91,7 +91,7 @@ async fn check_indexes(venue: &TestVenue) {
         let found = venue.venue.store.scan(&venue.owner, prefix, None, false, 1_000).await.unwrap();
         found.into_iter().map(|(key, _)| key).collect::<Vec<_>>()
     };
-    let all = timers::list(&venue.venue, &venue.owner, None, true).await.unwrap();
+    let all = timers::list(&venue.venue, &venue.owner, (None, true), 0, 1_000).await.unwrap().items;
     let mut due: Vec<_> = all.iter().map(|timer| keys::timer_due(timer.due, &timer.id)).collect();
     due.sort();
     assert_eq!(scan(keys::TIMERS_DUE).await, due);

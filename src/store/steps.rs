@@ -1,0 +1,116 @@
+//! Reads of many documents: in steps whose size follows what the documents weigh, within a number of bytes.
+//!
+//! A list doesn't know how large its records are. Who read a page at once would hold as many
+//! megabytes as the page has places.
+
+use super::{Doc, DocKey, Store, StoreError};
+use crate::domain::ids::Owner;
+
+/// Bytes of one step, as far as the steps before it tell.
+const STEP_BYTES: usize = 1 << 20;
+/// Documents, or groups of them, of the first step.
+const FIRST: usize = 8;
+/// Documents, or groups of them, of one step at most: behind a hundred small ones may be as many large ones.
+const MOST: usize = 32;
+
+/// How far a read may go.
+struct Steps {
+    count: usize,
+    left: usize,
+}
+
+impl Steps {
+    const fn within(bytes: usize) -> Self {
+        Self { count: FIRST, left: bytes }
+    }
+
+    /// After a step: the next one is as large as this one's documents let it be.
+    fn took(&mut self, count: usize, bytes: usize) {
+        self.left = self.left.saturating_sub(bytes);
+        let mean = bytes / count.max(1);
+        self.count = (STEP_BYTES / mean.max(1)).clamp(1, self.count.saturating_mul(8).min(MOST));
+    }
+}
+
+/// What a bounded scan has found.
+#[derive(Debug)]
+pub struct Scanned {
+    /// Documents in key order.
+    pub docs: Vec<(DocKey, Doc)>,
+    /// There are no more.
+    pub ended: bool,
+}
+
+/// [`Store::scan`] of documents that weigh no more than `bytes` together, and of one at least.
+pub async fn scan(
+    store: &dyn Store,
+    owner: &Owner,
+    prefix: &str,
+    after: Option<&str>,
+    reverse: bool,
+    limit: usize,
+    bytes: usize,
+) -> Result<Scanned, StoreError> {
+    let mut steps = Steps::within(bytes);
+    let mut docs: Vec<(DocKey, Doc)> = Vec::new();
+    while docs.len() < limit && (steps.left > 0 || docs.is_empty()) {
+        let count = steps.count.min(limit - docs.len());
+        let place = docs.last().map_or(after, |(key, _)| Some(key.as_str()));
+        let mut page = store.scan(owner, prefix, place, reverse, count).await?;
+        steps.took(page.len(), page.iter().map(|(_, doc)| weight(doc)).sum());
+        let full = page.len() == count;
+        docs.append(&mut page);
+        if !full {
+            return Ok(Scanned { docs, ended: true });
+        }
+    }
+    Ok(Scanned { docs, ended: false })
+}
+
+/// [`Store::read`] of the first of these groups of documents: of as many as weigh no more than
+/// `bytes` together, and of one at least. Gives what is left of `bytes`.
+pub async fn read<const N: usize>(
+    store: &dyn Store,
+    owner: &Owner,
+    groups: &[[DocKey; N]],
+    bytes: usize,
+) -> Result<(Vec<Vec<Doc>>, usize), StoreError> {
+    let mut steps = Steps::within(bytes);
+    let mut found: Vec<Vec<Doc>> = Vec::new();
+    while found.len() < groups.len() && (steps.left > 0 || found.is_empty()) {
+        let step = &groups[found.len()..groups.len().min(found.len() + steps.count)];
+        let mut docs = store.read(owner, step.as_flattened()).await?.into_iter();
+        let mut taken = 0;
+        for _ in step {
+            let group: Vec<Doc> = docs.by_ref().take(N).collect();
+            taken += group.iter().map(weight).sum::<usize>();
+            found.push(group);
+        }
+        steps.took(step.len(), taken);
+    }
+    Ok((found, steps.left))
+}
+
+fn weight(doc: &Doc) -> usize {
+    doc.value.as_ref().map_or(0, bytes::Bytes::len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn large_documents_come_one_by_one_and_small_ones_by_dozens() {
+        let mut steps = Steps::within(10 << 20);
+        steps.took(8, 800);
+        assert_eq!((steps.count, steps.left), (MOST, (10 << 20) - 800));
+        steps.took(MOST, 2 << 20);
+        assert_eq!(steps.count, 16);
+        steps.took(16, 16 << 16);
+        assert_eq!(steps.count, 16);
+        steps.took(4, 8 << 20);
+        assert_eq!((steps.count, steps.left), (1, 0));
+        steps.took(0, 0);
+        assert_eq!(steps.count, 8);
+    }
+}
