@@ -70,7 +70,7 @@ impl HttpOptions {
             room: Room::default(),
             header_time: Duration::from_secs(10),
             body_time: Duration::from_secs(30),
-            idle_time: Duration::from_mins(1),
+            idle_time: Duration::from_mins(2),
             stall_time: Duration::from_secs(30),
             request_time: OPERATION_TIME + Duration::from_secs(10),
             drain: Duration::from_secs(3),
