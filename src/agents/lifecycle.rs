@@ -5,6 +5,7 @@ use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::jobs::{self, Cancelled};
+use crate::ledger::why::{self, Reached};
 use crate::resources;
 use crate::store::{Change, DocWrite, Expect, MailboxEntry, Seated, StoreError, Written, keys};
 use crate::venue::Venue;
@@ -13,6 +14,12 @@ use std::time::Duration;
 
 /// Sessions of an agent that one step looks at.
 const SESSIONS: usize = 200;
+
+/// Lines of what models have seen that one document keeps: about 100 KB.
+const READS_PER_PAGE: usize = 500;
+
+/// Such documents that one write makes.
+const READ_PAGES: usize = 20;
 
 /// Documents that one write deletes.
 const DELETED: usize = 500;
@@ -258,12 +265,37 @@ pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> R
     by.may(&record, "remove it")?;
     let (_, cancelled) = terminate(venue, owner, id).await?;
     forget_sessions(venue, owner, id).await?;
+    keep_reads(venue, owner, &record).await?;
     // The record last: until then a repetition knows what is to be done.
     delete_under(venue, owner, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
     let delete = |key| DocWrite { key, expect: Expect::Any, change: Change::Delete };
     let last = [delete(keys::agent_gate(id)), delete(keys::agent(id))];
     venue.store.write(venue.now(), owner, &last).await?;
     Ok(cancelled)
+}
+
+/// What its models have seen outlives it, for as long as its turns would have been kept.
+async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Result<(), LifeError> {
+    let (id, store) = (&record.id, &*venue.store);
+    let key = |number| keys::reads(id, record.created, number);
+    let first = store.read(owner, &[key(0)]).await?.pop().unwrap_or_default();
+    if first.value.is_some() {
+        // By a try before this one, which had all of its turns.
+        return Ok(());
+    }
+    let mut seen = why::all(store, owner, id).await?;
+    seen.iter_mut().for_each(|reached| reached.removed = Some(venue.now()));
+    let put = |(number, page): (usize, &[Reached])| DocWrite {
+        key: key(number),
+        expect: Expect::Any,
+        change: Change::Put(serde_json::to_vec(page).expect("records serialise").into()),
+    };
+    let pages: Vec<DocWrite> = seen.chunks(READS_PER_PAGE).enumerate().map(put).collect();
+    // The first one last: who finds it finds all.
+    for pages in pages.rchunks(READ_PAGES) {
+        store.write(venue.now(), owner, pages).await?;
+    }
+    Ok(())
 }
 
 async fn forget_sessions(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(), LifeError> {

@@ -47,11 +47,10 @@ pub fn context() -> Result<ContextReport, IdError> {
     let Ok(built) = assemble(&inputs) else { unreachable!("the budget is twice of what is in it") };
     let large = large();
     let rendered = |budget| median(|| render(black_box(&large), RenderOptions { budget, pretty: false }));
-    let tools = &inputs.tools;
     Ok(ContextReport {
         assemble_us: median(|| assemble(black_box(&inputs))),
         prompt_bytes: built.ledger.used,
-        hash_us: median(|| crate::domain::context::digest::prompt_hash(black_box(&built.request), tools)),
+        hash_us: median(|| crate::domain::context::digest::prompt_hash(black_box(&built.request))),
         render_500_us: rendered(500),
         render_10000_us: rendered(10_000),
     })
@@ -86,6 +85,7 @@ fn inputs(agent: AgentId) -> Inputs {
             required: false,
             unresolved: Vec::new(),
             tags: crate::domain::context::item::Tags::default(),
+            origin: crate::domain::context::origin::Origin::default(),
             content,
         }
     };

@@ -11,7 +11,8 @@ use serde_json::Value;
 /// Lists the turns in which bytes of a path reached a model: as context, or as the result of a tool.
 ///
 /// What lies above and below the path counts too. The result of a tool is listed with the turn
-/// that made the call: the model sees it from the next one on.
+/// that made the call: the model sees it from the next one on. A copy is listed with its target. What an
+/// agent's models have seen is kept for `retention.turns` after the agent is removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  trellis why w/invoices/17 --agent clerk")]
 pub struct Why {
@@ -37,7 +38,7 @@ impl Why {
                 return format!("no turn has shown `{}` to a model", self.path);
             }
             let rows: Vec<_> = turns.iter().map(row).collect();
-            out.table(&["TURN", "AS", "FROM", "BYTES"], &rows)
+            out.table(&["TURN", "AS", "FROM", "THROUGH", "BYTES"], &rows)
         })?;
         Ok(Exit::Ok)
     }
@@ -45,5 +46,14 @@ impl Why {
 
 fn row(turn: &Value) -> Vec<String> {
     let name = format!("{}/{}/{}", field(turn, "agent"), field(turn, "session"), turn["turn"]);
-    vec![name, field(turn, "via"), field(turn, "source"), turn["bytes"].to_string()]
+    let version = turn["version"].as_u64().map(|version| format!("@{version}")).unwrap_or_default();
+    let into = turn["into"].as_str().map(|into| format!(" to {into}")).unwrap_or_default();
+    let gone = if turn["removed"].is_null() { "" } else { " (removed)" };
+    vec![
+        format!("{name}{gone}"),
+        field(turn, "via"),
+        format!("{}{version}{into}", field(turn, "source")),
+        field(turn, "through"),
+        turn["bytes"].to_string(),
+    ]
 }

@@ -21,6 +21,7 @@ pub mod agent;
 pub mod approval;
 pub mod asset;
 pub mod budget;
+pub mod canonical;
 pub mod dead;
 pub mod external;
 pub mod gate;

@@ -5,6 +5,7 @@ use crate::domain::authority::{Authority, Capability};
 use crate::domain::budget::Deadline;
 use crate::domain::chat::{ChatMessage, Usage};
 use crate::domain::context::load::Load;
+use crate::domain::context::origin::Seen;
 use crate::domain::event::Mandate;
 use crate::domain::goal::Goals;
 use crate::domain::ids::{AgentId, EventId, JobId};
@@ -235,6 +236,7 @@ impl TurnRecord {
             instance: None,
             scoped: Vec::new(),
             needs: Vec::new(),
+            reads: Some(Vec::new()),
             ..call
         });
         Self {
@@ -280,4 +282,7 @@ pub struct CallRecord {
     /// It took effect when it was made, and not with the commit of its turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub went_out: bool,
+    /// What was read for it; of calls that older versions have made that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads: Option<Vec<Seen>>,
 }

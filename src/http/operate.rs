@@ -10,7 +10,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
 use crate::ops::dispatch::{hide, invoke as dispatch, permitted, resolve};
-use crate::ops::{Invocation, OpError, Output, Site};
+use crate::ops::{Invocation, OpError, Output, Reads, Site};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
 use crate::workspace::Workspace;
 use crate::{ingress, jobs};
@@ -38,6 +38,7 @@ pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> R
         workspace: &workspace,
         scoped: &crate::ops::NOTHING,
         site: Site::Api { key: who.key.clone() },
+        reads: &Reads::default(),
     };
     dispatch(&call, path, input).await
 }

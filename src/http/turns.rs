@@ -114,13 +114,17 @@ pub(super) async fn replay(
 pub(super) async fn why(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let path = asked.text("path").ok_or_else(|| Problem::bad_request("expected `path`, e.g. `w/invoices/17`"))?;
     let path = crate::domain::lattice::Path::parse(path).map_err(Problem::bad_request)?.to_string();
-    let all = match asked.text("agent") {
-        Some(id) => vec![agent(&api, &who, id).await?],
+    let store = &*api.venue.store;
+    let one = asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?;
+    let mut turns = why::removed(store, who.owner(), one.as_ref(), &path).await?;
+    let all = match &one {
+        // One that was removed has no record, and still an answer.
+        Some(id) if !turns.is_empty() && agents::get(&api.venue, who.owner(), id).await?.is_none() => Vec::new(),
+        Some(id) => vec![agent(&api, &who, id.as_str()).await?],
         None => agents::all(&api.venue, who.owner()).await?,
     };
-    let mut turns = Vec::new();
     for agent in &all {
-        turns.extend(why::why(&*api.venue.store, who.owner(), agent, &path).await?);
+        turns.extend(why::why(store, who.owner(), agent, &path).await?);
     }
     let found = turns.len();
     turns.retain(|reached| reached.may_be_named_to(&who.caller.reads()));

@@ -1,16 +1,13 @@
 //! A past prompt built again: as it was, or with something changed. Nothing is committed.
 
-use super::why::touches;
+use super::without;
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
-use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::assemble::{Assembled, Refused, assemble};
 use crate::domain::context::entry::{self, Source};
 use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
-use crate::domain::ids::JobId;
-use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Directory, Ends, Target, resolve};
 use serde::Deserialize;
 use serde_json::Value;
@@ -59,7 +56,7 @@ impl Experiment {
             name.clone_into(&mut inputs.frame.model.name);
         }
         for path in &self.without {
-            if !leave_out(&mut inputs, path.trim_matches('/')) {
+            if !without::leave_out(&mut inputs, path.trim_matches('/')) {
                 return Err(Unfit::NoPart(path.clone()));
             }
         }
@@ -96,6 +93,7 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
             required: read.required,
             unresolved: known.map(|item| item.unresolved.clone()).unwrap_or_default(),
             tags: read.tags,
+            origin: known.map(|item| item.origin.clone()).unwrap_or_default(),
             content,
         });
     }
@@ -115,39 +113,4 @@ fn configure(inputs: &mut Inputs, config: &AgentConfig, catalog: &impl Directory
     let ratio = inputs.moment.budget.ratio;
     inputs.moment.budget =
         crate::domain::context::budget::Budget::of(config.context_budget, window, config.model.max_tokens, ratio);
-}
-
-/// Whether anything came from there.
-fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
-    let before = (inputs.items.len(), inputs.served.results.len());
-    let below = |source: &str| source == path || source.strip_prefix(path).is_some_and(|rest| rest.starts_with('/'));
-    inputs.items.retain(|item| !item.source.as_deref().is_some_and(below));
-    let of = |job: &JobId| below(&format!("j/{job}/output"));
-    inputs.served.results.retain(|(_, event)| !event.job().is_some_and(of));
-    let mut found = before != (inputs.items.len(), inputs.served.results.len());
-    for record in &mut inputs.transcript {
-        found |= forget(record, path);
-    }
-    found
-}
-
-/// The results of calls that name the path say that they are left out. Whether there are any.
-fn forget(record: &mut TurnRecord, path: &str) -> bool {
-    let mut gone = Vec::new();
-    for message in &mut record.said {
-        match message {
-            ChatMessage::Assistant { calls, .. } => {
-                let named = calls.iter().filter(|call| match &call.arguments {
-                    Arguments::Json(arguments) => touches(arguments, path),
-                    Arguments::Malformed(_) => false,
-                });
-                gone.extend(named.map(|call| call.id.clone()));
-            }
-            ChatMessage::Tool { call, text, .. } if gone.contains(call) => {
-                *text = format!("[left out: {path}]");
-            }
-            ChatMessage::Tool { .. } | ChatMessage::User { .. } => {}
-        }
-    }
-    !gone.is_empty()
 }

@@ -5,6 +5,7 @@ pub mod experiment;
 pub mod find;
 pub mod show;
 pub mod why;
+mod without;
 
 use crate::domain::authority::Authority;
 use crate::domain::context::inputs::Inputs;

@@ -3,7 +3,9 @@
 use super::experiment::{Experiment, Unfit, run};
 use super::{PastTurn, may_read};
 use crate::domain::authority::Authority;
-use crate::domain::context::ledger::Ledger;
+use crate::domain::context::assemble::Assembled;
+use crate::domain::context::digest::fields_hash;
+use crate::domain::context::ledger::{Form, Ledger};
 use crate::domain::context::record::Restored;
 use crate::domain::ids::SessionKey;
 use crate::domain::tools::Directory;
@@ -78,7 +80,8 @@ pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -
 
 /// The parts of a prompt that came from somewhere.
 fn parts(ledger: &Ledger) -> String {
-    let named = ledger.rows.iter().filter_map(|row| Some(format!("`{}` from `{}`", row.key, row.source.as_ref()?)));
+    let rows = ledger.rows.iter().filter(|row| row.key != "transcript");
+    let named = rows.filter_map(|row| Some(format!("`{}` from `{}`", row.key, row.source.as_ref()?)));
     let named: Vec<_> = named.collect();
     if named.is_empty() {
         return "nothing in it came from a path".to_owned();
@@ -108,7 +111,14 @@ pub fn replay(
         return Err(ReplayError::Withheld(name));
     }
     let (now, request, error) = match run(&inputs) {
-        Ok(assembled) => (assembled.ledger, json!(assembled.request), None),
+        Ok(Assembled { mut ledger, request, .. }) => {
+            if recorded.form == Form::Fields {
+                // Like is compared with like.
+                ledger.prompt = fields_hash(&request, &inputs.tools);
+                ledger.form = Form::Fields;
+            }
+            (ledger, json!(request), None)
+        }
         Err(refused) => (refused.ledger, Value::Null, Some(refused.error.to_string())),
     };
     Ok(json!({

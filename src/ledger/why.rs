@@ -1,20 +1,23 @@
-//! In which turns bytes of a path reached a model: as context, or as the result of a tool.
+//! In which turns bytes of a path reached a model: as context, or as the result of a tool. What was
+//! read says its record, which is written where it is read.
 
 use super::walk_agent;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
+use crate::domain::context::origin::{Seen, overlap};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::domain::session::TurnRecord;
+use crate::domain::session::{CallRecord, TurnRecord};
+use crate::domain::time::Millis;
 use crate::store::{Store, StoreError, decode, keys};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Turn records that one read takes.
 const RECORDS: usize = 200;
 
 /// One way in which bytes of a path reached a model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reached {
     /// The agent.
     pub agent: String,
@@ -26,8 +29,20 @@ pub struct Reached {
     pub via: String,
     /// Path that was read.
     pub source: String,
+    /// Version of the document that held it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Operation that read it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub through: String,
+    /// Where its bytes went, when they were copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
     /// Bytes in the prompt.
     pub bytes: usize,
+    /// When the agent was removed, whose turns are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub removed: Option<Millis>,
 }
 
 impl Reached {
@@ -46,31 +61,25 @@ fn read_of(with: String) -> Capability {
     Capability { with, can: "crud/read".into() }
 }
 
-/// One of two paths is the other, or lies below it.
-pub fn overlap(a: &str, b: &str) -> bool {
-    let (a, b) = (a.trim_matches('/'), b.trim_matches('/'));
-    let below = |long: &str, short: &str| long.strip_prefix(short).is_some_and(|rest| rest.starts_with('/'));
-    a == b || below(a, b) || below(b, a)
-}
-
-/// An argument names the path, one above or one below it.
-pub fn touches(arguments: &Value, path: &str) -> bool {
-    named(arguments, path).is_some()
-}
-
-fn named<'v>(value: &'v Value, path: &str) -> Option<&'v str> {
+/// The paths that arguments may name: all that is known of calls before their reads were taken down.
+fn named(value: &Value) -> Vec<&str> {
     match value {
-        Value::String(text) => {
-            (text.contains('/') || text == path).then_some(text.as_str()).filter(|text| overlap(text, path))
-        }
-        Value::Array(items) => items.iter().find_map(|item| named(item, path)),
-        Value::Object(map) => map.values().find_map(|item| named(item, path)),
-        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+        Value::String(text) if text.contains('/') => vec![text.as_str()],
+        Value::Array(items) => items.iter().flat_map(named).collect(),
+        Value::Object(map) => map.values().flat_map(named).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
     }
 }
 
 /// Every such turn of an agent, by session, oldest first.
 pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<Reached>, StoreError> {
+    let mut found = all(store, owner, agent).await?;
+    found.retain(|reached| overlap(&reached.source, path));
+    Ok(found)
+}
+
+/// All that an agent's models have seen of any path.
+pub async fn all(store: &dyn Store, owner: &Owner, agent: &AgentId) -> Result<Vec<Reached>, StoreError> {
     let mut found = Vec::new();
     let mut sessions: Vec<SessionKey> = Vec::new();
     walk_agent(store, owner, agent, |session, base| {
@@ -78,32 +87,38 @@ pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) 
             sessions.push(session.clone());
         }
         let rows = base.manifest.rows().filter_map(Result::ok);
-        found.extend(rows.filter_map(|row| shown(session, base.turn, row, path)));
+        found.extend(rows.flat_map(|row| shown(session, base.turn, &row)));
     })
     .await?;
     for session in &sessions {
-        results(store, owner, session, path, &mut found).await?;
+        results(store, owner, session, &mut found).await?;
     }
     found.sort_by(|a, b| (&a.session, a.turn).cmp(&(&b.session, b.turn)));
     Ok(found)
 }
 
-fn shown(session: &SessionKey, turn: u64, row: Row, path: &str) -> Option<Reached> {
-    let Row { key, source, rendered, status, .. } = row;
-    let source = source.filter(|source| source.split(", ").any(|one| overlap(one, path)))?;
-    let is_there = rendered > 0 && matches!(status, Status::Full | Status::Shrunk);
-    is_there.then(|| reached(session, turn, key, source, rendered))
+/// What a part of a prompt came from, and what an operation has read for it.
+fn shown(session: &SessionKey, turn: u64, row: &Row) -> Vec<Reached> {
+    let Row { key, source, rendered, status, origin, .. } = row;
+    let is_there = *rendered > 0 && matches!(status, Status::Full | Status::Shrunk) && key != "transcript";
+    if !is_there {
+        return Vec::new();
+    }
+    let own = source.iter().flat_map(|source| source.split(", "));
+    let own = own.map(|source| Seen { version: origin.version, ..Seen::new(source) });
+    own.chain(origin.reads.iter().cloned()).map(|seen| reached(session, turn, key.clone(), seen, *rendered)).collect()
 }
 
-fn reached(session: &SessionKey, turn: u64, via: String, source: String, bytes: usize) -> Reached {
-    Reached { agent: session.agent.to_string(), session: session.session.to_string(), turn, via, source, bytes }
+fn reached(session: &SessionKey, turn: u64, via: String, seen: Seen, bytes: usize) -> Reached {
+    let Seen { path, version, through, allowed: _, into } = seen;
+    let (agent, session) = (session.agent.to_string(), session.session.to_string());
+    Reached { agent, session, turn, via, source: path, version, through, into, bytes, removed: None }
 }
 
 async fn results(
     store: &dyn Store,
     owner: &Owner,
     session: &SessionKey,
-    path: &str,
     found: &mut Vec<Reached>,
 ) -> Result<(), StoreError> {
     let prefix = keys::turns(session);
@@ -113,7 +128,7 @@ async fn results(
         for (key, doc) in &page {
             let Some(bytes) = &doc.value else { continue };
             let record: TurnRecord = decode(key, bytes)?;
-            found.extend(called(session, &record, path));
+            found.extend(called(session, &record));
         }
         match page.last() {
             Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
@@ -122,53 +137,74 @@ async fn results(
     }
 }
 
-fn called(session: &SessionKey, record: &TurnRecord, path: &str) -> Vec<Reached> {
-    let mut named_by = Vec::new();
-    let mut found = Vec::new();
-    let mut outcomes = record.calls.iter();
-    for message in &record.said {
-        match message {
-            ChatMessage::Assistant { calls, .. } => {
-                for call in calls {
-                    if let Arguments::Json(arguments) = &call.arguments
-                        && let Some(source) = named(arguments, path)
-                    {
-                        named_by.push((call.id.as_str(), source));
-                    }
-                }
-            }
-            ChatMessage::Tool { call, name, text } => {
-                let ok = outcomes.next().is_some_and(|outcome| outcome.outcome == "ok");
-                let source = named_by.iter().find(|(id, _)| id == call).filter(|_| ok);
-                found.extend(source.map(|(_, source)| {
-                    reached(session, record.turn, format!("tool {name}"), (*source).to_owned(), text.len())
-                }));
-            }
-            ChatMessage::User { .. } => {}
+fn called(session: &SessionKey, record: &TurnRecord) -> Vec<Reached> {
+    let of = |(name, text, seen): (&str, &str, Seen)| {
+        // Of a copy the answer says no more than that it was made.
+        let bytes = if seen.into.is_some() { 0 } else { text.len() };
+        reached(session, record.turn, format!("tool {name}"), seen, bytes)
+    };
+    reads(record).into_iter().map(of).collect()
+}
+
+/// What the calls of a turn have read, each with the tool and what the model was answered.
+fn reads(record: &TurnRecord) -> Vec<(&str, &str, Seen)> {
+    let answers = record.said.iter().filter_map(|message| match message {
+        ChatMessage::Tool { call, name, text } => Some((call, name, text)),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    let reads = answers.zip(&record.calls).flat_map(|((call, name, text), made)| {
+        seen(record, call, made).into_iter().map(move |seen| (name.as_str(), text.as_str(), seen))
+    });
+    reads.collect()
+}
+
+/// What one call has read, by its record, else by what its arguments name.
+pub fn seen(record: &TurnRecord, call: &str, made: &CallRecord) -> Vec<Seen> {
+    if let Some(reads) = &made.reads {
+        return reads.clone();
+    }
+    if made.outcome != "ok" {
+        return Vec::new();
+    }
+    let calls = record.said.iter().flat_map(|message| match message {
+        ChatMessage::Assistant { calls, .. } => calls.as_slice(),
+        ChatMessage::User { .. } | ChatMessage::Tool { .. } => &[],
+    });
+    let arguments = calls.filter(|made| made.id == call).map(|made| match &made.arguments {
+        Arguments::Json(arguments) => named(arguments),
+        Arguments::Malformed(_) => Vec::new(),
+    });
+    arguments.flatten().map(Seen::new).collect()
+}
+
+/// What is kept of agents that were removed: of one, or of all.
+pub async fn removed(
+    store: &dyn Store,
+    owner: &Owner,
+    agent: Option<&AgentId>,
+    path: &str,
+) -> Result<Vec<Reached>, StoreError> {
+    let prefix = agent.map_or_else(|| keys::READS.to_owned(), keys::reads_of);
+    let (mut found, mut after) = (Vec::new(), None::<String>);
+    loop {
+        let page = store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
+        for (key, doc) in &page {
+            let Some(bytes) = &doc.value else { continue };
+            let kept: Vec<Reached> = decode(key, bytes)?;
+            found.extend(kept.into_iter().filter(|reached| overlap(&reached.source, path)));
+        }
+        match page.last() {
+            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
+            Some(_) | None => return Ok(found),
         }
     }
-    found
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::chat::ToolCall;
     use serde_json::json;
-
-    #[test]
-    fn paths_overlap_at_above_and_below() {
-        for (a, b, expected) in [
-            ("w/x", "w/x", true),
-            ("w/x/y", "w/x", true),
-            ("w", "w/x", true),
-            ("w/xy", "w/x", false),
-            ("n/x", "w/x", false),
-            ("w/x/", "w/x", true),
-        ] {
-            assert_eq!(overlap(a, b), expected, "{a} {b}");
-            assert_eq!(overlap(b, a), expected, "{b} {a}");
-        }
-    }
 
     #[test]
     fn arguments_touch_a_path_wherever_it_stands() {
@@ -179,7 +215,39 @@ mod tests {
             (json!({"value": "w"}), false),
             (json!(null), false),
         ] {
-            assert_eq!(touches(&arguments, "w/x"), expected, "{arguments}");
+            assert_eq!(named(&arguments).iter().any(|named| overlap(named, "w/x")), expected, "{arguments}");
         }
+    }
+
+    fn record(reads: Option<Vec<Seen>>, arguments: Value) -> TurnRecord {
+        let call = ToolCall { id: "c".into(), name: "t".into(), arguments: Arguments::Json(arguments) };
+        let made = CallRecord {
+            tool: "t".into(),
+            operation: "v/ops/t".into(),
+            outcome: "ok".into(),
+            reads,
+            ..CallRecord::default()
+        };
+        let said = vec![
+            ChatMessage::Assistant { text: String::new(), calls: vec![call] },
+            ChatMessage::Tool { call: "c".into(), name: "t".into(), text: "12345".into() },
+        ];
+        TurnRecord { turn: 3, said, calls: vec![made], ..TurnRecord::default() }
+    }
+
+    #[test]
+    fn what_was_read_counts_and_what_was_only_named_does_not() {
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let named = json!({"path": "w/x", "value": 1});
+        let of = |record: &TurnRecord| {
+            let found = called(&session, record).into_iter();
+            found.map(|reached| (reached.source, reached.version, reached.bytes)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&record(Some(Vec::new()), named.clone())), []);
+        let seen = Seen { version: Some(2), ..Seen::new("w/y") };
+        assert_eq!(of(&record(Some(vec![seen.clone()]), named.clone())), [("w/y".to_owned(), Some(2), 5)]);
+        let copied = Seen { into: Some("w/z".into()), ..seen };
+        assert_eq!(of(&record(Some(vec![copied]), named.clone()))[0].2, 0);
+        assert_eq!(of(&record(None, named)), [("w/x".to_owned(), None, 5)], "a record of before");
     }
 }

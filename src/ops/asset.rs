@@ -62,13 +62,16 @@ impl Reference {
             Self::Asset(id) => return Ok(Some(id)),
             Self::Pin(path) => path,
         };
-        let Some(pin) = call.workspace.get(&path).await? else { return Ok(None) };
+        let (version, pin) = call.workspace.read(&path).await?.unzip();
+        call.reads.note(&path, version, pin.is_some());
+        let Some(pin) = pin else { return Ok(None) };
         let Some(name) = pin["asset"].as_str() else {
             return Err(OpError::Invalid(format!("`{path}` pins no asset")));
         };
         let id = asset_id(name)?;
         let permitted = call.caller.authority.permits("crud/read", &format!("a/{id}"));
         permitted.map_err(|denied| OpError::Denied(denied.text(operation)))?;
+        call.reads.kept(format!("a/{id}"));
         Ok(Some(id))
     }
 }

@@ -87,14 +87,17 @@ pub fn permitted<'c>(
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
     let (found, arguments) = permitted(&call.venue.catalog, call.caller, path, arguments)?;
+    let needs = found.operation.needs(&arguments)?;
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
     let (arguments, mask) = fill::fill(call, found, arguments).await?;
     let limit = call.time();
+    let begun = call.reads.begun();
     let late = |_| {
         let path = found.spec.path;
         Err(OpError::Timeout(format!("operation `{path}` took longer than {} s", limit.as_secs_f64())))
     };
     let result = tokio::time::timeout(limit, found.operation.invoke(call, arguments)).await.unwrap_or_else(late);
+    call.reads.ended(begun, found.spec.path, &needs, &call.caller.authority, result.is_ok());
     let output = fill::masked(&mask, result)?;
     Ok(Output { value: decode::shown(output.value), ..output })
 }

@@ -214,7 +214,13 @@ impl Operation for Lattice {
 
 /// The value at `path`, from the tree or from what the venue keeps.
 pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
-    if path.namespace().is_writable() { Ok(call.workspace.get(path).await?) } else { virtuals::get(call, path).await }
+    let (version, value) = if path.namespace().is_writable() {
+        call.workspace.read(path).await?.unzip()
+    } else {
+        (None, virtuals::get(call, path).await?)
+    };
+    call.reads.note(path, version, value.is_some());
+    Ok(value)
 }
 
 /// A page of what lies under `path`; from the tree no more than that is read.
@@ -225,10 +231,13 @@ async fn page_at(
     limit: usize,
     values: bool,
 ) -> Result<Option<Listing>, OpError> {
-    if path.namespace().is_writable() {
-        return Ok(call.workspace.page(path, offset, limit, values).await?);
-    }
-    Ok(virtuals::get(call, path).await?.map(|value| page(value, offset, limit)))
+    let found = if path.namespace().is_writable() {
+        call.workspace.page(path, offset, limit, values).await?
+    } else {
+        virtuals::get(call, path).await?.map(|value| page(value, offset, limit))
+    };
+    call.reads.note(path, None, found.is_some());
+    Ok(found)
 }
 
 /// Changes the tree: in a turn with its commit, else at once.
@@ -245,6 +254,10 @@ pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, 
     {
         return copy_kept(call, from, to.clone()).await;
     }
+    if let WriteOp::Copy { from, to } = &op {
+        let found = call.workspace.read(from).await?;
+        call.reads.copied(from, found.as_ref().map(|(version, _)| *version), to, found.is_some());
+    }
     Ok(match &call.site {
         Site::Turn(site) => call.workspace.apply(site.call, op).await?,
         Site::Api { .. } => call.workspace.apply_now(call.venue.now(), &op).await?,
@@ -253,7 +266,9 @@ pub(super) async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, 
 
 /// A copy of what the venue keeps: it is read once, and written as a value is.
 async fn copy_kept(call: &Invocation<'_>, from: &Path, path: Path) -> Result<Value, OpError> {
-    let Some(value) = virtuals::get(call, from).await? else { return Ok(json!({"copied": false, "exists": false})) };
+    let found = virtuals::get(call, from).await?;
+    call.reads.copied(from, None, &path, found.is_some());
+    let Some(value) = found else { return Ok(json!({"copied": false, "exists": false})) };
     let mut answer = Box::pin(change(call, WriteOp::Write { path, value, expect: None })).await?;
     if let Value::Object(map) = &mut answer {
         map.shift_remove("written");

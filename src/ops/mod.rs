@@ -16,6 +16,7 @@ pub mod json;
 pub mod lattice;
 pub mod policy;
 pub mod queue;
+mod reads;
 pub mod resource;
 pub mod schema;
 pub mod secret;
@@ -23,6 +24,8 @@ pub mod shared;
 pub mod test;
 pub mod timer;
 pub mod virtuals;
+
+pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Authority, Capability};
@@ -220,6 +223,8 @@ pub struct Invocation<'a> {
     pub scoped: &'a Map<String, Value>,
     /// Where the call comes from.
     pub site: Site<'a>,
+    /// Takes down what it reads.
+    pub reads: &'a Reads,
 }
 
 impl Invocation<'_> {

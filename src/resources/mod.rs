@@ -17,6 +17,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::{Envelope, Mode};
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
+use crate::domain::context::origin::Origin;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::nearest::nearest;
 use crate::domain::resource::memory::Source;
@@ -254,6 +255,7 @@ fn item(name: &str, held: &Held, content: Content) -> Item {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs, ..Tags::default() },
+        origin: Origin::default(),
         content,
     }
 }

@@ -2,6 +2,7 @@
 
 use super::Area;
 use crate::domain::context::item::{Content, Item, Section, Tags};
+use crate::domain::context::origin::Origin;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::limits::{BUCKET_KEPT, BUCKET_SHOWN, INPUT_BYTES};
 use crate::domain::resource::scratchpad::{KIND, Note, context, key};
@@ -33,6 +34,7 @@ pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Resu
             required: false,
             unresolved: Vec::new(),
             tags: Tags::default(),
+            origin: Origin::default(),
             content: Content::of(context(&notes).into(), INPUT_BYTES),
         });
     }

@@ -15,8 +15,9 @@ use crate::domain::approval::Approval;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, Owner, SessionKey};
 use crate::domain::job::JobHead;
-use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon};
+use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
+use crate::ledger::why::Reached;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::venue::{Venue, is_reserved};
 use std::collections::HashMap;
@@ -25,6 +26,8 @@ use std::sync::{Mutex, PoisonError};
 
 /// Places of the job list, and approvals, that one step looks at.
 const PAGE: usize = 200;
+/// Pages of what models of removed agents have seen that one step looks at.
+const READS: usize = 20;
 /// Documents that are forgotten in one call.
 const DOCUMENTS: usize = 500;
 /// Owners that are read at a time.
@@ -44,6 +47,8 @@ pub struct Tidied {
     pub sessions: u64,
     /// What people were asked.
     pub approvals: u64,
+    /// Pages of what models of removed agents have seen.
+    pub reads: u64,
 }
 
 impl Tidied {
@@ -59,6 +64,7 @@ impl AddAssign for Tidied {
         self.turns += other.turns;
         self.sessions += other.sessions;
         self.approvals += other.approvals;
+        self.reads += other.reads;
     }
 }
 
@@ -68,11 +74,12 @@ struct Places {
     job: Option<DocKey>,
     session: Option<SessionKey>,
     approval: Option<DocKey>,
+    reads: Option<DocKey>,
 }
 
 impl Places {
     const fn are_first(&self) -> bool {
-        self.job.is_none() && self.session.is_none() && self.approval.is_none()
+        self.job.is_none() && self.session.is_none() && self.approval.is_none() && self.reads.is_none()
     }
 }
 
@@ -124,6 +131,7 @@ impl Janitor {
         (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval).await?;
         let page = sessions::page(venue, owner, self.rules, places.session).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
+        (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
         if !places.are_first() {
             self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.clone(), places);
         }
@@ -171,6 +179,30 @@ impl Janitor {
             }
             batch.flush_if_full().await?;
         }
+        batch.flush().await?;
+        Ok((next, gone))
+    }
+
+    /// What models of removed agents have seen goes when their last turns would have gone.
+    async fn reads(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        after: Option<DocKey>,
+    ) -> Result<(Option<DocKey>, u64), StoreError> {
+        if self.rules.turns.is_none() {
+            return Ok((None, 0));
+        }
+        let page = venue.store.scan(owner, keys::READS, after.as_deref(), false, READS).await?;
+        let next = page.last().filter(|_| page.len() == READS).map(|(key, _)| key.clone());
+        let mut batch = Batch::new(venue, owner);
+        for (key, doc) in page {
+            let Some(kept) = readable::<Vec<Reached>>(&key, &doc) else { continue };
+            if kept.iter().filter_map(|reached| reached.removed).all(|at| turn_goes(self.rules, venue.now(), at)) {
+                batch.documents.push(key);
+            }
+        }
+        let gone = batch.documents.len() as u64;
         batch.flush().await?;
         Ok((next, gone))
     }

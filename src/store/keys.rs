@@ -8,6 +8,7 @@
 //! | `g/<agent>/turn/<session>/<turn>` | JSON turn record | commits | `retention.turns`, see `domain::retention` |
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
+//! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
 //! | `p/<part>` | a piece of what manifests name; UTF-8 | commits | until a purge: many manifests share it |
 //! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
@@ -105,6 +106,19 @@ pub fn ledger(session: &SessionKey, turn: u64) -> String {
 pub fn ledger_turn<'k>(agent: &AgentId, key: &'k str) -> Option<(&'k str, u64)> {
     let (session, turn) = key.strip_prefix(&agent_ledgers(agent))?.split_once('/')?;
     Some((session, turn.parse().ok()?))
+}
+
+/// Prefix of what models of removed agents have seen.
+pub const READS: &str = "reads/";
+
+/// The same of one agent, and of all that had its name.
+pub fn reads_of(agent: &AgentId) -> String {
+    format!("{READS}{}/", agent.token())
+}
+
+/// A document of it; `created` is when the agent was.
+pub fn reads(agent: &AgentId, created: Millis, number: usize) -> String {
+    format!("{}{:016}/{number:016}", reads_of(agent), created.0)
 }
 
 /// Prefix of parts.

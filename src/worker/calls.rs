@@ -18,7 +18,7 @@ use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Site, TurnSite, dispatch};
+use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch};
 use crate::policy;
 use crate::resources::clamped;
 use crate::store::{Checkpoint, Held};
@@ -355,8 +355,9 @@ impl Round<'_> {
 
     async fn invoke(&self, index: u32, call: &PlannedCall, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
         let scoped = scope::map(&call.scoped);
-        let called = dispatch::invoke(&self.invocation(index, call, &scoped), path, arguments.clone()).await;
-        self.returned(called, || server(path, arguments))
+        let reads = Reads::default();
+        let called = dispatch::invoke(&self.invocation(index, call, &scoped, &reads), path, arguments.clone()).await;
+        self.returned(called, &reads, || server(path, arguments))
     }
 
     /// A call as operations see it.
@@ -365,6 +366,7 @@ impl Round<'_> {
         index: u32,
         call: &'a PlannedCall,
         scoped: &'a Map<String, Value>,
+        reads: &'a Reads,
     ) -> Invocation<'a> {
         // Those that calls before this one start count, whatever the order in which they are made.
         let before = self.starts.iter().filter(|at| **at < index).count();
@@ -387,6 +389,7 @@ impl Round<'_> {
                 delegable: self.setting.config.delegable.as_deref(),
                 time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
             }),
+            reads,
         }
     }
 
@@ -394,14 +397,17 @@ impl Round<'_> {
     pub(super) fn returned(
         &self,
         called: Result<Output, OpError>,
+        reads: &Reads,
         agent: impl FnOnce() -> AgentId,
     ) -> Result<CallOutcome, Stop> {
         match called {
             Ok(output) => Ok(CallOutcome {
                 started: output.started.map(|job| (job, agent())),
+                reads: reads.seen(),
                 ..CallOutcome::plain(Outcome::Ok, text::tool_result(&output.value, self.result_bytes))
             }),
-            Err(error) => refused(error),
+            // An error may say something of what was read.
+            Err(error) => Ok(CallOutcome { reads: reads.seen(), ..refused(error)? }),
         }
     }
 }

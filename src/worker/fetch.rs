@@ -2,15 +2,17 @@
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::asset::not_text;
+use crate::domain::canonical::canonical;
 use crate::domain::context::entry::{Read, Source, job_part};
 use crate::domain::context::fill;
 use crate::domain::context::item::{Absence, Content, Item, bounded};
+use crate::domain::context::origin::Origin;
 use crate::domain::decode;
-use crate::domain::ids::{AssetId, JobId};
+use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::values::Resolver;
-use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, Site, dispatch, lattice};
+use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, READ, Reads, Site, dispatch, lattice};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::workspace::Workspace;
@@ -38,11 +40,12 @@ impl Reader<'_> {
     async fn item(&self, read: Read) -> Result<Item, StoreError> {
         let Read { section, key, label, source, asked, priority, required, mut tags } = read;
         let name = source.as_ref().ok().and_then(Source::name);
-        let mut unresolved = Vec::new();
+        let (mut unresolved, reads) = (Vec::new(), Reads::default());
+        let is_operation = matches!(source, Ok(Source::Operation { .. }));
         let found = match source {
             Err(reason) => Err((Absence::Failed, reason)),
             Ok(Source::Text(text)) => Ok(Value::String(text)),
-            Ok(Source::Path(path)) => self.path(&path).await?,
+            Ok(Source::Path(path)) => self.path(&path, &reads).await?,
             Ok(Source::Asset(asset)) => self.asset(&asset).await?,
             Ok(Source::Job { job, within }) => self.job(&job, &within).await?,
             Ok(Source::Operation { path, input }) => {
@@ -50,22 +53,29 @@ impl Reader<'_> {
                 unresolved = report.missed;
                 if report.cut.is_empty() {
                     tags.needs = self.needs(&path, &input);
-                    self.operation(&path, input).await?
+                    self.operation(&path, input, &reads).await?
                 } else {
                     // With half of a value it would do something else than what was meant.
                     Err((Absence::Failed, format!("a value is too long for its input: {}", report.cut.join(", "))))
                 }
             }
         };
+        let seen = reads.seen();
+        let version = seen.iter().find(|seen| Some(&seen.path) == name.as_ref()).and_then(|seen| seen.version);
+        let mut origin = Origin { version, hash: None, reads: if is_operation { seen } else { Vec::new() } };
         let (content, allowed) = match found {
             Ok(value) => {
                 let value = decode::shown(value);
-                let grounds = name.as_ref().and_then(|name| self.caller.authority.grounds("crud/read", name));
-                (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds)
+                origin.hash = name.is_some().then(|| hash(&value));
+                let grounds = name.as_ref().and_then(|name| self.caller.authority.grounds(READ, name));
+                (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds.filter(|_| !is_operation))
             }
             Err((why, reason)) => (Content::Absent(why, reason), None),
         };
-        Ok(Item { section, key, label, source: name, allowed, asked, priority, required, unresolved, tags, content })
+        let source = name;
+        let item =
+            Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, content };
+        Ok(item)
     }
 
     /// The same answer whether or not anything is there.
@@ -74,11 +84,11 @@ impl Reader<'_> {
         Some((Absence::Denied, format!("capability denied: needs {} on {}", denied.ability, denied.resource)))
     }
 
-    async fn path(&self, path: &Path) -> Result<Found, StoreError> {
+    async fn path(&self, path: &Path, reads: &Reads) -> Result<Found, StoreError> {
         if let Some(denied) = self.denied(&path.to_string()) {
             return Ok(Err(denied));
         }
-        match lattice::value_at(&self.call(), path).await {
+        match lattice::value_at(&self.call(reads), path).await {
             Ok(Some(value)) => Ok(Ok(value)),
             Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
             Err(error) => failed(error),
@@ -134,7 +144,7 @@ impl Reader<'_> {
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
     }
 
-    async fn operation(&self, path: &str, input: Value) -> Result<Found, StoreError> {
+    async fn operation(&self, path: &str, input: Value, reads: &Reads) -> Result<Found, StoreError> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
@@ -146,7 +156,7 @@ impl Reader<'_> {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));
         }
-        let call = self.call();
+        let call = self.call(reads);
         match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, operation.spec.path, input)).await {
             Ok(Ok(output)) => Ok(Ok(output.value)),
             Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
@@ -158,13 +168,14 @@ impl Reader<'_> {
         }
     }
 
-    fn call(&self) -> Invocation<'_> {
+    fn call<'a>(&'a self, reads: &'a Reads) -> Invocation<'a> {
         Invocation {
             venue: self.venue,
             caller: self.caller,
             workspace: self.workspace,
             scoped: &NOTHING,
             site: Site::Api { key: None },
+            reads,
         }
     }
 }
@@ -172,6 +183,14 @@ impl Reader<'_> {
 /// What is damaged fails by itself; a store without an answer stops the turn.
 fn unread(error: StoreError) -> Result<Found, StoreError> {
     if error.is_transient() { Err(error) } else { Ok(Err((Absence::Failed, error.to_string()))) }
+}
+
+/// Of a text its bytes, of anything else its canonical form.
+fn hash(value: &Value) -> String {
+    match value {
+        Value::String(text) => sha256_hex(text.as_bytes()),
+        value => sha256_hex(canonical(value).as_bytes()),
+    }
 }
 
 fn failed(error: OpError) -> Result<Found, StoreError> {

@@ -7,7 +7,7 @@ use crate::domain::scope::{Delegate, Scopes};
 use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
 use crate::ops::agent::ask;
-use crate::ops::{NOTHING, Need};
+use crate::ops::{NOTHING, Need, Reads};
 use serde_json::Value;
 
 /// A call of a delegate.
@@ -34,8 +34,10 @@ pub(super) async fn delegate(
     if let Some(asked) = answers::asked(round, &made) {
         return Ok(asked.by(used));
     }
-    let started = ask::delegate(&round.invocation(index, call, &NOTHING), to, arguments).await;
-    let made = round.returned(started, || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone()))?;
+    let reads = Reads::default();
+    let started = ask::delegate(&round.invocation(index, call, &NOTHING, &reads), to, arguments).await;
+    let served = || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone());
+    let made = round.returned(started, &reads, served)?;
     Ok(made.outward().by(used))
 }
 

@@ -4,6 +4,7 @@ use super::answers::{self, Made};
 use super::calls::{Round, refused};
 use super::session::Stop;
 use crate::domain::authority::envelope::Mode;
+use crate::domain::context::origin::Seen;
 use crate::domain::context::text;
 use crate::domain::resource::memory::Source;
 use crate::domain::resource::{Ability, Declared, Held, prefix};
@@ -36,10 +37,29 @@ pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Valu
 
 async fn made(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
     match run(round, called, arguments).await {
-        Ok(Ran::Done(value)) => Ok(CallOutcome::plain(Outcome::Ok, text::tool_result(&value, round.result_bytes()))),
+        Ok(Ran::Done(value)) => {
+            let reads = read(round, called).await;
+            let text = text::tool_result(&value, round.result_bytes());
+            Ok(CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) })
+        }
         Ok(Ran::Asked(outcome)) => Ok(*outcome),
         Err(error) => refused(error),
     }
+}
+
+/// The namespaces that a call has read.
+async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
+    let uses = round.workspace().used().await.into_iter();
+    let read = uses.filter(|(index, used)| *index == called.index && used.ability == Ability::Read);
+    let seen = read.map(|(_, used)| {
+        let path = format!("r/{}", used.namespace);
+        let allowed = round.caller.authority.grounds(Ability::Read.as_str(), &path);
+        Seen { through: called.call.tool.clone(), allowed, ..Seen::new(path) }
+    });
+    let mut seen: Vec<_> = seen.collect();
+    seen.sort();
+    seen.dedup();
+    seen
 }
 
 enum Ran {

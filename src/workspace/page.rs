@@ -37,7 +37,7 @@ impl Workspace {
         }
         let (collection, rest) = self.collection(path, "read")?;
         if !rest.is_empty() {
-            let found = self.get_in(overlay, path).await?;
+            let found = self.get_in(overlay, path).await?.map(|(_, value)| value);
             return Ok(found.map(|value| page(value, offset, limit)));
         }
         let (_, root) = self.root(overlay, &collection).await?;

@@ -15,6 +15,11 @@ use std::collections::BTreeMap;
 impl Workspace {
     /// The value at `path`, when there is one.
     pub async fn get(&self, path: &Path) -> Result<Option<Value>, WorkspaceError> {
+        Ok(self.read(path).await?.map(|(_, value)| value))
+    }
+
+    /// The same with the version of the document that holds it; of a whole namespace there is none, 0.
+    pub async fn read(&self, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
         let state = self.state.lock().await;
         self.get_in(&state.overlay, path).await
     }
@@ -37,35 +42,36 @@ impl Workspace {
         Ok(if bytes.is_some() { version } else { 0 })
     }
 
-    pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<Value>, WorkspaceError> {
+    pub(super) async fn get_in(&self, overlay: &Overlay, path: &Path) -> Result<Option<(u64, Value)>, WorkspaceError> {
         if path.segments().is_empty() {
-            return self.whole_namespace(overlay, path).await;
+            return Ok(self.whole_namespace(overlay, path).await?.map(|all| (0, all)));
         }
         let (collection, rest) = self.collection(path, "read")?;
-        let (_, root) = self.root(overlay, &collection).await?;
+        let (version, root) = self.root(overlay, &collection).await?;
         let Some(root) = root else { return Ok(None) };
         let Some((first, inner)) = rest.split_first() else {
-            return self.whole(overlay, &collection, root).await.map(Some);
+            return Ok(Some((version, self.whole(overlay, &collection, root).await?)));
         };
+        let of = |version: u64, value: Option<&Value>| value.map(|value| (version, value.clone()));
         match root.shape {
-            Shape::Leaf { value } => Ok(value::get(&value, rest).cloned()),
+            Shape::Leaf { value } => Ok(of(version, value::get(&value, rest))),
             Shape::Map => {
                 let key = collection.entry(root.generation, first);
-                let (_, bytes) = overlay.fetch(self, &key).await?;
+                let (version, bytes) = overlay.fetch(self, &key).await?;
                 let Some(bytes) = bytes else { return Ok(None) };
-                Ok(value::get(&decode::<Value>(&key, &bytes)?, inner).cloned())
+                Ok(of(version, value::get(&decode::<Value>(&key, &bytes)?, inner)))
             }
             Shape::Array { len } => {
                 let Some(index) = index_of(first).map(|i| i as u64).filter(|i| *i < len) else { return Ok(None) };
                 let key = collection.chunk(root.generation, index);
-                let (_, bytes) = overlay.fetch(self, &key).await?;
+                let (version, bytes) = overlay.fetch(self, &key).await?;
                 let Some(bytes) = bytes else { return Ok(None) };
                 let mut chunk: Vec<Value> = decode(&key, &bytes)?;
                 let at = usize::try_from(index % CHUNK).unwrap_or(0);
                 if at >= chunk.len() {
                     return Ok(None);
                 }
-                Ok(value::get(&chunk.swap_remove(at), inner).cloned())
+                Ok(of(version, value::get(&chunk.swap_remove(at), inner)))
             }
         }
     }

@@ -88,7 +88,7 @@ impl Workspace {
             }
             WriteOp::Copy { from, to } => match self.get_in(overlay, from).await? {
                 None => Ok(json!({"copied": false, "exists": false})),
-                Some(value) => {
+                Some((_, value)) => {
                     let (version, existed) = self.write(overlay, to, value, None).await?;
                     Ok(json!({"copied": true, "version": version, "existed": existed}))
                 }

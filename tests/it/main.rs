@@ -53,6 +53,7 @@ mod outage;
 mod own_renewal;
 mod prompts;
 mod queue;
+mod reads;
 mod redis_store;
 mod repair;
 mod resources;

@@ -123,10 +123,18 @@ fn field_at(pair: &Value, at: usize) -> String {
     plain(&pair[at])
 }
 
+/// Source and version, and what an operation has read for it.
+fn origin(row: &Value) -> String {
+    let version = |of: &Value| of["version"].as_u64().map(|version| format!("@{version}")).unwrap_or_default();
+    let reads: Vec<_> = list(&row["reads"]).iter().map(|seen| field(seen, "path") + &version(seen)).collect();
+    let reads = if reads.is_empty() { String::new() } else { format!(" reading {}", reads.join(", ")) };
+    format!("{}{}{reads}", field(row, "source"), version(row))
+}
+
 fn row(row: &Value) -> Vec<String> {
     vec![
         field(row, "key"),
-        field(row, "source"),
+        origin(row),
         field(row, "allowed"),
         grouped(&row["asked"]),
         grouped(&row["given"]),

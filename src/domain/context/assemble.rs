@@ -9,7 +9,7 @@ use super::fill::{Filled, fill};
 use super::foreign::Foreign;
 use super::inputs::{Inputs, ShownEvent};
 use super::item::{Absence, Content, Item, Section};
-use super::ledger::{Ledger, Row, Status};
+use super::ledger::{Form, Ledger, Row, Status};
 use super::message::{Message, Text};
 use super::offer::offer;
 use super::{map, text, transcript};
@@ -243,6 +243,7 @@ impl<'i> Assembly<'i> {
                     key: item.key.clone(),
                     source: item.source.clone(),
                     allowed: item.allowed.clone(),
+                    origin: item.origin.clone(),
                     ..shown.row
                 };
                 let text = shown.text.map(|body| Text::new(header, body));
@@ -302,6 +303,7 @@ impl<'i> Assembly<'i> {
                 Absence::Failed => Status::Failed,
             },
             reason: Some(reason.to_owned()),
+            origin: item.origin.clone(),
         };
         if item.required {
             self.placed[at].row = Some(row);
@@ -399,7 +401,7 @@ impl<'i> Assembly<'i> {
             tools: Arc::clone(&self.inputs.tools.specs),
             turn: self.inputs.moment.turn.clone(),
         };
-        let mut ledger = self.ledger(prompt_hash(&request, &self.inputs.tools), &map.into_bytes());
+        let mut ledger = self.ledger(prompt_hash(&request), &map.into_bytes());
         ledger.used = used;
         Assembled { request, ledger, shown: self.shown(), unpinned: self.unpinned }
     }
@@ -465,6 +467,7 @@ impl<'i> Assembly<'i> {
             refused: tools.refused.clone(),
             prefix: sha256_hex(format!("{}\n{}", tools.hash, self.system).as_bytes()),
             prompt,
+            form: Form::Canonical,
             values: report.used.clone(),
             unresolved: report.missed.clone(),
             cut: report.cut.clone(),

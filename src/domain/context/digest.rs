@@ -1,14 +1,27 @@
 //! The hash of a whole prompt, by which a replay proves that it is the same.
 
+use crate::domain::canonical::canonical;
 use crate::domain::chat::{ChatMessage, ModelRequest};
+use crate::domain::ids::sha256_hex;
 use crate::domain::tools::ToolTable;
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-/// SHA-256 of everything that the model sees: model, system prompt, tools (by their own hash) and
+/// SHA-256 of everything that the model sees: of the request as `turn show --prompt` prints it, without
+/// the name of the turn, as canonical JSON after RFC 8785. Anybody can compute it.
+pub fn prompt_hash(request: &ModelRequest) -> String {
+    let mut seen = serde_json::to_value(request).unwrap_or_default();
+    if let Value::Object(map) = &mut seen {
+        map.shift_remove("turn");
+    }
+    sha256_hex(canonical(&seen).as_bytes())
+}
+
+/// The hash that versions before have recorded: SHA-256 of everything that the model sees: model, system prompt, tools (by their own hash) and
 /// messages. Every field stands behind its length and every list behind its number, so that no two
 /// prompts are the same bytes.
-pub fn prompt_hash(request: &ModelRequest, tools: &ToolTable) -> String {
+pub fn fields_hash(request: &ModelRequest, tools: &ToolTable) -> String {
     let ModelRequest { model, system, messages, tools: _, turn: _ } = request;
     let mut fields = Fields(Sha256::new());
     fields.json(model);
@@ -84,7 +97,7 @@ mod tests {
     }
 
     fn hash(request: &ModelRequest) -> String {
-        prompt_hash(request, &ToolTable::new(Vec::new(), Vec::new(), Vec::new()))
+        prompt_hash(request)
     }
 
     #[test]
@@ -111,8 +124,7 @@ mod tests {
         let one = &prompts[1];
         let specs =
             vec![crate::domain::chat::ToolSpec { name: "x".into(), description: String::new(), schema: json!({}) }];
-        let tools = ToolTable::new(specs, Vec::new(), Vec::new());
-        assert_ne!(prompt_hash(one, &tools), hash(one), "tools are a part of it");
+        assert_ne!(hash(&ModelRequest { tools: specs.into(), ..one.clone() }), hash(one), "tools are a part of it");
     }
 
     #[test]
@@ -120,6 +132,8 @@ mod tests {
         let one = request("s", vec![user("ab")]);
         let other = ModelRequest { turn: "t/u/a/s/2".into(), ..one.clone() };
         assert_eq!(hash(&one), hash(&other));
-        assert_eq!(hash(&one), "49ff89ab51d34e2e4b63a2a3d8ffae51da3f63e9bda99a7f9e6ea6de55cf54c8");
+        assert_eq!(hash(&one), "85dc867b736e3ff848cef4852d58f35f5a52dd0a47a6cd82be19bcbc87f358bf");
+        let before = fields_hash(&one, &ToolTable::new(Vec::new(), Vec::new(), Vec::new()));
+        assert_eq!(before, "49ff89ab51d34e2e4b63a2a3d8ffae51da3f63e9bda99a7f9e6ea6de55cf54c8");
     }
 }

@@ -1,5 +1,6 @@
 //! A fetched piece of context with where it came from.
 
+use super::origin::Origin;
 use super::text;
 use crate::domain::authority::Authority;
 use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
@@ -83,6 +84,9 @@ pub struct Item {
     /// What counts when it is handed on.
     #[serde(default, skip_serializing_if = "Tags::is_default")]
     pub tags: Tags,
+    /// In which version it was read, and what was read for it.
+    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
+    pub origin: Origin,
     /// What there is to show.
     pub content: Content,
 }

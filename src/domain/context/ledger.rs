@@ -1,6 +1,7 @@
 //! The ledger: what every part of a prompt was, where it came from, and why it was cut.
 
 use super::budget::Budget;
+use super::origin::Origin;
 use crate::domain::values::placeholder::Used;
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +61,9 @@ pub struct Row {
     /// Why it is not whole.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// `version` and `hash` of what was there, and what was read for it.
+    #[serde(flatten)]
+    pub origin: Origin,
 }
 
 impl Row {
@@ -74,6 +78,7 @@ impl Row {
             rendered: bytes,
             status: Status::Full,
             reason: None,
+            origin: Origin::default(),
         }
     }
 }
@@ -106,6 +111,20 @@ pub struct Ledger {
     pub prefix: String,
     /// SHA-256 of the whole prompt.
     pub prompt: String,
+    /// Of which form of it.
+    #[serde(default)]
+    pub form: Form,
+}
+
+/// What of a prompt is hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Form {
+    /// The request without `turn`, as canonical JSON after RFC 8785.
+    #[default]
+    Canonical,
+    /// Its fields behind their lengths: what versions before have recorded.
+    Fields,
 }
 
 impl Ledger {

@@ -19,6 +19,7 @@ pub mod load;
 mod map;
 mod message;
 mod offer;
+pub mod origin;
 pub mod record;
 pub mod sight;
 pub mod text;

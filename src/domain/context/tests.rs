@@ -6,6 +6,7 @@ use super::fill;
 use super::inputs::{Frame, Inputs, Moment, Served, ShownEvent};
 use super::item::{Absence, Content, Item, Section, Tags};
 use super::ledger::{Row, Status};
+use super::origin::Origin;
 use crate::domain::agent::Completion;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
@@ -58,6 +59,7 @@ fn item(section: Section, name: &str, content: Content) -> Item {
         required: false,
         unresolved: Vec::new(),
         tags: Tags::default(),
+        origin: Origin::default(),
         section,
         content,
     }

@@ -134,16 +134,8 @@ impl<'i> Cut<'i> {
     pub(super) fn rows(&self) -> impl Iterator<Item = Row> {
         let row = |turns: &[u64], what: &str| {
             let numbers = turns.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
-            (!turns.is_empty()).then(|| Row {
-                key: "transcript".into(),
-                source: None,
-                allowed: None,
-                asked: 0,
-                given: 0,
-                rendered: 0,
-                status: Status::Denied,
-                reason: Some(format!("turns {numbers} {what}")),
-            })
+            let reason = Some(format!("turns {numbers} {what}"));
+            (!turns.is_empty()).then(|| Row { status: Status::Denied, reason, ..Row::fixed("transcript", 0) })
         };
         let denied = row(&self.denied, "ran under authority that this one doesn't have");
         let marked = row(&self.marked, "are shown without what they learned by authority that this one doesn't have");
@@ -161,9 +153,7 @@ impl<'i> Cut<'i> {
         };
         let first = self.lines.first().map_or(0, Line::first);
         Some(Row {
-            key: "transcript".into(),
-            source: None,
-            allowed: None,
+            source: named(&self.lines[self.from..]),
             asked: self.whole,
             given: self.given,
             rendered: self.rendered,
@@ -172,6 +162,7 @@ impl<'i> Cut<'i> {
                 let last = self.lines[self.from - 1].last();
                 format!("turns {first} to {last} left out, {left_out} of {all}")
             }),
+            ..Row::fixed("transcript", 0)
         })
     }
 }
@@ -216,6 +207,20 @@ impl Line<'_> {
             Self::Gap { first, last } => vec![ChatMessage::User { text: text::hidden(*first, *last) }],
         }
     }
+}
+
+/// The turns that are shown, by number: `turns 1 to 3, 7`.
+fn named(lines: &[Line<'_>]) -> Option<String> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    for turn in lines.iter().filter(|line| matches!(line, Line::Turn(_))).map(Line::first) {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == turn => *last = turn,
+            Some(_) | None => runs.push((turn, turn)),
+        }
+    }
+    let run = |(first, last): &(u64, u64)| if first == last { first.to_string() } else { format!("{first} to {last}") };
+    let runs: Vec<_> = runs.iter().map(run).collect();
+    (!runs.is_empty()).then(|| format!("turns {}", runs.join(", ")))
 }
 
 /// One turn as messages. The task that is still open is shown in full at the end of the prompt,

@@ -7,6 +7,7 @@ use crate::domain::context::assemble::Assembled;
 use crate::domain::context::fill::fill;
 use crate::domain::context::inputs::{Inputs, Served};
 use crate::domain::context::item::{Absence, Content, Item, Kept, Section, Tags};
+use crate::domain::context::origin::Origin;
 use crate::domain::event::{Event, Payload};
 use crate::domain::limits::HAND_OFF_BYTES;
 use serde_json::{Value, json};
@@ -231,6 +232,7 @@ fn item(scoped: &Scoped, authority: &Authority) -> Item {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: needs.clone(), under: under.clone(), ..Tags::default() },
+        origin: Origin::default(),
         content,
     }
 }

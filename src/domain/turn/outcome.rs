@@ -4,6 +4,7 @@ use super::PlannedCall;
 use crate::domain::approval::Approval;
 use crate::domain::authority::Capability;
 use crate::domain::context::load::Change;
+use crate::domain::context::origin::Seen;
 use crate::domain::ids::{AgentId, JobId};
 use serde::{Deserialize, Serialize};
 
@@ -30,6 +31,9 @@ pub struct CallOutcome {
     /// It took effect when it was made: the commit can't hold it back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub went_out: bool,
+    /// What was read for it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Seen>,
 }
 
 /// A call that waits for a person.
@@ -52,6 +56,7 @@ impl CallOutcome {
             asked: None,
             needs: Vec::new(),
             went_out: false,
+            reads: Vec::new(),
         }
     }
 

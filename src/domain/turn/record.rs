@@ -79,6 +79,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
         needs: outcome.needs.clone(),
         went_out: outcome.went_out,
+        reads: Some(outcome.reads.clone()),
     }
 }
 
@@ -96,5 +97,6 @@ pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome
         outcome.outcome.as_str().clone_into(&mut record.outcome);
         record.needs.clone_from(&outcome.needs);
         record.went_out = outcome.went_out;
+        record.reads = Some(outcome.reads.clone());
     }
 }

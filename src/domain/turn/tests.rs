@@ -337,6 +337,7 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         required,
         unresolved: Vec::new(),
         tags: crate::domain::context::item::Tags::default(),
+        origin: crate::domain::context::origin::Origin::default(),
         content,
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());

@@ -59,6 +59,9 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     };
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     let ended = done.filter(|job| job.status.is_terminal());
+    if ended.is_some() {
+        call.reads.kept(format!("j/{job}/output"));
+    }
     match (&call.site, ended) {
         (_, Some(done)) => Ok(answer(&agent, &done).into()),
         (Site::Turn(site), None) => Ok(still_running(site, &agent, job)),
@@ -90,6 +93,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
+        call.reads.kept(format!("j/{job}/output"));
         return Ok(answer(&agent, &done).into());
     }
     Ok(still_running(site, &agent, job))

@@ -34,7 +34,7 @@ async fn outputs_go_into_every_bucket_and_later_requests_see_them() {
     let lines: Vec<_> = alpha.lines().collect();
     assert_eq!(lines.len(), 3, "{alpha}");
     assert!(lines[0].starts_with("- scribe at 20") && lines[0].ends_with("Z: first"), "{alpha}");
-    assert!(lines[1] == "  [Tasks assigned to you]" && lines[2].ends_with("Z: second"), "{alpha}");
+    assert!(lines[1] == "  > [Tasks assigned to you]" && lines[2].ends_with("Z: second"), "{alpha}");
     assert_eq!(part("beta").lines().count(), 2);
     assert_eq!(part("none"), "(empty)");
     let (prompt, row) = site.saw("scribe", "one", "resource/scratchpad/alpha").await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trellis::domain::authority::Authority;
 use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
-use trellis::ops::{Caller, Invocation, NOTHING, OpError, Site, dispatch};
+use trellis::ops::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
 use trellis::venue::Venue;
 use trellis::workspace::Workspace;
 
@@ -28,6 +28,7 @@ pub async fn operate_once(
     input: Value,
 ) -> Result<Value, OpError> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
-    let call = Invocation { venue, caller, workspace: &workspace, scoped: &NOTHING, site: Site::Api { key } };
+    let (scoped, reads, site) = (&NOTHING, &Reads::default(), Site::Api { key });
+    let call = Invocation { venue, caller, workspace: &workspace, scoped, site, reads };
     dispatch::invoke(&call, path, input).await.map(|output| output.value)
 }

@@ -3,12 +3,13 @@
 use super::Restored;
 use super::manifest::{Damaged, Manifest};
 use super::part::PartName;
-use super::write::{ItemLine, Kind, RowLine};
+use super::write::{CANONICAL, ItemLine, Kind, OriginRowLine, RowLine};
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Inputs, Moment, Served};
 use crate::domain::context::item::{Content, Item};
-use crate::domain::context::ledger::{Ledger, Row};
+use crate::domain::context::ledger::{Form, Ledger, Row};
+use crate::domain::context::origin::Origin;
 use crate::domain::decode;
 use crate::domain::session::TurnRecord;
 use crate::domain::tools::{Target, ToolTable};
@@ -73,8 +74,14 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Damaged> {
 }
 
 fn row(line: &str) -> Result<Row, Damaged> {
-    let (key, source, allowed, asked, given, rendered, status, reason): RowLine = parse(line)?;
-    Ok(Row { key, source, allowed, asked, given, rendered, status, reason })
+    let (key, source, allowed, asked, given, rendered, status, reason, origin) = match parse::<OriginRowLine>(line) {
+        Ok(row) => row,
+        Err(_) => {
+            let (key, source, allowed, asked, given, rendered, status, reason): RowLine = parse(line)?;
+            (key, source, allowed, asked, given, rendered, status, reason, Origin::default())
+        }
+    };
+    Ok(Row { key, source, allowed, asked, given, rendered, status, reason, origin })
 }
 
 /// Reads the record of the turn `name` (`owner/agent/session/turn`). `transcript` is what is left
@@ -204,6 +211,11 @@ impl<'m> Reader<'m> {
     fn ledger(&self, budget: Budget) -> Result<Ledger, Damaged> {
         let list = |name: &str| self.find(name).map_or(Ok(Vec::new()), |found| parse(found.about));
         let text = |name: &str| self.find(name).map(|found| found.about.to_owned()).unwrap_or_default();
+        let prompt = text("prompt");
+        let (prompt, form) = match prompt.strip_suffix(CANONICAL) {
+            Some(hash) => (hash.to_owned(), Form::Canonical),
+            None => (prompt, Form::Fields),
+        };
         Ok(Ledger {
             budget,
             used: self.about("used")?,
@@ -214,7 +226,8 @@ impl<'m> Reader<'m> {
             tools: Vec::new(),
             refused: Vec::new(),
             prefix: text("prefix"),
-            prompt: text("prompt"),
+            prompt,
+            form,
         })
     }
 }
@@ -233,8 +246,8 @@ impl Component<'_> {
 
     fn item(&self, gone: &mut Vec<String>) -> Result<Option<Item>, Damaged> {
         let line: ItemLine = parse(self.about)?;
-        let ItemLine { section, key, label, source, allowed, asked, priority, required, unresolved, tags, content } =
-            line;
+        let ItemLine { section, key, label, source, allowed, asked, priority, required, .. } = line;
+        let ItemLine { unresolved, tags, origin, content, .. } = line;
         let content = match content {
             Kind::Absent(why, reason) => Some(Content::Absent(why, reason)),
             Kind::Text => self.text(&key, gone).map(Content::Text),
@@ -252,6 +265,7 @@ impl Component<'_> {
             required,
             unresolved,
             tags,
+            origin,
             content,
         }))
     }

@@ -11,7 +11,8 @@ use crate::domain::context::budget::Budget;
 use crate::domain::context::fill;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::item::{Absence, Content, Item, Section};
-use crate::domain::context::ledger::{Ledger, Row, Status};
+use crate::domain::context::ledger::{Form, Ledger, Row, Status};
+use crate::domain::context::origin::{Origin, Seen};
 use crate::domain::event::{Event, Payload};
 use crate::domain::goal::view::{Compacted, View};
 use crate::domain::ids::JobId;
@@ -105,6 +106,7 @@ fn item(name: &str, content: Content) -> Item {
         required: false,
         unresolved: Vec::new(),
         tags: crate::domain::context::item::Tags::default(),
+        origin: crate::domain::context::origin::Origin::default(),
         content,
     }
 }
@@ -196,6 +198,7 @@ impl Random {
             asked: self.maybe(700),
             required: self.below(9) == 0,
             unresolved: if self.below(4) == 0 { vec!["key".into()] } else { Vec::new() },
+            origin: Origin { version: self.maybe(3), hash: self.maybe("ab".into()), reads: Vec::new() },
             ..item(&self.below(9).to_string(), content)
         }
     }
@@ -327,9 +330,15 @@ fn the_bytes_of_a_record_are_pinned() {
         rendered: 7,
         status: Status::Shrunk,
         reason: Some("larger than its budget".into()),
+        origin: Origin::default(),
+    };
+    let origin = Origin {
+        version: Some(3),
+        hash: Some("ab".into()),
+        reads: vec![Seen { through: "v/ops/lattice/read".into(), ..Seen::new("w/x") }],
     };
     let ledger = Ledger {
-        rows: vec![row],
+        rows: vec![row.clone(), Row { origin, ..row }],
         values: vec![Used { key: "a".into(), tier: Tier::Session }],
         unresolved: vec!["b".into()],
         cut: vec!["c".into()],
@@ -340,6 +349,16 @@ fn the_bytes_of_a_record_are_pinned() {
     };
     let write = scribe(&inputs, None).write(7, &inputs, &ledger);
     assert_eq!(write.manifest, include_str!("pinned.txt").trim_end());
+    let restored = |stored: &str| {
+        let base = Base::read(None, 7, stored).unwrap();
+        let parts = write.parts.iter().cloned().collect();
+        read(NAME, &base.manifest, &parts, inputs.transcript.clone()).unwrap().ledger
+    };
+    assert_eq!(restored(&write.manifest).rows, ledger.rows);
+    // As versions before have written it.
+    let before = write.manifest.replace("prompt q rfc8785", "prompt q");
+    assert_eq!((restored(&before).prompt.as_str(), restored(&before).form), ("q", Form::Fields));
+    assert_eq!(restored(&write.manifest).form, Form::Canonical);
 }
 
 #[test]

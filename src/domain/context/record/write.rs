@@ -5,7 +5,8 @@ use super::manifest::Manifest;
 use super::part::{Packed, PartName};
 use crate::domain::context::inputs::{Inputs, Moment, Served};
 use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
-use crate::domain::context::ledger::{Ledger, Row, Status};
+use crate::domain::context::ledger::{Form, Ledger, Row, Status};
+use crate::domain::context::origin::Origin;
 use crate::domain::event::Event;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
@@ -31,6 +32,8 @@ pub(super) struct ItemLine {
     pub(super) unresolved: Vec<String>,
     #[serde(default, skip_serializing_if = "Tags::is_default")]
     pub(super) tags: Tags,
+    #[serde(default, skip_serializing_if = "Origin::is_unknown")]
+    pub(super) origin: Origin,
     pub(super) content: Kind,
 }
 
@@ -44,8 +47,14 @@ pub(super) enum Kind {
     Absent(Absence, String),
 }
 
-/// A row without the names of its fields.
+/// A row without the names of its fields; its origin follows where one is known.
 pub(super) type RowLine = (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>);
+/// The same with its origin.
+pub(super) type OriginRowLine =
+    (String, Option<String>, Option<String>, usize, usize, usize, Status, Option<String>, Origin);
+
+/// Behind the hash of a prompt in its canonical form; older ones have nothing there.
+pub(super) const CANONICAL: &str = " rfc8785";
 
 struct Writer<'s> {
     scribe: &'s Scribe,
@@ -95,7 +104,8 @@ impl Writer<'_> {
     }
 
     fn item(&mut self, item: &Item) {
-        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, content } = item;
+        let Item { section, key, label, source, allowed, asked, priority, required, unresolved, tags, origin, content } =
+            item;
         let (kind, text) = match content {
             Content::Text(text) => (Kind::Text, Some(text.clone())),
             Content::Value(value) => (Kind::Value, Some(value.to_string())),
@@ -113,6 +123,7 @@ impl Writer<'_> {
             required: *required,
             unresolved: unresolved.clone(),
             tags: tags.clone(),
+            origin: origin.clone(),
             content: kind,
         };
         self.lines.push(format!("item {}", json(&line)));
@@ -149,10 +160,15 @@ impl Writer<'_> {
 
     fn ledger(&mut self, ledger: &Ledger) {
         // Budget and tools are those of the inputs.
-        let Ledger { budget: _, used, rows, values, unresolved, cut, tools: _, refused: _, prefix, prompt } = ledger;
+        let Ledger { budget: _, used, rows, values, unresolved, cut, tools: _, refused: _, prefix, prompt, form } =
+            ledger;
         for row in rows {
-            let Row { key, source, allowed, asked, given, rendered, status, reason } = row;
-            let line = json(&(key, source, allowed, asked, given, rendered, status, reason));
+            let Row { key, source, allowed, asked, given, rendered, status, reason, origin } = row;
+            let line = if origin.is_unknown() {
+                json(&(key, source, allowed, asked, given, rendered, status, reason))
+            } else {
+                json(&(key, source, allowed, asked, given, rendered, status, reason, origin))
+            };
             self.lines.push(format!("row {line}"));
         }
         if !values.is_empty() {
@@ -163,7 +179,8 @@ impl Writer<'_> {
                 self.lines.push(format!("{name} {}", json(list)));
             }
         }
-        self.lines.extend([format!("used {used}"), format!("prefix {prefix}"), format!("prompt {prompt}")]);
+        let form = if *form == Form::Canonical { CANONICAL } else { "" };
+        self.lines.extend([format!("used {used}"), format!("prefix {prefix}"), format!("prompt {prompt}{form}")]);
     }
 
     fn component(&mut self, line: String, content: &str) {

@@ -1,3 +1,5 @@
+//! Which turns are shown, and with what marked, as tables.
+
 use super::*;
 use crate::domain::chat::{Arguments, ToolCall};
 use crate::domain::context::item::{Absence, Section, Tags};
@@ -156,6 +158,7 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(), ..Tags::default() },
+        origin: crate::domain::context::origin::Origin::default(),
         content,
     };
     let text = || Content::Text("x".into());

@@ -24,6 +24,7 @@ fn recorded(times: usize) -> Recorded {
         required: false,
         unresolved: Vec::new(),
         tags: crate::domain::context::item::Tags::default(),
+        origin: crate::domain::context::origin::Origin::default(),
         content: Content::Text("x".repeat(2 * HAND_OFF_BYTES)),
     };
     let Observed::Gathered(mut gathered, scribe) = inputs(&turn, vec![doc]) else { unreachable!() };

@@ -1,0 +1,85 @@
+//! Where a piece of context came from: what was read for it, in which version, by which right.
+
+use serde::{Deserialize, Serialize};
+
+/// Something of the owner's that was read. Written where it is read; the ledger, `why` and experiments
+/// know of reads by nothing else.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Seen {
+    /// The path: `w/…`, `j/<job>`, `a/<hash>`, `g/<agent>`, `r/<namespace>`, ….
+    pub path: String,
+    /// Version of the document that holds it; of what the venue keeps there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// Operation or tool that read it.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub through: String,
+    /// The capability that allowed it; absent where nothing is bounded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allowed: Option<String>,
+    /// Where its bytes went, when they were copied.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
+}
+
+impl Seen {
+    /// A read of a path.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self { path: path.into(), version: None, through: String::new(), allowed: None, into: None }
+    }
+}
+
+/// What is known of a piece's origin besides its source.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Origin {
+    /// Version of the document at its source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<u64>,
+    /// SHA-256 of what was there: of a text its bytes, of anything else its canonical JSON. Of resources
+    /// none is kept: it would outlive an erasure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hash: Option<String>,
+    /// What an operation read for it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Seen>,
+}
+
+impl Origin {
+    /// Nothing is known.
+    pub fn is_unknown(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// One of two paths is the other, or lies below it.
+pub fn overlap(a: &str, b: &str) -> bool {
+    is_below(a, b) || is_below(b, a)
+}
+
+/// A path is another, or lies below it.
+pub fn is_below(path: &str, above: &str) -> bool {
+    let (path, above) = (path.trim_matches('/'), above.trim_matches('/'));
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_overlap_at_above_and_below() {
+        for (a, b, expected) in [
+            ("w/x", "w/x", true),
+            ("w/x/y", "w/x", true),
+            ("w", "w/x", true),
+            ("w/xy", "w/x", false),
+            ("n/x", "w/x", false),
+            ("w/x/", "w/x", true),
+        ] {
+            assert_eq!(overlap(a, b), expected, "{a} {b}");
+            assert_eq!(overlap(b, a), expected, "{b} {a}");
+        }
+    }
+}

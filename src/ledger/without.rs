@@ -1,0 +1,109 @@
+//! A prompt without what came from a path, whatever it came through: entries at, below and above it,
+//! what operations have read for others, results of tools, and copies that the same conversation made.
+
+use super::why::seen;
+use crate::domain::chat::ChatMessage;
+use crate::domain::context::inputs::Inputs;
+use crate::domain::context::item::{Content, Item};
+use crate::domain::context::origin::{Seen, is_below, overlap};
+use crate::domain::lattice::Path;
+use crate::domain::lattice::value::remove;
+use crate::domain::session::{Heard, TurnRecord};
+
+/// Takes out what came from there. Whether anything did.
+pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
+    let paths = with_copies(&inputs.transcript, path);
+    let is_gone = |seen: &Seen| paths.iter().any(|path| overlap(&seen.path, path));
+    let items = std::mem::take(&mut inputs.items);
+    let count = items.len();
+    let mut found = false;
+    for item in items {
+        let kept = cut(item, &paths, &mut found);
+        inputs.items.extend(kept.filter(|item| !item.origin.reads.iter().any(&is_gone)));
+    }
+    found |= inputs.items.len() < count;
+    let output = |job: &dyn std::fmt::Display| format!("j/{job}/output");
+    let results = inputs.served.results.len();
+    let is_out = |job: String| paths.iter().any(|path| overlap(&job, path));
+    inputs.served.results.retain(|(_, event)| !event.job().is_some_and(|job| is_out(output(job))));
+    found |= inputs.served.results.len() < results;
+    for record in &mut inputs.transcript {
+        found |= forget(record, path, &is_gone);
+        for heard in &mut record.heard {
+            found |= unheard(heard, path, &is_out);
+        }
+    }
+    found
+}
+
+/// The path, and where calls of this conversation have copied it to.
+fn with_copies(transcript: &[TurnRecord], path: &str) -> Vec<String> {
+    let mut paths = vec![path.to_owned()];
+    let calls = transcript.iter().flat_map(|record| &record.calls);
+    for seen in calls.flat_map(|call| call.reads.iter().flatten()) {
+        let Some(into) = &seen.into else { continue };
+        if paths.iter().any(|path| overlap(&seen.path, path)) && !paths.contains(into) {
+            paths.push(into.clone());
+        }
+    }
+    paths
+}
+
+/// A piece without these paths; of one that lies above them what is left of it, if that can be told.
+fn cut(mut item: Item, paths: &[String], found: &mut bool) -> Option<Item> {
+    let sources: Vec<String> = item.source.iter().flat_map(|source| source.split(", ")).map(str::to_owned).collect();
+    for source in &sources {
+        for path in paths.iter().filter(|path| overlap(source, path)) {
+            if is_below(source, path) || sources.len() > 1 {
+                return None;
+            }
+            match (&mut item.content, rest(path, source)) {
+                (Content::Value(value), Some(rest)) => *found |= remove(value, &rest),
+                // Below a text there is nothing; a resource is one of many values.
+                (Content::Text(_), Some(_)) => {}
+                (Content::Value(_) | Content::Text(_) | Content::Excerpt { .. } | Content::Absent(..), _) => {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(item)
+}
+
+/// The segments of a path below another one.
+fn rest(path: &str, above: &str) -> Option<Vec<String>> {
+    let (path, above) = (Path::parse(path).ok()?, Path::parse(above).ok()?);
+    path.segments().strip_prefix(above.segments()).map(<[String]>::to_vec)
+}
+
+/// The results of calls that have read it say that they are left out. Whether there are any.
+fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool) -> bool {
+    let answers = record.said.iter().filter_map(|message| match message {
+        ChatMessage::Tool { call, .. } => Some(call),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    let read = answers.zip(&record.calls).filter(|(call, made)| seen(record, call, made).iter().any(is_gone));
+    let gone: Vec<String> = read.map(|(call, _)| call.clone()).collect();
+    for message in &mut record.said {
+        if let ChatMessage::Tool { call, text, .. } = message
+            && gone.contains(call)
+        {
+            *text = format!("[left out: {path}]");
+        }
+    }
+    !gone.is_empty()
+}
+
+/// A result of a child job that an earlier turn was shown.
+fn unheard(heard: &mut Heard, path: &str, is_out: &impl Fn(String) -> bool) -> bool {
+    let line = heard.text.lines().find_map(|line| line.strip_prefix("- Job "));
+    let job = line.and_then(|line| line.split(' ').next());
+    let gone = heard.job.is_none() && job.is_some_and(|job| is_out(format!("j/{job}/output")));
+    if gone {
+        heard.text = format!("[left out: {path}]");
+    }
+    gone
+}
+
+#[cfg(test)]
+mod tests;

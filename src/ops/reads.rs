@@ -1,0 +1,73 @@
+//! The record of what a call reads, written where it is read.
+
+use super::Need;
+use crate::domain::authority::Authority;
+use crate::domain::context::origin::Seen;
+use crate::domain::lattice::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Ability of reading what has a path.
+pub const READ: &str = "crud/read";
+
+/// What one call has looked at so far, in order.
+#[derive(Debug, Default)]
+pub struct Reads(Mutex<Vec<Look>>);
+
+#[derive(Debug)]
+struct Look {
+    seen: Seen,
+    /// Something was there.
+    found: bool,
+}
+
+impl Reads {
+    fn lock(&self) -> MutexGuard<'_, Vec<Look>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A path was read, and whether anything was there.
+    pub fn note(&self, path: &Path, version: Option<u64>, found: bool) {
+        self.lock().push(Look { seen: Seen { version, ..Seen::new(path.to_string()) }, found });
+    }
+
+    /// The bytes of a path went to another one.
+    pub fn copied(&self, from: &Path, version: Option<u64>, into: &Path, found: bool) {
+        let seen = Seen { version, into: Some(into.to_string()), ..Seen::new(from.to_string()) };
+        self.lock().push(Look { seen, found });
+    }
+
+    /// Something of the venue's that is no place in the tree was read.
+    pub fn kept(&self, path: impl Into<String>) {
+        self.lock().push(Look { seen: Seen::new(path), found: true });
+    }
+
+    /// How many there are; what comes after them is of the operation that begins now.
+    pub(super) fn begun(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// The operation has ended: says through what its reads were, and by which right. What it needed to
+    /// read and nothing else was noted of, it has `answered` from.
+    pub(super) fn ended(&self, begun: usize, through: &str, needs: &[Need], authority: &Authority, answered: bool) {
+        let mut looks = self.lock();
+        let noted = |looks: &[Look], path: &str| looks[begun..].iter().any(|look| look.seen.path == path);
+        let needed = needs.iter().filter(|need| need.ability == READ && answered);
+        for Need { resource, .. } in needed {
+            if !noted(&looks, resource) {
+                looks.push(Look { seen: Seen::new(resource.as_str()), found: true });
+            }
+        }
+        for Look { seen, .. } in looks[begun..].iter_mut().filter(|look| look.seen.through.is_empty()) {
+            through.clone_into(&mut seen.through);
+            seen.allowed = authority.grounds(READ, &seen.path);
+        }
+    }
+
+    /// What was there, each once.
+    pub fn seen(&self) -> Vec<Seen> {
+        let mut seen: Vec<Seen> = self.lock().iter().filter(|look| look.found).map(|look| look.seen.clone()).collect();
+        seen.sort();
+        seen.dedup();
+        seen
+    }
+}

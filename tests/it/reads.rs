@@ -1,0 +1,217 @@
+//! What was read: in the ledger, in `why`, in experiments, and after the agent is gone.
+
+use crate::support::cli::Up;
+use crate::support::python;
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::time::Duration;
+use trellis::agents::lifecycle;
+use trellis::clock::Clock;
+use trellis::domain::authority::Authority;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::{AgentId, SessionKey, sha256_hex};
+use trellis::domain::retention::Rules;
+use trellis::domain::time::Millis;
+use trellis::ledger::experiment::{Experiment, run};
+use trellis::ledger::why::{self, Reached};
+use trellis::ledger::{self, PastTurn};
+use trellis::retention::Janitor;
+
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/prompt_hash.py");
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "reader", turn = 1 }
+then = { calls = [
+  { tool = "lattice_read", arguments = { path = ["w", "secret", "a"] } },
+  { tool = "lattice_read", arguments = { paths = [["w", "secret", "a"], "w/plain"] } },
+  { tool = "job_run", arguments = { operation = "v/ops/job/run", input = { operation = "v/ops/lattice/inspect", input = { path = "w/secret" } } } },
+  { tool = "lattice_aggregate", arguments = { path = "w/secret", groupBy = "kind" } },
+  { tool = "lattice_copy", arguments = { from = "w/secret/a", to = "w/open/a" } },
+  { tool = "lattice_write", arguments = { path = "w/secret/new", value = "written" } },
+  { tool = "lattice_read", arguments = { path = "w/plain" } },
+] }
+
+[[rule]]
+when = { agent = "reader", turn = 2 }
+then = { calls = [{ tool = "lattice_read", arguments = { path = "w/open/a" } }] }
+
+[[rule]]
+when = { agent = "reader" }
+then = { text = "done" }
+"#;
+
+const TOOLS: [&str; 6] = [
+    "v/ops/lattice/read",
+    "v/ops/lattice/aggregate",
+    "v/ops/lattice/copy",
+    "v/ops/lattice/write",
+    "v/ops/lattice/slice",
+    "v/ops/job/run",
+];
+
+fn key() -> SessionKey {
+    SessionKey { agent: "reader".parse().unwrap(), session: "s".parse().unwrap() }
+}
+
+async fn reader(venue: &TestVenue) {
+    venue.worker().await;
+    venue.write("w/secret/a", json!("the first secret")).await;
+    venue.write("w/secret/b", json!({"kind": "x", "text": "the second secret"})).await;
+    venue.write("w/plain", json!("plain")).await;
+    let context = json!([
+        {"op": "v/ops/lattice/read", "input": {"path": ["w", "secret", "b"]}, "label": "Read"},
+        {"op": "v/ops/job/run", "input": {"operation": "v/ops/json/select", "input": {"path": "w/secret/b", "select": "text"}}, "label": "Nested"},
+        {"ref": "w/secret", "label": "Above"},
+        "w/plain",
+    ]);
+    let config =
+        json!({"context": context, "tools": TOOLS, "defaultTools": false, "caps": [{"with": "w", "can": "crud"}]});
+    venue.agent("reader", config).await;
+    let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
+    let submitted = venue.arrive("reader", "t1", true, submission).await;
+    venue.ended(&submitted.job.unwrap()).await;
+}
+
+async fn past(venue: &TestVenue, turn: u64) -> PastTurn {
+    ledger::load(&*venue.venue.store, &venue.owner, &key(), turn).await.unwrap().unwrap()
+}
+
+async fn why(venue: &TestVenue, path: &str) -> Vec<Reached> {
+    why::why(&*venue.venue.store, &venue.owner, &"reader".parse().unwrap(), path).await.unwrap()
+}
+
+#[tokio::test]
+async fn every_way_to_a_model_is_in_why_and_what_was_only_written_is_not() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    reader(&venue).await;
+    let ways = async |path: &str, turn: u64| {
+        let found = why(&venue, path).await.into_iter().filter(|reached| reached.turn == turn);
+        found.map(|reached| (reached.via, reached.source, reached.through)).collect::<Vec<_>>()
+    };
+    let has = |ways: &[(String, String, String)], via: &str, source: &str, through: &str| {
+        let found = ways.iter().any(|way| (way.0.as_str(), way.1.as_str(), way.2.as_str()) == (via, source, through));
+        assert!(found, "{via} {source} {through} in {ways:#?}");
+    };
+    let first = ways("w/secret/a", 1).await;
+    has(&first, "tool lattice_read", "w/secret/a", "v/ops/lattice/read");
+    has(&first, "tool job_run", "w/secret", "v/ops/lattice/inspect");
+    has(&first, "tool lattice_aggregate", "w/secret", "v/ops/lattice/aggregate");
+    has(&first, "tool lattice_copy", "w/secret/a", "v/ops/lattice/copy");
+    has(&first, "context/Above", "w/secret", "");
+    let second = ways("w/secret/b", 1).await;
+    has(&second, "context/Read", "w/secret/b", "v/ops/lattice/read");
+    has(&second, "context/Nested", "w/secret/b", "v/ops/json/select");
+    assert!(ways("w/secret/new", 1).await.iter().all(|(via, ..)| via != "tool lattice_write"));
+    assert!(ways("w/open/a", 1).await.is_empty(), "it was only written");
+    has(&ways("w/open/a", 2).await, "tool lattice_read", "w/open/a", "v/ops/lattice/read");
+    let version = why(&venue, "w/secret/a").await.into_iter().find(|reached| reached.source == "w/secret/a");
+    assert!(version.unwrap().version.is_some_and(|version| version > 0));
+}
+
+#[tokio::test]
+async fn the_ledger_names_versions_hashes_reads_and_turns() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    reader(&venue).await;
+    let ledger = past(&venue, 2).await.seen.unwrap().ledger;
+    let row = |key: &str| ledger.rows.iter().find(|row| row.key == key).unwrap();
+    let plain = row("context/w/plain");
+    assert_eq!(plain.origin.version, Some(1));
+    assert_eq!(plain.origin.hash.as_deref(), Some(sha256_hex(b"plain").as_str()));
+    let reads = &row("context/Read").origin.reads;
+    assert_eq!((reads[0].path.as_str(), reads[0].allowed.as_deref()), ("w/secret/b", Some("crud on w")));
+    assert_eq!(reads[0].through, "v/ops/lattice/read");
+    assert_eq!(row("transcript").source.as_deref(), Some("turns 1"));
+    let before = past(&venue, 1).await.seen.unwrap().ledger;
+    let same = |key: &str| before.rows.iter().find(|row| row.key == key).unwrap().origin.hash.clone();
+    assert_eq!(same("context/w/plain"), plain.origin.hash);
+    assert_ne!(same("context/Above"), row("context/Above").origin.hash, "a key was written to it");
+}
+
+#[tokio::test]
+async fn what_is_left_out_is_nowhere_in_the_prompt() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    reader(&venue).await;
+    let shown = async |turn: u64, without: &[&str]| {
+        let inputs = past(&venue, turn).await.seen.unwrap().inputs.unwrap();
+        let without = without.iter().map(|path| (*path).to_owned()).collect();
+        let experiment = Experiment { without, ..Experiment::default() };
+        let inputs = experiment.apply(inputs, &venue.venue.catalog).unwrap();
+        serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
+    };
+    let whole = shown(3, &[]).await;
+    assert!(whole.contains("the first secret") && whole.contains("the second secret"), "{whole}");
+    let without = shown(3, &["w/secret/a"]).await;
+    assert!(!without.contains("the first secret"), "not by a path above, an array, a nested call or a copy: {without}");
+    assert!(without.contains("the second secret"), "what lies beside it stays: {without}");
+    let without = shown(3, &["w/secret/b"]).await;
+    assert!(!without.contains("the second secret"), "not by an operation: {without}");
+    assert!(shown(3, &["w/secret"]).await.contains("plain"));
+}
+
+async fn removal(venue: TestVenue, clock: &Clock) {
+    reader(&venue).await;
+    let agent: AgentId = "reader".parse().unwrap();
+    let before = why(&venue, "w/secret/a").await;
+    assert!(before.len() > 5);
+    let store = &*venue.venue.store;
+    let by = lifecycle::By { authority: &Authority::unlimited(), turn: false };
+    lifecycle::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
+    assert!(why(&venue, "w/secret/a").await.is_empty(), "its turns are gone");
+    let after = why::removed(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();
+    assert!(after.iter().all(|reached| reached.removed.is_some()));
+    let after: Vec<_> = after.into_iter().map(|reached| Reached { removed: None, ..reached }).collect();
+    assert_eq!(after, before);
+    assert!(why::removed(store, &venue.owner, None, "w/nothing").await.unwrap().is_empty());
+    // A new agent of that name has its own.
+    venue.agent("reader", json!({})).await;
+    let rules = Rules { turns: Some(Duration::from_secs(90 * 24 * 3600)), ..Rules::NEVER };
+    let janitor = Janitor::new(rules);
+    clock.advance(Duration::from_secs(89 * 24 * 3600));
+    janitor.look(&venue.venue).await.unwrap();
+    assert!(!why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty());
+    clock.advance(Duration::from_secs(2 * 24 * 3600));
+    janitor.look(&venue.venue).await.unwrap();
+    assert!(why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty(), "as long as its turns");
+}
+
+#[tokio::test]
+async fn what_a_removed_agent_has_seen_is_kept_as_long_as_turns_embedded() {
+    let clock = Clock::manual(Millis(1_700_000_000_000));
+    let (venue, _dir) = TestVenue::embedded_at(RULES, clock.clone()).await;
+    removal(venue, &clock).await;
+}
+
+#[tokio::test]
+async fn what_a_removed_agent_has_seen_is_kept_as_long_as_turns_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let clock = Clock::manual(Millis(1_700_000_000_000));
+    let (venue, _dir, _prefix) = TestVenue::redis_at(server, RULES, clock.clone()).await;
+    removal(venue, &clock).await;
+}
+
+#[test]
+fn a_stranger_computes_the_hash_of_a_prompt() {
+    let Some(python) = python::with("hashlib") else { return };
+    let up = Up::start();
+    let config = json!({"model": {"provider": "scripted", "name": "echo", "temperature": 0.3},
+        "systemPrompt": "Grüße, 😀\u{2028}end", "context": ["w/numbers", "w/none"]});
+    up.file("clerk.json", &config.to_string());
+    up.run(&["agent", "apply", "clerk.json"]).ok();
+    up.run(&["lattice", "write", "w/numbers", "{\"a\": 1e30, \"b\": [0.1, 1e-7, 18446744073709551615]}"]).ok();
+    up.run(&["submit", "clerk", "hello", "--wait", "--session", "s1"]).ok();
+    let shown = up.run(&["turn", "show", "clerk/s1/1", "--prompt", "--output", "json"]).ok();
+    up.file("request.json", &shown);
+    let output =
+        Command::new(python).args([PROGRAM, &up.dir.path().join("request.json").display().to_string()]).output();
+    let output = output.unwrap();
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    let shown: Value = serde_json::from_str(&up.run(&["turn", "show", "clerk/s1/1", "--output", "json"]).ok()).unwrap();
+    assert_eq!(
+        (shown["ledger"]["prompt"].as_str(), shown["record"]["prompt"].as_str()),
+        (Some(said.as_str()), Some(said.as_str()))
+    );
+}
