@@ -7,6 +7,7 @@ use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
 use crate::bus::{Bus, BusError};
 use crate::clock::Clock;
 use crate::config::{BusUrl, Config, HttpConfig, StoreUrl, mask_url};
+use crate::doctor;
 use crate::http::{self, HttpOptions, Room};
 use crate::model::Model;
 use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
@@ -105,6 +106,16 @@ pub enum AppError {
     /// The keys of secrets.
     #[error(transparent)]
     Keys(#[from] KeyFileError),
+    /// The servers don't keep what they acknowledge, and the configuration wants it kept.
+    #[error(
+        "{broken} guarantees do not hold, and `store.require_durable` is set: {advice}; `trellis doctor` shows all"
+    )]
+    NotDurable {
+        /// How many.
+        broken: usize,
+        /// What to change.
+        advice: String,
+    },
     /// Signals.
     #[error("signals can't be handled: {0}")]
     Signals(io::Error),
@@ -157,6 +168,7 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
         () = shutdown.triggered() => return Ok(()),
         app = App::open(config, role, metrics) => app?,
     };
+    guarantees(config, &app).await?;
     if matches!(role, Role::Up | Role::Serve) {
         serve(config, &app, &shutdown).await?;
     }
@@ -166,6 +178,34 @@ pub async fn run(config: &Config, role: Role) -> Result<(), AppError> {
     let report = shutdown.run(config.worker.grace).await;
     app.close().await;
     if report.panics > 0 { Err(AppError::Panicked(report.panics)) } else { Ok(()) }
+}
+
+/// Whether an embedded store is in the hands of a running process.
+pub fn is_held(config: &Config) -> bool {
+    match &config.store.url {
+        StoreUrl::Embedded(dir) => EmbeddedStore::is_held(dir),
+        StoreUrl::Redis(_) => false,
+    }
+}
+
+/// Says at the start which guarantees don't hold, and refuses to go on where they must.
+async fn guarantees(config: &Config, app: &App) -> Result<(), AppError> {
+    let found = match doctor::examine(&app.venue).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!("which guarantees hold isn't known: {error}");
+            return Ok(());
+        }
+    };
+    let (broken, advice) = (found.broken(), found.advice(false));
+    if broken > 0 && config.store.require_durable {
+        return Err(AppError::NotDurable { broken, advice: advice.join("; ") });
+    }
+    if broken > 0 {
+        tracing::warn!("{broken} guarantees do not hold with these servers; `trellis doctor` shows all");
+    }
+    advice.iter().for_each(|line| tracing::warn!("{line}"));
+    Ok(())
 }
 
 /// Starts a worker in this process; `shutdown` ends it.
@@ -256,6 +296,8 @@ fn worker_options(config: &Config) -> WorkerOptions {
         owner_cap: c.owner_cap,
         owner_share: c.owner_share,
         approval_time: c.approval_time,
+        turns_per_origin: c.turns_per_origin,
+        audit: c.audit,
         retry,
         rates: Rates { limits: config.models.limits.clone(), hold: c.lease },
         auth: Arc::default(),
@@ -343,7 +385,8 @@ async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
         // The configuration refuses an embedded queue beside Redis.
         (StoreUrl::Redis(url), BusUrl::Nats(nats)) => {
             let store = redis(config, url, role).await?;
-            let bus = Arc::new(NatsBus::open(&nats_options(config, nats, role, metrics)).await?);
+            let bus =
+                Arc::new(NatsBus::open(&NatsOptions::new(config, nats, role.patience(), Arc::clone(metrics))).await?);
             Ok(Backends { store, bus: Arc::clone(&bus) as Arc<dyn Bus>, nats: Some(bus) })
         }
         (StoreUrl::Redis(_), BusUrl::Embedded) => {
@@ -377,18 +420,4 @@ async fn redis(config: &Config, url: &str, role: Role) -> Result<Arc<dyn Store>,
 
 fn failure(error: StoreError) -> Failure<StoreError> {
     if error.is_transient() { Failure::Transient(error) } else { Failure::Permanent(error) }
-}
-
-fn nats_options(config: &Config, url: &str, role: Role, metrics: &Arc<Metrics>) -> NatsOptions {
-    NatsOptions {
-        url: url.to_owned(),
-        prefix: config.bus.prefix.clone(),
-        replicas: config.bus.replicas,
-        out_max_age: config.bus.out_max_age,
-        max_bytes: config.bus.max_bytes,
-        ack_wait: config.worker.lease,
-        poll: config.worker.poll,
-        connect: role.patience(),
-        metrics: Arc::clone(metrics),
-    }
 }

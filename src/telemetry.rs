@@ -6,6 +6,7 @@ use prometheus_client::{
     metrics::{
         counter::Counter,
         family::Family,
+        gauge::Gauge,
         histogram::{Histogram, exponential_buckets},
     },
     registry::Registry,
@@ -59,6 +60,8 @@ pub struct Metrics {
     pub messages_unreadable: Counter,
     /// HTTP connections beyond the limits.
     pub http_refused: Counter,
+    /// Tasks of agents that were lost at the last look, and put back by it.
+    pub unaccounted: Gauge,
     /// Tasks that panicked.
     pub task_panics: Counter,
     /// Seconds from grant to commit.
@@ -88,6 +91,7 @@ impl Metrics {
             sweeps: Counter::default(),
             messages_unreadable: Counter::default(),
             http_refused: Counter::default(),
+            unaccounted: Gauge::default(),
             task_panics: Counter::default(),
             // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
             turn_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 17)),
@@ -113,6 +117,7 @@ impl Metrics {
             self.messages_unreadable.clone(),
         );
         r.register("http_refused", "HTTP connections beyond the limits", self.http_refused.clone());
+        r.register("unaccounted", "tasks that were lost at the last look for them", self.unaccounted.clone());
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());

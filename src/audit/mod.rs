@@ -1,27 +1,38 @@
 //! `trellis audit`: closes the books over what the store and the queue really hold.
 
+mod epoch;
 mod repair;
+mod unknown;
+mod watch;
 
 use crate::bus::Message;
-use crate::domain::audit::{Books, Facts, JobFacts, MailboxFacts, close};
+use crate::domain::audit::{Books, Facts, JobFacts, LINES, MailboxFacts, close};
+use crate::domain::dead::Stray;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::session::SessionState;
 use crate::store::{EventKind, StoreError, keys};
+use crate::strays;
 use crate::venue::{Venue, is_reserved};
+use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Documents, sessions and owners fetched at a time.
 const PAGE: usize = 500;
 
+/// Messages for nobody that are named.
+const SHOWN: usize = 20;
+
 /// The store is read while it works, so that a job may be seen between two places. What is
 /// missing must be missing in every one of so many looks.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(300);
 
+pub use epoch::{SetBack, beat, set_backs};
 pub use repair::{Repair, repair};
+pub use watch::{Looked, Watch};
 
 /// Why there are no books.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +43,16 @@ pub enum AuditError {
     /// The queue.
     #[error(transparent)]
     Bus(#[from] crate::bus::BusError),
+}
+
+/// What `trellis audit` shows: the books, and with `repair` what was repaired before they were closed.
+pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
+    let repaired = if repair { Some(self::repair(venue).await?) } else { None };
+    let mut shown = json!(all(venue).await?);
+    if let Some(repaired) = &repaired {
+        shown["repaired"] = json!(repaired);
+    }
+    Ok(shown)
 }
 
 /// The books of every owner, added up.
@@ -45,9 +66,22 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
         }
         match page.into_iter().next_back() {
             Some(last) => after = Some(last),
-            None => return Ok(books),
+            None => break,
         }
     }
+    for (line, owner) in unknown::jobs(venue).await? {
+        tracing::debug!(%owner, line, "unknown job");
+        books.unknown += 1;
+        books.missing.push(line);
+    }
+    books.unaccounted += books.unknown;
+    books.missing.truncate(LINES);
+    books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
+    let (strays, total) = strays::list(venue, None, SHOWN).await?;
+    books.unreadable = total as u64;
+    let line = |stray: &Stray| format!("{}: {}", stray.received.rfc3339(), stray.reason);
+    books.unreadable_subjects = strays.iter().map(line).collect();
+    Ok(books)
 }
 
 /// The books of one owner.
@@ -70,6 +104,16 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
     // In the direction in which an event moves, so that one that moves meanwhile is seen at least
     // once: outbox, queue, mailbox.
     let jobs = jobs(venue, owner).await?;
+    let in_transit = in_transit(venue, owner).await?;
+    let watched = watched(venue, owner).await?;
+    let mailboxes = mailboxes(venue, owner).await?;
+    let sent = |job: &&JobId| in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
+    let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
+    Ok(Facts { jobs, mailboxes, in_transit, results, watched })
+}
+
+/// Event ids that are in the owner's outbox, or in the queue.
+async fn in_transit(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, AuditError> {
     let mut in_transit = BTreeSet::new();
     for entry in venue.store.outbox(owner).await? {
         if let Ok(Message { id: Some(id), .. }) = decode::stored(&entry.message) {
@@ -77,11 +121,7 @@ async fn facts(venue: &Venue, owner: &Owner) -> Result<Facts, AuditError> {
         }
     }
     in_transit.extend(venue.bus.in_transit().await?);
-    let watched = watched(venue, owner).await?;
-    let mailboxes = mailboxes(venue, owner).await?;
-    let sent = |job: &&JobId| in_transit.contains(EventId::of_venue(&venue.key, IdOf::Result(job)).as_str());
-    let results = mailboxes.iter().flat_map(|mailbox| mailbox.awaits.keys()).filter(sent).cloned().collect();
-    Ok(Facts { jobs, mailboxes, in_transit, results, watched })
+    Ok(in_transit)
 }
 
 async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {
@@ -103,23 +143,30 @@ async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError>
         let Some((last, _)) = page.last() else { return Ok(jobs) };
         after = Some(last.clone());
         let ids: Vec<_> = page.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
-        let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
-        let docs = venue.store.read(owner, &wanted).await?;
-        for pair in docs.chunks(2) {
-            let [head, status] = pair else { continue };
-            let Some(head) = head.value.as_ref().and_then(|b| decode::stored::<JobHead>(b).ok()) else {
-                continue;
-            };
-            let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
-            jobs.push(JobFacts {
-                job: head.id,
-                event: head.event.to_string(),
-                session: SessionKey { agent: head.agent, session: head.session },
-                status: status.map_or(JobStatus::Pending, |(status, _)| status),
-                updated: status.map_or(head.created, |(_, updated)| updated),
-            });
-        }
+        jobs.extend(read_jobs(venue, owner, &ids).await?);
     }
+}
+
+/// What the books need of jobs; those that are gone are passed over.
+async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobFacts>, StoreError> {
+    let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
+    let docs = venue.store.read(owner, &wanted).await?;
+    let mut jobs = Vec::with_capacity(ids.len());
+    for pair in docs.chunks(2) {
+        let [head, status] = pair else { continue };
+        let Some(head) = head.value.as_ref().and_then(|b| decode::stored::<JobHead>(b).ok()) else {
+            continue;
+        };
+        let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
+        jobs.push(JobFacts {
+            job: head.id,
+            event: head.event.to_string(),
+            session: SessionKey { agent: head.agent, session: head.session },
+            status: status.map_or(JobStatus::Pending, |(status, _)| status),
+            updated: status.map_or(head.created, |(_, updated)| updated),
+        });
+    }
+    Ok(jobs)
 }
 
 async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, AuditError> {

@@ -1,18 +1,19 @@
 //! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
 
 use super::{AuditError, LOOK_PAUSE, LOOKS, PAGE, facts};
+use crate::agents::sessions;
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
 use crate::ingress;
 use crate::jobs;
 use crate::outbox;
-use crate::store::{DocKey, Finished, Forget, Forgotten, JobFinish, StoreError, keys};
+use crate::store::{DocKey, Finished, Forget, Forgotten, Intake, JobFinish, Refusal, StoreError, keys};
 use crate::venue::{Venue, is_reserved};
 use bytes::Bytes;
 use serde::Serialize;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What is younger may be on its way: far above the pause between two sweeps, and any lease.
@@ -50,16 +51,51 @@ pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
 
 type Done = (String, String);
 
-async fn of_owner(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, AuditError> {
-    let mut found = look(venue, owner).await?;
+/// Puts back what of an owner is lost and has been for `age`.
+pub(super) async fn lost_tasks(venue: &Venue, owner: &Owner, age: Duration) -> Result<Vec<Repair>, AuditError> {
+    let mut repaired = Vec::new();
+    let mut sessions: BTreeMap<SessionKey, u64> = BTreeMap::new();
+    for finding in findings(venue, owner, age).await? {
+        if let Finding::LostTask { job, session } = finding
+            && let Some((found, did)) = lost_task(venue, owner, &job, &session).await?
+        {
+            repaired.push(Repair { owner: owner.to_string(), found, did });
+            *sessions.entry(session).or_default() += 1;
+        }
+    }
+    for (session, tasks) in sessions {
+        write_off(venue, owner, session, tasks).await?;
+    }
+    Ok(repaired)
+}
+
+/// The books of a session forget the entries that so many tasks have lost, when nothing else is missing.
+async fn write_off(venue: &Venue, owner: &Owner, session: SessionKey, tasks: u64) -> Result<(), StoreError> {
+    let Some(facts) = sessions::find(venue, owner, &session).await? else { return Ok(()) };
+    let there = facts.consumed + facts.mailbox.len() as u64;
+    if (1..=tasks).contains(&facts.arrivals.saturating_sub(there)) {
+        let lost = Forget { lost: vec![session], ..Forget::default() };
+        venue.store.forget(venue.now(), owner, &lost).await?;
+    }
+    Ok(())
+}
+
+/// What is found in every one of several looks.
+async fn findings(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {
+    let mut found = look(venue, owner, age).await?;
     for _ in 1..LOOKS {
         if found.is_empty() {
             break;
         }
         tokio::time::sleep(LOOK_PAUSE).await;
-        let again = look(venue, owner).await?;
+        let again = look(venue, owner, age).await?;
         found.retain(|finding| again.contains(finding));
     }
+    Ok(found)
+}
+
+async fn of_owner(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, AuditError> {
+    let found = findings(venue, owner, AGE).await?;
     let mut done = Vec::new();
     for finding in found {
         done.extend(match finding {
@@ -77,13 +113,35 @@ async fn of_owner(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, AuditError>
     Ok(done)
 }
 
-async fn look(venue: &Venue, owner: &Owner) -> Result<BTreeSet<Finding>, AuditError> {
-    Ok(find(&facts(venue, owner).await?, venue.now(), AGE))
+async fn look(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {
+    Ok(find(&facts(venue, owner).await?, venue.now(), age))
 }
 
-/// Its caller gets an answer; what it started is cancelled.
+/// It is put back where it was, and served; when what it said is gone, too, its caller gets an answer.
 async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKey) -> Result<Option<Done>, StoreError> {
     let Some(job) = jobs::get(venue, owner, id).await? else { return Ok(None) };
+    let found = format!("job {id} ({}) of session {session} is in no mailbox, outbox or queue", job.status.as_str());
+    let Some(admit) = ingress::readmission(owner, &job.head) else {
+        return Ok(give_up(venue, owner, &job, session).await?.map(|did| (found, did)));
+    };
+    // It was seen, and lost after that. What ends meanwhile stays ended: its task is dropped then.
+    let events = vec![job.head.event.clone()];
+    venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
+    let did = match venue.store.admit(venue.now(), &admit).await?.intake {
+        Intake::New | Intake::Duplicate => {
+            venue.wake(owner, session).await;
+            Some("it is put back, and served".to_owned())
+        }
+        Intake::Refused(Refusal::UnknownAgent | Refusal::Terminated) => give_up(venue, owner, &job, session).await?,
+        // Another look finds it again, when there is room.
+        Intake::Refused(Refusal::Busy | Refusal::MailboxFull { .. }) | Intake::Conflict | Intake::Nothing => None,
+    };
+    Ok(did.map(|did| (found, did)))
+}
+
+/// Its caller is told that it is lost; what it started is cancelled.
+async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) -> Result<Option<String>, StoreError> {
+    let id = &job.head.id;
     let result = JobResult::failed(ErrorCode::Lost, "its task was lost by the venue; submit it again under a new id");
     let bytes = Bytes::from(serde_json::to_vec(&result).expect("results serialise"));
     let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
@@ -94,8 +152,7 @@ async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKe
         return Ok(None);
     }
     venue.relay(owner, &entries).await;
-    let found = format!("job {id} ({}) of session {session} is in no mailbox, outbox or queue", job.status.as_str());
-    Ok(Some((found, "it is FAILED with LOST, and its caller is told".to_owned())))
+    Ok(Some("it is FAILED with LOST, and its caller is told".to_owned()))
 }
 
 /// The result is sent once more; of a job that is gone, that it is lost.

@@ -6,6 +6,8 @@ pub mod embedded;
 pub mod nats;
 pub mod subject;
 
+use crate::domain::epoch::Mark;
+use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, JobId, Owner, QueueName};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
@@ -109,6 +111,27 @@ pub struct Delivery {
     pub settle: Arc<dyn Settle>,
 }
 
+/// A message that the queue took and whose subject names no owner, agent or kind. Unsettled ones come
+/// again after the ack wait.
+pub struct Unreadable {
+    /// As it was published to.
+    pub subject: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Whose it is, as far as that can be read.
+    pub owner: Option<Owner>,
+    /// The producer's id, when it gave one.
+    pub id: Option<String>,
+    /// The body as it came.
+    pub body: Bytes,
+    /// Stream sequence.
+    pub sequence: u64,
+    /// When it was published.
+    pub published: Millis,
+    /// Its acknowledgement.
+    pub settle: Arc<dyn Settle>,
+}
+
 /// Acknowledgement of one delivery. Errors are logged by the bus: a lost one means redelivery.
 #[async_trait]
 pub trait Settle: Send + Sync {
@@ -194,6 +217,11 @@ pub trait Bus: Send + Sync + 'static {
     /// A crash after it: they are delivered again after the ack wait.
     async fn receive(&self, max: usize) -> Result<Vec<Delivery>, BusError>;
 
+    /// What came with the messages of [`Bus::receive`] and can't be delivered to anybody, once.
+    fn unreadable(&self) -> Vec<Unreadable> {
+        Vec::new()
+    }
+
     /// Publishes; after it the message survives a kill of any process. `Reply` goes to whoever
     /// listens now.
     async fn publish(&self, message: &Message) -> Result<(), BusError>;
@@ -216,6 +244,11 @@ pub trait Bus: Send + Sync + 'static {
 
     /// The settings on which the guarantees rest.
     async fn settings(&self) -> Result<Vec<crate::store::Setting>, BusError>;
+
+    /// What the queue remembers of what the store has done. `None`: they are one.
+    fn witness(&self) -> Option<&dyn Witness> {
+        None
+    }
 
     /// Alarms for timers, of a queue that keeps the time for a fleet. `None`: workers watch it themselves.
     fn alarms(&self) -> Option<&dyn Alarms>;
@@ -240,6 +273,36 @@ pub struct Ringing {
     pub alarm: Alarm,
     /// Its acknowledgement.
     pub settle: Arc<dyn Settle>,
+}
+
+/// A job of whose end the queue tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Completed {
+    /// Whose.
+    pub owner: Owner,
+    /// Who served it.
+    pub agent: AgentId,
+    /// Which.
+    pub job: JobId,
+}
+
+/// A queue that survives what a store may lose.
+#[async_trait]
+pub trait Witness: Send + Sync {
+    /// The newest mark that was left; `None` = there is none.
+    async fn mark(&self) -> Result<Option<Mark>, BusError>;
+
+    /// Leaves a mark in place of the one before it.
+    async fn leave(&self, mark: &Mark) -> Result<(), BusError>;
+
+    /// Jobs whose completions are kept, and submissions whose ids look like one.
+    async fn completed(&self) -> Result<Vec<Completed>, BusError>;
+
+    /// What was told of a job's end; `None` when it isn't kept any more.
+    async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError>;
+
+    /// A job that ended so long ago is deleted: what was told of it goes, too, if it can still be there.
+    async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError>;
 }
 
 /// What wakes one worker of a fleet at the time of a timer. A lost alarm only costs time: the sweep

@@ -6,6 +6,7 @@
 //! | [`Address::Out`] | `<prefix>.out.<tenant>.<user>.<agent>.<job>` |
 //! | [`Address::Job`] | `<prefix>.jobs.<queue>` |
 //! | [`Address::Reply`] | as given |
+//! | [`Witness`](super::Witness) | `<prefix>.epoch` |
 //! | [`Alarm`](super::Alarm) | `<prefix>.sched.<tenant>.<user>.<timer>` |
 //! | [`Ringing`](super::Ringing) | `<prefix>.due.<tenant>.<user>.<timer>` |
 //! | [`Live::Job`] | `<prefix>.live.<job>` |
@@ -14,8 +15,8 @@
 //!
 //! Names are percent-encoded, so that a dot or a wildcard in one can't reach another's subject.
 
-use super::{Address, InKind, Live, Message};
-use crate::domain::ids::{AgentId, Owner, OwnerPart, decode_token, encode_token};
+use super::{Address, Completed, InKind, Live, Message};
+use crate::domain::ids::{AgentId, JobId, Owner, OwnerPart, decode_token, encode_token};
 use crate::domain::timer::TimerId;
 use serde_json::Value;
 
@@ -83,7 +84,13 @@ pub fn told(prefix: &str, message: &Message) -> Option<Value> {
     Some(body)
 }
 
-/// Every inbound subject.
+/// The inbound subjects that mean something, one for each kind: the stream takes no others, so that who
+/// misspells one has no acknowledgement.
+pub fn inbound(prefix: &str) -> Vec<String> {
+    KINDS.into_iter().map(|kind| format!("{prefix}.in.*.*.*.{}", kind_token(kind))).collect()
+}
+
+/// Every subject that begins as an inbound one does.
 pub fn all_inbound(prefix: &str) -> String {
     format!("{prefix}.in.>")
 }
@@ -96,6 +103,20 @@ pub fn all_jobs(prefix: &str) -> String {
 /// Every outbound subject.
 pub fn all_outbound(prefix: &str) -> String {
     format!("{prefix}.out.>")
+}
+
+/// Where the store's epoch is kept.
+pub fn epoch(prefix: &str) -> String {
+    format!("{prefix}.epoch")
+}
+
+/// Owner, agent and job of a completion's subject; `None` of one that is no job's.
+pub fn parse_outbound(prefix: &str, subject: &str) -> Option<Completed> {
+    let tokens: Vec<&str> = subject.strip_prefix(prefix)?.strip_prefix(".out.")?.split('.').collect();
+    let [tenant, user, agent, job] = tokens[..] else { return None };
+    let part = |token: &str| OwnerPart::new(decode(token)?).ok();
+    let owner = Owner::new(part(tenant)?, part(user)?);
+    Some(Completed { owner, agent: AgentId::new(decode(agent)?).ok()?, job: JobId::new(job).ok()? })
 }
 
 /// Where an alarm waits: a timer has one.
@@ -166,17 +187,23 @@ const fn kind_token(kind: InKind) -> &'static str {
     }
 }
 
+const KINDS: [InKind; 6] =
+    [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Decide, InKind::Wake];
+
 fn parse_kind(token: &str) -> Option<InKind> {
-    [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Decide, InKind::Wake]
-        .into_iter()
-        .find(|kind| kind_token(*kind) == token)
+    KINDS.into_iter().find(|kind| kind_token(*kind) == token)
+}
+
+/// The owner of a subject of which something else is wrong, as far as it can be read.
+pub fn owner_of(prefix: &str, subject: &str) -> Option<Owner> {
+    let mut tokens = subject.strip_prefix(prefix)?.strip_prefix(".in.")?.split('.');
+    let mut part = || OwnerPart::new(decode(tokens.next()?)?).ok();
+    Some(Owner::new(part()?, part()?))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::JobId;
-
     fn owner(text: &str) -> Owner {
         text.parse().unwrap()
     }
@@ -216,6 +243,7 @@ mod tests {
             (live_subject("trellis", &Live::Control(o.clone())), "trellis.ctl.acme.jo@x%2Eorg"),
             (all_control("trellis"), "trellis.ctl.>"),
             (all_inbound("p"), "p.in.>"),
+            (inbound("p")[0].clone(), "p.in.*.*.*.task"),
             (all_outbound("p"), "p.out.>"),
             (all_jobs("p"), "p.jobs.>"),
         ] {
@@ -246,6 +274,17 @@ mod tests {
     }
 
     #[test]
+    fn subjects_of_completions_name_their_job() {
+        let job = JobId::new("0123456789abcdef0123456789abcdef").unwrap();
+        let (owner, agent) = (owner("a.b/c>d"), AgentId::new("ünï*").unwrap());
+        let to = Address::Out { owner: owner.clone(), agent: agent.clone(), job: job.to_string() };
+        assert_eq!(parse_outbound("p", &subject("p", &to)), Some(Completed { owner, agent, job }));
+        for text in ["p.out.t.u.a.my-task", "p.out.t.u.a", "p.in.t.u.a.0123456789abcdef0123456789abcdef"] {
+            assert_eq!(parse_outbound("p", text), None, "{text}");
+        }
+    }
+
+    #[test]
     fn subjects_of_alarms_round_trip() {
         for o in ["acme/jo", "a.b/c>d", "100%/x"] {
             let (owner, timer) = (owner(o), TimerId::of(o));
@@ -263,6 +302,19 @@ mod tests {
     fn text_that_needs_no_encoding_is_taken_as_it_is() {
         let (owner, agent, _) = parse_inbound("p", "p.in.büro.jo!.a~b.task").unwrap();
         assert_eq!((owner.to_string().as_str(), agent.as_str()), ("büro/jo!", "a~b"));
+    }
+
+    #[test]
+    fn the_owner_is_known_of_a_subject_that_is_wrong_behind_it() {
+        for (text, expected) in [
+            ("p.in.t.u.%ff.task", Some("t/u")),
+            ("p.in.t.u", Some("t/u")),
+            ("p.in.t.%ff.a.task", None),
+            ("p.in.t", None),
+            ("q.in.t.u.a.task", None),
+        ] {
+            assert_eq!(owner_of("p", text).map(|owner| owner.to_string()).as_deref(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -1,59 +1,74 @@
 //! `trellis audit`: closes the books.
 
 use super::exit::{Exit, Failure};
-use super::output::note;
+use super::output::{field, note};
+use super::running::Running;
 use super::{Context, worker};
 use crate::app::{App, Role};
 use crate::audit;
 use crate::telemetry::Metrics;
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Compares everything that was accepted with what has ended, is pending, or is missing.
 ///
 /// Reads the configured store and queue, of all owners; exits with 1 when something is unaccounted
-/// for. An embedded store must not be in use by another process.
+/// for. An embedded store that a running `trellis up` holds is asked over HTTP, and so is the server of `--url`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  trellis audit --output json\n  trellis audit --repair")]
 pub struct Audit {
-    /// Repair what has been missing for ten minutes: lost tasks fail with `LOST` and their callers are
-    /// told, lost results are sent again, lost messages are written off, and lists are put right. The
-    /// books are closed after it.
+    /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
+    /// gone with it fails with `LOST`, and its caller is told), lost results are sent again, lost messages are written
+    /// off, and lists are put right. The books are closed after it. Workers put back lost tasks by themselves within a
+    /// minute.
     #[arg(long)]
     repair: bool,
+    #[command(flatten)]
+    running: Running,
 }
+
+/// What is shown of the books, in order.
+const NUMBERS: [&str; 10] = [
+    "accepted",
+    "completed",
+    "failed",
+    "cancelled",
+    "rejected",
+    "pending",
+    "waiting",
+    "unreadable",
+    "unknown",
+    "unaccounted",
+];
 
 impl Audit {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await.map_err(|e| worker::failure(&e))?;
-        let failure = |e: audit::AuditError| Failure::new(Exit::Unreachable, e.to_string());
-        let repaired = if self.repair { Some(audit::repair(&app.venue).await.map_err(failure)?) } else { None };
-        let books = audit::all(&app.venue).await.map_err(failure)?;
-        app.close().await;
-        let mut shown = json!(books);
-        if let Some(repaired) = &repaired {
-            shown["repaired"] = json!(repaired);
-        }
+        let input = json!({"repair": self.repair});
+        let shown = match self.running.ask(&config, "v/ops/venue/audit", &input).await? {
+            Some(shown) => shown,
+            None => {
+                let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
+                let app = app.map_err(|e| worker::failure(&e))?;
+                let report = audit::report(&app.venue, self.repair).await;
+                app.close().await;
+                report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?
+            }
+        };
         context.out.value(&shown, || {
-            format!(
-                "accepted = {}\ncompleted = {}\nfailed = {}\ncancelled = {}\nrejected = {}\npending = {}\nwaiting = {}\nunaccounted = {}",
-                books.accepted,
-                books.completed,
-                books.failed,
-                books.cancelled,
-                books.rejected,
-                books.pending,
-                books.waiting,
-                books.unaccounted
-            )
+            NUMBERS.map(|name| format!("{name} = {}", shown[name].as_u64().unwrap_or_default())).join("\n")
         })?;
-        for repair in repaired.iter().flatten() {
-            note(&format!("repaired: {}: {}; {}", repair.owner, repair.found, repair.did));
+        for repair in shown["repaired"].as_array().into_iter().flatten() {
+            let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
+            note(&format!("repaired: {owner}: {found}; {did}"));
         }
-        books.missing.iter().for_each(|line| note(&format!("missing: {line}")));
-        Ok(if books.unaccounted == 0 { Exit::Ok } else { Exit::Internal })
+        for (kind, key) in [("unreadable", "unreadableSubjects"), ("set back", "setBack"), ("missing", "missing")] {
+            for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
+                note(&format!("{kind}: {line}"));
+            }
+        }
+        Ok(if shown["unaccounted"] == 0 { Exit::Ok } else { Exit::Internal })
     }
 }

@@ -12,7 +12,7 @@ use serde_json::json;
 /// Dead letters.
 #[derive(Debug, Subcommand)]
 pub enum Dead {
-    /// List dead tasks, the last to die first
+    /// List dead tasks, the last to die first; and messages whose subject meant nothing
     #[command(after_help = "Example:\n  trellis dead list --output ndjson")]
     List {
         /// Dead letters to skip
@@ -62,6 +62,9 @@ impl Dead {
                         .collect();
                     context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)
                 })?;
+                for stray in page["unreadable"]["items"].as_array().into_iter().flatten() {
+                    note(&format!("unreadable: {}: {}", field(stray, "received"), field(stray, "reason")));
+                }
             }
             Self::Show { id, server } => {
                 let letter = Client::new(&server)?.run("v/ops/dead/show", &json!({"id": id}), None).await?;

@@ -26,6 +26,7 @@ pub mod output;
 mod policy;
 pub mod queue;
 mod resource;
+mod running;
 pub mod secret;
 pub mod serve;
 mod session;

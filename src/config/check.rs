@@ -32,6 +32,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
                 .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
             prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
             connections: number(l, "store.connections", 1..=64),
+            require_durable: l.entry("store.require_durable").value.as_bool().unwrap_or_default(),
         },
         bus: BusConfig {
             url: parse(l, "bus.url", "`embedded` or `nats://host:port`", bus_url),
@@ -39,6 +40,12 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
             replicas: number(l, "bus.replicas", 1..=5),
             out_max_age: duration(l, "bus.out_max_age", SECOND..=DAY * 3650),
             max_bytes: number(l, "bus.max_bytes", 1 << 20..=1 << 50),
+            monitor: parse(l, "bus.monitor", "`` or `http://host:port`", |text| match text {
+                "" => Some(None),
+                text => {
+                    has_host(text, &["http://"]).then(|| Some(Some(text.trim_end_matches('/').to_owned()))).flatten()
+                }
+            }),
         },
         http: http(l),
         http_client: HttpClientConfig {
@@ -120,6 +127,8 @@ fn worker(l: &mut Layers) -> WorkerConfig {
         owner_cap: number(l, "worker.owner_cap", 0..=1_000_000),
         owner_share: number(l, "worker.owner_share", 1..=100),
         approval_time: duration(l, "worker.approval_time", SECOND..=APPROVAL_TIME_MAX),
+        turns_per_origin: number(l, "worker.turns_per_origin", 0..=1_000_000),
+        audit: duration(l, "worker.audit", SECOND..=DAY),
         grace: duration(l, "worker.grace", Duration::ZERO..=HOUR),
     }
 }

@@ -61,6 +61,8 @@ pub struct StoreConfig {
     pub prefix: String,
     /// Connections to Redis, 1 to 64.
     pub connections: usize,
+    /// Don't start when a guarantee doesn't hold.
+    pub require_durable: bool,
 }
 
 /// `store.url`, parsed.
@@ -85,6 +87,8 @@ pub struct BusConfig {
     pub out_max_age: Duration,
     /// Size limit of each stream, in bytes.
     pub max_bytes: u64,
+    /// Address of the NATS server's monitoring port.
+    pub monitor: Option<String>,
 }
 
 /// `bus.url`, parsed.
@@ -154,6 +158,10 @@ pub struct WorkerConfig {
     pub owner_share: u32,
     /// How long a person has for an approval.
     pub approval_time: Duration,
+    /// Turns that one request causes in an hour, 0 = any number.
+    pub turns_per_origin: u32,
+    /// Pause between two looks for what is lost.
+    pub audit: Duration,
     /// Deadline of a shutdown.
     pub grace: Duration,
 }

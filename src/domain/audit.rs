@@ -78,8 +78,16 @@ pub struct Books {
     pub pending: u64,
     /// Events other than tasks that wait in mailboxes.
     pub waiting: u64,
-    /// Not ended and nowhere to be found. Must be 0.
+    /// Jobs of whose end the queue tells and which the store doesn't know: it lost them.
+    pub unknown: u64,
+    /// Not ended and nowhere to be found, or unknown. Must be 0.
     pub unaccounted: u64,
+    /// Times at which the store was found to be older than it had been, in words.
+    pub set_back: Vec<String>,
+    /// Messages whose subject meant nothing, which nobody got; the newest are kept.
+    pub unreadable: u64,
+    /// The newest of them, in words.
+    pub unreadable_subjects: Vec<String>,
     /// What is missing, in words; at most 100 lines.
     pub missing: Vec<String>,
 }
@@ -159,7 +167,7 @@ pub fn find(facts: &Facts, now: Millis, age: Duration) -> BTreeSet<Finding> {
 }
 
 /// Lines of `missing` that are kept.
-const LINES: usize = 100;
+pub const LINES: usize = 100;
 
 /// Closes the books. A job counts once: one that is missing from its mailbox is not counted again
 /// as a missing event of that mailbox.
@@ -221,6 +229,7 @@ impl Books {
         self.pending += other.pending;
         self.waiting += other.waiting;
         self.unaccounted += other.unaccounted;
+        self.unreadable += other.unreadable;
         self.missing.extend(other.missing);
         self.missing.truncate(LINES);
     }

@@ -1,7 +1,7 @@
-//! Dead letters: tasks that killed too many workers, as they were sent.
+//! Dead letters: tasks that killed too many workers, as they were sent; and messages for nobody.
 
 use crate::domain::event::Event;
-use crate::domain::ids::{JobId, SessionKey};
+use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -38,6 +38,31 @@ pub fn verdict(crashes: u32, attempts: &[&Attempt]) -> String {
         text.push('`');
     }
     text
+}
+
+/// A message that the queue took although its subject names no owner, agent or kind.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stray {
+    /// As it was published to.
+    pub subject: String,
+    /// What is wrong with it.
+    pub reason: String,
+    /// Whose it is, as far as that can be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Owner>,
+    /// The producer's id, when it gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// When it was published.
+    pub received: Millis,
+    /// Bytes of its body.
+    pub bytes: usize,
+    /// The beginning of its body.
+    pub body: String,
+    /// Where its sender was told.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub told: Vec<String>,
 }
 
 /// A dead task. It is kept until it is driven again, and as long as its job after that.

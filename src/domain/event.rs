@@ -4,6 +4,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::budget::Budget;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
+use crate::domain::lineage::Lineage;
 use crate::domain::principal::Principal;
 use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
@@ -129,11 +130,6 @@ pub struct Parent {
     /// The task in whose service it was started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
-    /// How deep the chain of jobs is; a request of a person is 0.
-    pub depth: u32,
-    /// The agents above, outermost first: a cycle is refused.
-    #[serde(default)]
-    pub chain: Vec<AgentId>,
 }
 
 /// Body of a submission over NATS, and of `submit` and `message` over HTTP.
@@ -256,12 +252,14 @@ impl Event {
             reply_to: self.reply_to.clone(),
             redrive_of: self.redrive_of.clone(),
             principal: None,
+            request: None,
         })
     }
 
     /// The request that it is.
     pub fn mandate(&self) -> Mandate {
         Mandate {
+            event: Some(self.id.clone()),
             session_context: self.session_context.clone(),
             context_ids: self.context_ids.clone(),
             envelope: self.envelope.clone(),
@@ -339,6 +337,9 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mandate {
+    /// The event that it came with: the origin of what its turns cause, when nothing is above it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<EventId>,
     /// Values for its turns.
     #[serde(skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
@@ -351,6 +352,16 @@ pub struct Mandate {
 }
 
 impl Mandate {
+    /// Where it comes from, as its turns hand it on.
+    pub fn lineage(&self) -> Lineage {
+        self.envelope.lineage.of_turn(self.event.as_ref())
+    }
+
+    /// A turn has caused it.
+    pub const fn is_caused(&self) -> bool {
+        self.envelope.lineage.origin.is_some()
+    }
+
     /// One turn may serve both.
     pub fn is_same(&self, other: &Self) -> bool {
         self.session_context == other.session_context

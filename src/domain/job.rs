@@ -1,8 +1,11 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
-use crate::domain::event::Parent;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::budget::Budget;
+use crate::domain::event::{Event, Parent, Payload};
 use crate::domain::external::Watch;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -110,6 +113,57 @@ pub struct JobHead {
     /// Shown to nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
+    /// The rest of what its task said: from it a task is put back whose mailbox entry was lost.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<Request>>,
+}
+
+/// What a task said besides its input. Values of a `sessionContext` are not in it: they are kept with
+/// the task alone, and are gone with it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Request {
+    /// Hash by which the same submission is known.
+    pub body_hash: String,
+    /// It had values, without which it isn't what was sent.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub had_values: bool,
+    /// Shared buckets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub context_ids: Vec<String>,
+    /// What its turns may do at most.
+    #[serde(default, skip_serializing_if = "Envelope::is_default")]
+    pub envelope: Envelope,
+    /// What it and everything under it may use at most.
+    #[serde(default, skip_serializing_if = "Budget::is_empty")]
+    pub budget: Budget,
+    /// What it brings along.
+    #[serde(default, skip_serializing_if = "Handed::is_empty")]
+    pub handed: Handed,
+    /// JSON Schema of its output.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response_schema: Option<Value>,
+}
+
+impl JobHead {
+    /// The task that opened it, as it was; `None` when what it was isn't known any more.
+    pub fn task(&self) -> Option<(Event, &str)> {
+        let request = self.request.as_deref().filter(|request| self.op.is_none() && !request.had_values)?;
+        let payload = Payload::Task { job: self.id.clone(), input: self.input.clone() };
+        let event = Event {
+            caller: self.caller.clone(),
+            reply_to: self.reply_to.clone(),
+            parent: self.parent.clone(),
+            context_ids: request.context_ids.clone(),
+            envelope: request.envelope.clone(),
+            budget: request.budget,
+            handed: request.handed.clone(),
+            response_schema: request.response_schema.clone(),
+            redrive_of: self.redrive_of.clone(),
+            ..Event::new(self.event.clone(), self.created, payload)
+        };
+        Some((event, &request.body_hash))
+    }
 }
 
 /// How a job ended.

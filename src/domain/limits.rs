@@ -296,6 +296,12 @@ pub const BUCKET_ENTRY_BYTES: usize = 16 * 1024;
 /// several times what kills a task by default.
 pub const ATTEMPTS_KEPT: usize = 20;
 
+/// Messages whose subject means nothing that are kept: enough to see who sends them.
+pub const STRAYS_KEPT: usize = 1_000;
+
+/// Bytes of such a message's body that are kept.
+pub const STRAY_BYTES: usize = 1024;
+
 /// Timers of one agent that still fire: an agent that sets one in every turn is stopped here.
 pub const TIMERS_PER_AGENT: usize = 100;
 

@@ -12,8 +12,10 @@ pub mod lattice;
 pub mod values;
 
 pub mod authority;
+pub mod epoch;
 pub mod event;
 pub mod job;
+pub mod lineage;
 pub mod principal;
 pub mod token;
 

@@ -51,8 +51,8 @@ pub struct SessionState {
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
-    /// Child jobs started for the task, or since the last text without one: bounds what parking and
-    /// waking again doesn't end.
+    /// Child jobs, messages and timers begun for the task, or since the last text without one: bounds
+    /// what parking and waking again doesn't end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,
 }

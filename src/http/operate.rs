@@ -162,6 +162,7 @@ fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
         reply_to: None,
         redrive_of: None,
         principal: who.caller.principal.mark().map(str::to_owned),
+        request: None,
     }
 }
 

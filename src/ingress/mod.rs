@@ -2,6 +2,7 @@
 
 mod replace;
 
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{
@@ -11,7 +12,7 @@ use crate::domain::event::{
 use crate::domain::ids::{
     AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
 };
-use crate::domain::job::{ErrorCode, JobHead};
+use crate::domain::job::{ErrorCode, JobHead, Request};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
@@ -242,7 +243,8 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         job.as_ref().map_or_else(|| SessionId::new(DEFAULT_SESSION).expect("a legal id"), fresh_session)
     });
     let input = submission.input.clone();
-    let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session)));
+    let envelope = submission.envelope.clone().granted(grants);
+    let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session, &envelope)));
     let payload = match &job {
         Some(job) => Payload::Task { job: job.clone(), input },
         None => Payload::Message { input },
@@ -253,7 +255,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         parent: submission.parent.clone(),
         session_context: submission.session_context.clone(),
         context_ids,
-        envelope: submission.envelope.clone().granted(grants),
+        envelope,
         handed: submission.handed.clone(),
         budget: submission.budget,
         response_schema: submission.response_schema.clone(),
@@ -303,8 +305,18 @@ pub fn result_admission(
     Admit { owner: owner.clone(), session, event: Some(event), lease: None }
 }
 
-/// The head of the job that a task opens.
-pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead {
+/// The head of the job that a task opens; `envelope` is what its turns may do.
+pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &Envelope) -> JobHead {
+    let Submission { session_context, context_ids, budget, handed, response_schema, .. } = &arrival.submission;
+    let request = Request {
+        body_hash: body_hash(&arrival.agent, EventKind::Task, &arrival.submission, &arrival.by),
+        had_values: !session_context.is_empty(),
+        context_ids: context_ids.clone(),
+        envelope: envelope.clone(),
+        budget: *budget,
+        handed: handed.clone(),
+        response_schema: response_schema.clone(),
+    };
     JobHead {
         id: job.clone(),
         event: arrival.id.clone(),
@@ -318,7 +330,26 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId) -> JobHead 
         reply_to: arrival.submission.reply_to.clone(),
         redrive_of: arrival.submission.redrive_of.clone(),
         principal: None,
+        request: Some(Box::new(request)),
     }
+}
+
+/// The admission of a task that had one and whose mailbox entry was lost; `None` when it can't be made again.
+pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
+    let (event, body_hash) = head.task()?;
+    let event = NewEvent {
+        id: head.event.clone(),
+        body_hash: body_hash.to_owned(),
+        kind: EventKind::Task,
+        job: Some(head.id.clone()),
+        order: order(EventKind::Task, head.created, 0),
+        body: encode(&event),
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+    };
+    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
+    Some(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
 }
 
 /// A job that comes into being.

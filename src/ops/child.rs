@@ -5,9 +5,10 @@
 
 use super::{Invocation, OpError, TurnSite};
 use crate::bus::Message;
-use crate::domain::ids::{EventId, IdOf};
+use crate::domain::ids::{AgentId, EventId, IdOf};
 use crate::domain::job::Job;
-use crate::domain::limits::{JOB_DEPTH, RUN_CHILDREN, SESSION_CHILDREN};
+use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
+use crate::domain::lineage::Lineage;
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob};
 use crate::venue::Venue;
@@ -29,20 +30,22 @@ pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
     EventId::of_venue(&venue.key, place)
 }
 
-/// Whether one more job may be started. Calls of the same reply that were refused count among those before it: what is
-/// told is the limit that is reached.
-pub(crate) fn check_limits(site: &TurnSite<'_>) -> Result<(), OpError> {
-    if site.parent.depth > JOB_DEPTH {
-        return Err(OpError::Conflict(format!(
-            "a chain of requests may be {JOB_DEPTH} deep, this one would be deeper"
-        )));
-    }
+/// Whether the turn may cause something for an agent on this way; `None` = an agent without a name. Calls of the same
+/// reply that were refused count among those before it: what is told is the limit that is reached.
+pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
+    lineage.admits(to).map_err(|error| OpError::Conflict(error.to_string()))?;
     if site.run_children >= RUN_CHILDREN {
         return Err(OpError::Conflict(format!(
-            "{RUN_CHILDREN} requests were started for this task already, at most {RUN_CHILDREN} may be; finish with \
-             what you have"
+            "{RUN_CHILDREN} requests, messages and timers were begun for this task already, at most {RUN_CHILDREN} may be; \
+             finish with what you have"
         )));
     }
+    Ok(())
+}
+
+/// Whether one more job may be started.
+pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
+    check_way(site, lineage, to)?;
     if site.children >= SESSION_CHILDREN {
         return Err(OpError::Conflict(format!(
             "{SESSION_CHILDREN} requests are running already, at most {SESSION_CHILDREN} may; wait for their results"

@@ -4,9 +4,13 @@ use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::dead::{self, RedriveError};
 use crate::domain::ids::JobId;
 use crate::ingress::SubmitError;
+use crate::strays;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// Messages that nobody got that are listed beside the dead letters.
+const STRAYS: usize = 50;
 
 /// Dead letters of one page at most.
 const PAGE: usize = 500;
@@ -42,7 +46,12 @@ impl Operation for Dead {
                 let input = json!({
                     "type": "object", "properties": {"offset": count, "limit": count}, "additionalProperties": false
                 });
-                ("v/ops/dead/list", "Tasks that killed too many workers, the last to die first.", input, Effect::Read)
+                (
+                    "v/ops/dead/list",
+                    "Tasks that killed too many workers, the last to die first; and messages whose subject meant nothing.",
+                    input,
+                    Effect::Read,
+                )
             }
             Verb::Show => ("v/ops/dead/show", "A dead task with its input.", by_job(), Effect::Read),
             Verb::Redrive => (
@@ -73,7 +82,12 @@ impl Operation for Dead {
                 let page = dead::list(venue, owner, offset, limit).await?;
                 let items: Vec<_> = page.items.iter().map(|letter| letter.to_json(false)).collect();
                 let next = (offset < page.next && page.next < page.total).then_some(page.next);
-                Ok(json!({"items": items, "total": page.total, "offset": offset, "limit": limit, "next": next}).into())
+                let (strays, unreadable) = strays::list(venue, Some(owner), STRAYS).await?;
+                Ok(json!({
+                    "items": items, "total": page.total, "offset": offset, "limit": limit, "next": next,
+                    "unreadable": {"total": unreadable, "items": strays},
+                })
+                .into())
             }
             Verb::Show => {
                 let id = job_id(&arguments)?;

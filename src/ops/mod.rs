@@ -23,6 +23,7 @@ pub mod secret;
 pub mod shared;
 pub mod test;
 pub mod timer;
+pub mod venue;
 pub mod virtuals;
 
 pub use reads::{READ, Reads};
@@ -323,6 +324,7 @@ impl Catalog {
             queue::operations(),
             timer::operations(),
             dead::operations(),
+            venue::operations(),
             http::operations(http),
         ];
         for operation in groups.into_iter().flatten() {

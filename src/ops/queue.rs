@@ -105,7 +105,8 @@ async fn start(
     queue: &QueueName,
     arguments: Value,
 ) -> Result<JobId, OpError> {
-    child::check_limits(site)?;
+    let lineage = call.caller.envelope.lineage.below(&site.lease.session.agent);
+    child::check_limits(site, &lineage, None)?;
     let (venue, owner, now) = (call.venue, &call.caller.owner, call.venue.now());
     let event = call_id(venue, site);
     let job = JobId::derive(&venue.key, owner, &event);
@@ -134,6 +135,7 @@ async fn start(
         reply_to: None,
         redrive_of: None,
         principal: None,
+        request: None,
     };
     child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
     Ok(job)

@@ -4,7 +4,7 @@
 //! a turn that is run again sets nothing twice.
 
 use super::agent::ask::submission;
-use super::child::call_id;
+use super::child::{self, call_id};
 use super::lattice::number;
 use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::decode;
@@ -206,9 +206,9 @@ fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
         origin,
         asked,
         place: None,
-        agent,
         kind: choice(arguments, "kind"),
-        submission: submission(call, arguments, "input")?,
+        submission: sent(call, &agent, arguments)?,
+        agent,
         schedule: schedule(call, arguments, &["at", "after", "every", "cron"])?,
         catch_up: choice::<CatchUp>(arguments, "catchUp"),
         overlap: choice::<Overlap>(arguments, "overlap"),
@@ -220,6 +220,23 @@ fn asked(caller: &Caller, arguments: &Value) -> String {
     let mut said = json!(["timer", arguments, caller.principal.mark()]);
     said.sort_all_objects();
     sha256_hex(said.to_string().as_bytes())
+}
+
+/// What it sends. An agent's timer for itself goes on where its turn stands; for another one it is a
+/// step further, as a request is.
+fn sent(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Submission, OpError> {
+    let mut sent = submission(call, arguments, "input")?;
+    if let Site::Turn(site) = &call.site {
+        let own = (site.lease.session.agent == *agent).then(|| call.caller.envelope.lineage.clone());
+        match own {
+            Some(own) => {
+                child::check_way(site, &own, None)?;
+                sent.envelope.lineage = own;
+            }
+            None => child::check_way(site, &sent.envelope.lineage, Some(agent))?,
+        }
+    }
+    Ok(sent)
 }
 
 /// When, of exactly one of the keys that say it.

@@ -2,6 +2,7 @@
 
 use super::{PAGE, readable};
 use crate::agents;
+use crate::bus::Completed;
 use crate::dead;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
@@ -52,7 +53,17 @@ pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, 
     documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
     // Without sessions nothing can stir.
     venue.store.forget(venue.now(), owner, &Forget { documents, events, ..Forget::default() }).await?;
+    untold(venue, owner, &job.head, job.updated).await;
     Ok(Deleted::Done)
+}
+
+/// What the queue tells of a deleted job goes, too; else the audit would take it for a lost one.
+async fn untold(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
+    let Some(witness) = venue.bus.witness() else { return };
+    let told = Completed { owner: owner.clone(), agent: head.agent.clone(), job: head.id.clone() };
+    if let Err(error) = witness.forget(&told, venue.now().since(ended)).await {
+        tracing::warn!(%owner, job = %head.id, %error, "the queue still tells of a deleted job");
+    }
 }
 
 /// What is forgotten with a job by these rules; `None` when it stays.
@@ -73,7 +84,11 @@ pub(super) async fn goes(
     }
     let result = readable::<JobResult>(&keys::job_result(&head.id), result);
     let remains = remains(venue, owner, head, (status, updated), result.as_ref()).await?;
-    Ok(Some(remains).filter(|remains| job_goes(rules, now, &remains.view)))
+    let goes = job_goes(rules, now, &remains.view);
+    if goes {
+        untold(venue, owner, head, updated).await;
+    }
+    Ok(Some(remains).filter(|_| goes))
 }
 
 /// A job of which only this is known.

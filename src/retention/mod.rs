@@ -15,6 +15,7 @@ use crate::domain::approval::Approval;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, Owner, SessionKey};
 use crate::domain::job::JobHead;
+use crate::domain::lineage::hour;
 use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
 use crate::ledger::why::Reached;
@@ -49,6 +50,8 @@ pub struct Tidied {
     pub approvals: u64,
     /// Pages of what models of removed agents have seen.
     pub reads: u64,
+    /// Counts of turns that requests have caused.
+    pub counts: u64,
 }
 
 impl Tidied {
@@ -65,6 +68,7 @@ impl AddAssign for Tidied {
         self.sessions += other.sessions;
         self.approvals += other.approvals;
         self.reads += other.reads;
+        self.counts += other.counts;
     }
 }
 
@@ -129,6 +133,7 @@ impl Janitor {
         let mut tidied = Tidied::default();
         (places.job, tidied.jobs) = self.jobs(venue, owner, places.job).await?;
         (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval).await?;
+        tidied.counts = counts(venue, owner).await?;
         let page = sessions::page(venue, owner, self.rules, places.session).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
         (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
@@ -235,6 +240,19 @@ impl Janitor {
         batch.flush().await?;
         Ok((next, gone))
     }
+}
+
+/// Counts of hours that are over: the oldest come first.
+async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
+    let page = venue.store.scan(owner, keys::ORIGINS, None, false, PAGE).await?;
+    let now = hour(venue.now());
+    let mut batch = Batch::new(venue, owner);
+    // Clocks of workers differ a little: the last hour may still be another's.
+    let is_over = |key: &DocKey| keys::hour_of_origin(key).is_none_or(|of| of + 1 < now);
+    batch.documents.extend(page.into_iter().map(|(key, _)| key).filter(is_over));
+    let gone = batch.documents.len() as u64;
+    batch.flush().await?;
+    Ok(gone)
 }
 
 /// What a document says; a damaged one stays where it is, for inspection, and holds up nothing.

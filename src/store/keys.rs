@@ -25,6 +25,10 @@
 //! | `q.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | until it has ended |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
+//! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner only | workers | for good |
+//! | `epoch.back/<found>` | JSON of a time at which the store was found set back; in the venue's own owner only | workers | for good |
+//! | `auditor` | `<until> <worker>`: who looks for what is lost; in the venue's own owner only | workers | for good |
+//! | `stray/<published>-<sequence>` | JSON of a message whose subject means nothing, see `domain::dead`; in the venue's own owner only | workers | the newest 1,000 |
 //! | `h/<approval>` | JSON of what a person is asked, and the answer, see `domain::approval` | commits, answers | `retention.jobs` after its answer, and as the job |
 //! | `m/<timer>` | JSON timer, see `domain::timer` | timer operations, fires | 24 h after its last time |
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
@@ -33,6 +37,7 @@
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
+//! | `origin/<hour>/<event>` | number of the turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours, with retention |
 //! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
 //! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
@@ -40,7 +45,7 @@
 //! `<turn>`, `<start>`, `<due>` and `<created>` are zero-padded to 16 digits, so that they sort.
 
 use crate::domain::context::record::part::PartName;
-use crate::domain::ids::{AgentId, AssetId, JobId, OwnerPart, SessionKey};
+use crate::domain::ids::{AgentId, AssetId, EventId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::secret::SecretName;
 use crate::domain::time::Millis;
@@ -234,12 +239,47 @@ pub fn rate(of: &str) -> String {
     format!("rate/{}", crate::domain::ids::encode_token(of))
 }
 
+/// Prefix of the counts of turns that requests have caused, the oldest hours first.
+pub const ORIGINS: &str = "origin/";
+
+/// Document of the number of turns that a request has caused in an hour.
+pub fn origin(hour: u64, event: &EventId) -> String {
+    format!("{ORIGINS}{hour:08}/{}", event.token())
+}
+
+/// The hour of such a count.
+pub fn hour_of_origin(key: &str) -> Option<u64> {
+    key.strip_prefix(ORIGINS)?.split_once('/')?.0.parse().ok()
+}
+
 /// Prefix of dead letters.
 pub const DEAD_LETTERS: &str = "dead/";
 
 /// Document of a dead letter; `died` is when its job failed.
 pub fn dead_letter(died: Millis, job: &JobId) -> String {
     format!("{DEAD_LETTERS}{:016}-{job}", died.0)
+}
+
+/// Document of how far the store is.
+pub const EPOCH: &str = "epoch";
+
+/// Prefix of times at which the store was found set back.
+pub const SET_BACKS: &str = "epoch.back/";
+
+/// Document of such a time.
+pub fn set_back(found: Millis) -> String {
+    format!("{SET_BACKS}{:016}", found.0)
+}
+
+/// Document that says which worker looks for what is lost.
+pub const AUDITOR: &str = "auditor";
+
+/// Prefix of messages whose subject means nothing, the oldest first.
+pub const STRAYS: &str = "stray/";
+
+/// Document of such a message, by when it was published, and its place in the stream.
+pub fn stray(published: Millis, sequence: u64) -> String {
+    format!("{STRAYS}{:016}-{sequence:020}", published.0)
 }
 
 /// Prefix of approvals.
@@ -397,6 +437,9 @@ mod tests {
         assert_eq!(outbound_due(Millis(5), &job), format!("q.due/0000000000000005-{job}"));
         assert_eq!(job_of_outbound_due(&outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
         assert_eq!(job_documents(&job).len(), 7);
+        assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");
+        assert_eq!(origin(7, &"a.b".parse().unwrap()), "origin/00000007/a%2Eb");
+        assert_eq!(hour_of_origin("origin/00000007/a%2Eb"), Some(7));
         assert_eq!(number_of_turn(&turn(&key, 7)), Some(7));
     }
 }

@@ -6,6 +6,7 @@ use super::turn::Bench;
 use super::{Worker, answers, hand, harness, resources};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::Capability;
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::load::{Change, Loads};
 use crate::domain::context::text;
 use crate::domain::decode;
@@ -13,7 +14,7 @@ use crate::domain::event::Parent;
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::principal::Principal;
-use crate::domain::scope::{self, starts_child};
+use crate::domain::scope::{self, Causes, causes};
 use crate::domain::tools::Target;
 use crate::domain::tools::guard::RUN;
 use crate::domain::turn::ends;
@@ -54,8 +55,8 @@ pub(super) struct Round<'a> {
     parent: Parent,
     turn: u64,
     children: usize,
-    /// Places of calls that start children.
-    starts: Vec<u32>,
+    /// Places of calls that cause something elsewhere, and what.
+    causes: Vec<(u32, Causes)>,
     /// Loads by level, as the calls before leave them.
     loads: Mutex<Loads>,
     /// What is known of calls that can't be repeated, should the turn be cancelled.
@@ -79,6 +80,7 @@ pub(super) async fn make(
     // The model took its time: what was revoked meanwhile is denied now.
     let (policy, _) = policy::load(&*worker.venue.store, &setting.owner).await?;
     let authority = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope());
+    let request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
     let round = Round {
         worker,
         leased,
@@ -92,13 +94,13 @@ pub(super) async fn make(
             authority: authority.within(&setting.authority),
             operator: false,
             // What is handed on is bound by the modes of this agent's resources.
-            envelope: clamped(setting.mandate.envelope.clone(), &setting.config).paid_from(&setting.purse),
+            envelope: clamped(request, &setting.config).paid_from(&setting.purse),
             principal: Principal::ANYBODY,
         },
         parent: parent(turn),
         turn: setting.turn,
         children: setting.state.pending.len(),
-        starts: planned.iter().filter(|(_, call)| starts_child(call)).map(|(index, _)| *index).collect(),
+        causes: planned.iter().filter_map(|(index, call)| Some((*index, causes(call)?))).collect(),
         loads: Mutex::new(Loads {
             agent: agent.state.loads.clone(),
             session: setting.state.loads.clone(),
@@ -153,15 +155,7 @@ fn unknown(path: &str) -> CallOutcome {
 /// What children of this turn have as their parent.
 fn parent(turn: &Turn) -> Parent {
     let setting = turn.setting();
-    let above = setting.plan.task.as_ref().and_then(|task| task.event.parent.as_ref());
-    let mut chain: Vec<AgentId> = above.map(|parent| parent.chain.clone()).unwrap_or_default();
-    chain.push(setting.session.agent.clone());
-    Parent {
-        session: setting.session.clone(),
-        job: setting.plan.job().cloned(),
-        depth: above.map_or(0, |parent| parent.depth) + 1,
-        chain,
-    }
+    Parent { session: setting.session.clone(), job: setting.plan.job().cloned() }
 }
 
 /// Groups of operations that read or write the tree.
@@ -369,7 +363,8 @@ impl Round<'_> {
         reads: &'a Reads,
     ) -> Invocation<'a> {
         // Those that calls before this one start count, whatever the order in which they are made.
-        let before = self.starts.iter().filter(|at| **at < index).count();
+        let before = || self.causes.iter().filter(|(at, _)| *at < index);
+        let children = before().filter(|(_, causes)| *causes == Causes::Child).count();
         let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
         Invocation {
             venue: &self.worker.venue,
@@ -384,8 +379,8 @@ impl Round<'_> {
                 handed: &call.scoped,
                 mandate: &self.setting.mandate,
                 parent: &self.parent,
-                children: self.children + before,
-                run_children: started.saturating_add(before),
+                children: self.children + children,
+                run_children: started.saturating_add(before().count()),
                 delegable: self.setting.config.delegable.as_deref(),
                 time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
             }),

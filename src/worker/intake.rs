@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Redelivery of a message whose handling failed.
-const RETRY: Duration = Duration::from_secs(1);
+pub(super) const RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 struct WakeBody {
@@ -301,7 +301,7 @@ async fn known_session(
 }
 
 /// A refused body may still say where its answer goes.
-fn reply_to(body: &[u8]) -> Option<String> {
+pub(super) fn reply_to(body: &[u8]) -> Option<String> {
     let value = decode::message(body, MESSAGE_DEPTH).ok()?;
     value.get("replyTo")?.as_str().map(str::to_owned)
 }

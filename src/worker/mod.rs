@@ -9,6 +9,7 @@
 mod alarms;
 mod answers;
 mod ask;
+mod auditor;
 mod books;
 mod callers;
 mod calls;
@@ -22,6 +23,7 @@ mod intake;
 mod keeper;
 mod known;
 mod live;
+mod origin;
 pub mod preview;
 mod recheck;
 mod relay;
@@ -30,6 +32,7 @@ mod seats;
 mod session;
 mod spend;
 pub mod stage;
+mod stray;
 mod sweep;
 mod tidy;
 mod turn;
@@ -76,6 +79,10 @@ pub struct WorkerOptions {
     pub owner_share: u32,
     /// How long a person has for an approval, and for questions that say nothing else.
     pub approval_time: Duration,
+    /// Turns that one request causes in an hour, 0 = any number.
+    pub turns_per_origin: u32,
+    /// Pause between two looks for what is lost.
+    pub audit: Duration,
     /// Waits and total time for a provider that is unavailable.
     pub retry: Policy,
     /// What model providers take.
@@ -185,6 +192,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));
     shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
     shutdown.spawn_service("alarms", alarms::run(Arc::clone(&worker)));
+    shutdown.spawn_service("auditor", auditor::run(Arc::clone(&worker)));
     shutdown.spawn_service("tidy", tidy::run(Arc::clone(&worker)));
     shutdown.spawn_service("control", control::run(Arc::clone(&worker)));
     let stop = shutdown.stopping();
@@ -205,6 +213,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                 tokio::time::sleep(RECEIVE_PAUSE).await;
             }
             Ok(deliveries) => {
+                stray::collect(&worker);
                 let mut first = Some(first);
                 for delivery in deliveries {
                     let permit = match first.take() {

@@ -88,7 +88,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let AgentRecord { config, state, .. } = &agent;
     let plan = run.plan();
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
-    let Mandate { session_context, context_ids, envelope } = run.mandate(&plan);
+    let Mandate { event: _, session_context, context_ids, envelope } = run.mandate(&plan);
     if !reader.covers_reading(&envelope.bound) {
         return Err(PreviewError::Withheld(key));
     }

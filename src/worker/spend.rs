@@ -1,9 +1,8 @@
 //! Stage 5 where budgets and rate limits count: a part of each is held before the model is asked, and
 //! settled after.
 
-use super::Worker;
-use super::ask;
 use super::session::{Leased, Stop};
+use super::{Worker, ask, origin};
 use crate::domain::budget::{self, Account, Call, Origin, Purse, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::domain::rate::{self, Wait};
@@ -36,6 +35,10 @@ pub(super) async fn ask(
     mut request: ModelRequest,
 ) -> Result<Asked, Stop> {
     let setting = turn.setting();
+    let counted = match origin::check(worker, setting).await? {
+        Ok(counted) => counted,
+        Err(last) => return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(last))))),
+    };
     let (purse, session) = (&setting.purse, setting.session.token());
     let prompt = budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model));
     let price = request.model.price;
@@ -80,6 +83,9 @@ pub(super) async fn ask(
     let used = used(worker, &request, &observed, prompt);
     if !purse.is_empty() {
         change(worker, leased, purse, settle(used)).await?;
+    }
+    if let (Some(counted), Some(_)) = (counted, used) {
+        origin::count(worker, setting, counted).await;
     }
     let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
     if let Err(error) = rates::settle(&worker.venue, booked, tokens).await {

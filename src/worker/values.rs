@@ -13,7 +13,7 @@ use crate::store::StoreError;
 pub(super) async fn resolver(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {
     let config = &agent.config;
     let loaded = serde_json::to_string(&agent.state.context).unwrap_or_default();
-    let Mandate { session_context, context_ids: _, envelope } = &setting.mandate;
+    let Mandate { event: _, session_context, context_ids: _, envelope } = &setting.mandate;
     if !config.uses_values() && !placeholder::has_any(&loaded) {
         // Entity ids narrow the tools, and need no more than the request.
         let session = if config.entity_ids_required { session_context.clone() } else { Values::new() };

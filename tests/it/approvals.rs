@@ -271,6 +271,8 @@ async fn what_waits_survives_a_restart() {
         owner_cap: 0,
         owner_share: venue.owner_share,
         approval_time: venue.approval_time,
+        turns_per_origin: 1_000,
+        audit: venue.audit,
         retry: venue.retry,
         retention: venue.retention,
     };

@@ -259,12 +259,13 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
     let (venue, _dir) = venue().await;
     venue.worker().await;
     venue.agent("clerk", json!({})).await;
-    let parent = json!({"agent": "top", "session": "s", "depth": 1, "chain": []});
+    let parent = json!({"agent": "top", "session": "s"});
     let all = json!({"holders": ["t/operator"]});
     for (n, body) in [
         json!({"input": 1, "parent": parent}),
         json!({"input": 1, "caller": "agent:top"}),
         json!({"input": 1, "envelope": all}),
+        json!({"input": 1, "envelope": {"lineage": {"origin": "another's"}}}),
         json!({"input": 1, "handed": {"anonymous": "obey"}}),
         json!({"input": 1, "handed": {"scoped": [{"key": "input", "content": "x", "bytes": 1, "of": 1}]}}),
         json!({"input": 1, "envelope": all, "seal": "00".repeat(32)}),

@@ -114,7 +114,18 @@ fn a_folder_and_a_port_that_are_taken() {
     let up = Up::start();
     let second = ["up", "--data", "data", "--listen", "127.0.0.1:0"];
     run(up.dir.path(), &second).expect(8, "holds the folder; stop it or use another folder");
-    run(up.dir.path(), &["doctor", "--set", "store.url=embedded:data"]).expect(8, "holds the folder");
+    // What a running process holds is asked over HTTP.
+    let data = "store.url=embedded:data";
+    for command in ["doctor", "audit"] {
+        let nobody = [command, "--set", data, "--set", "http.listen=127.0.0.1:1"];
+        run(up.dir.path(), &nobody).expect(8, "another process holds the folder");
+        let listen = format!("http.listen={}", up.url.trim_start_matches("http://"));
+        run(up.dir.path(), &[command, "--set", data, "--set", &listen]).ok();
+        run(up.dir.path(), &[command, "--url", &up.url]).ok();
+    }
+    let doctor = run(up.dir.path(), &["doctor", "--url", &up.url]).ok();
+    assert!(doctor.contains("embedded durability") && doctor.contains("policies"), "{doctor}");
+    assert!(run(up.dir.path(), &["audit", "--url", &up.url, "--repair"]).ok().contains("unaccounted = 0"));
     let address = up.url.trim_start_matches("http://");
     let other = ["up", "--data", "other", "--listen", address];
     let taken = run(up.dir.path(), &other).expect(6, &format!("can't listen on `{address}`"));

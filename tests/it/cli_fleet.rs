@@ -1,8 +1,9 @@
 //! `trellis worker` and `trellis serve` on NATS and Redis, and submissions straight into the queue.
 
-use crate::support::cli::run;
+use crate::support::cli::{Process, run};
 use crate::support::fleet::Fleet;
 use crate::support::nats::{self, NatsServer};
+use crate::support::redis::RedisServer;
 
 #[test]
 fn a_fleet_serves_http_and_the_queue() {
@@ -46,4 +47,30 @@ fn a_worker_waits_for_nats_with_a_message_and_goes_on() {
 fn a_queue_that_nobody_has_made() {
     let Some(fleet) = nats::shared().and_then(Fleet::on_shared_redis) else { return };
     fleet.publish(&["submit", "echo", "x"]).expect(8, "has a `trellis worker` been started on it");
+}
+
+#[test]
+fn a_process_starts_with_a_warning_or_not_at_all_when_a_guarantee_does_not_hold() {
+    let Some(server) = RedisServer::start() else { return };
+    let Some(fleet) = nats::shared().map(|url| Fleet::new(url, &server)) else { return };
+    let set = |value: &str| {
+        let set = async { server.command(&["CONFIG", "SET", "appendfsync", value]).await.unwrap() };
+        tokio::runtime::Runtime::new().unwrap().block_on(set);
+    };
+    set("everysec");
+    let mut worker = fleet.start("worker");
+    worker.says("guarantees do not hold with these servers");
+    worker.says("redis appendfsync is `everysec`");
+    worker.signal("TERM");
+    worker.ended();
+    for role in ["worker", "serve"] {
+        let done = fleet.run(&[role, "--set", "store.require_durable=true"]);
+        done.expect(2, "`store.require_durable` is set: redis appendfsync is `everysec`");
+    }
+    set("always");
+    let mut durable =
+        Process::start(fleet.path(), ["worker", "--config", "fleet.toml", "--set", "store.require_durable=true"]);
+    durable.says("worker `");
+    durable.signal("TERM");
+    assert_eq!(durable.ended().code(), Some(0), "{}", durable.log());
 }

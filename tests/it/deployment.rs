@@ -74,6 +74,7 @@ fn the_settings_of_serve_and_worker_are_legal() {
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .collect();
         let config = Config::load(None, &env, &[]).unwrap().config;
+        assert!(config.store.require_durable && config.bus.monitor.is_some(), "{name}");
         assert!(matches!(config.store.url, StoreUrl::Redis(_)) && matches!(config.bus.url, BusUrl::Nats(_)));
         assert_eq!(value(&lines, "command"), format!("[\"{name}\"]"));
         let grace = humantime::parse_duration(value(&lines, "stop_grace_period")).unwrap();

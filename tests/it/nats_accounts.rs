@@ -68,6 +68,7 @@ async fn worker(server: &NatsServer) -> Arc<NatsBus> {
         prefix: "trellis".into(),
         replicas: 1,
         out_max_age: Duration::from_hours(1),
+        monitor: None,
         max_bytes: 1 << 24,
         ack_wait: LIMIT,
         poll: Duration::from_millis(200),

@@ -1,6 +1,7 @@
 //! The NATS bus on a real server: what only this backend has.
 
 use crate::support::nats::{NatsServer, options, shared};
+use async_nats::jetstream::context::PublishErrorKind;
 use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::json;
@@ -170,7 +171,7 @@ async fn replies_and_signals_reach_who_listens() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_of_any_client_are_read_and_unreadable_subjects_are_dropped_and_counted() {
+async fn messages_of_any_client_are_read_and_unreadable_subjects_are_put_aside_and_counted() {
     let Some(url) = shared() else { return };
     let options = options(&url);
     let bus = open(&options).await;
@@ -178,8 +179,12 @@ async fn messages_of_any_client_are_read_and_unreadable_subjects_are_dropped_and
     let p = &options.prefix;
     let mut headers = async_nats::HeaderMap::new();
     headers.insert("Nats-Msg-Id", "by-hand");
-    for subject in [format!("{p}.in.t.u.a.tusk"), format!("{p}.in.t.u.task")] {
-        context.publish(subject, "{}".into()).await.unwrap().await.unwrap();
+    for end in ["t.u.a.tusk", "t.u.task", "t.u.a.b.task", "t.u.a.tasks", "t.u.a.Task", "t.u.a"] {
+        let sent = context.publish(format!("{p}.in.{end}"), "{}".into()).await.unwrap().await;
+        assert_eq!(sent.unwrap_err().kind(), PublishErrorKind::StreamNotFound, "{end}: no acknowledgement");
+    }
+    for agent in ["%ff", "%2"] {
+        context.publish(format!("{p}.in.t.u.{agent}.task"), "{}".into()).await.unwrap().await.unwrap();
     }
     context.publish_with_headers(format!("{p}.in.t.u.a.message"), headers, "hi".into()).await.unwrap().await.unwrap();
     context.publish(format!("{p}.in.t.u.a.wake"), "{}".into()).await.unwrap().await.unwrap();
@@ -188,9 +193,18 @@ async fn messages_of_any_client_are_read_and_unreadable_subjects_are_dropped_and
     assert_eq!(ids(&got), ["by-hand", "-"]);
     assert_eq!((got[0].kind, got[1].kind), (InKind::Message, InKind::Wake));
     assert_eq!(options.metrics.messages_unreadable.get(), 2);
+    let aside = bus.unreadable();
+    assert_eq!(
+        aside.iter().map(|message| message.owner.clone()).collect::<Vec<_>>(),
+        vec![Some("t/u".parse().unwrap()); 2]
+    );
+    assert!(aside[0].reason.contains("`%ff` is not percent-encoded text") && bus.unreadable().is_empty());
+    for message in &aside {
+        message.settle.ack().await;
+    }
     got[0].settle.nak(Duration::ZERO).await;
     let again = receive_n(&bus, 1).await;
-    assert_eq!(ids(&again), ["by-hand"], "dropped messages don't come back");
+    assert_eq!(ids(&again), ["by-hand"], "what was seen to doesn't come back");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,15 +4,16 @@ use crate::support::cli::run;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
-use std::sync::Arc;
 use std::time::Duration;
-use trellis::audit::{self, Repair};
+use trellis::audit::{self, Repair, Watch};
 use trellis::clock::Clock;
 use trellis::domain::event::{Mandate, Submission};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, JobStatus};
+use trellis::domain::principal::Principal;
 use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::time::Millis;
+use trellis::ingress::{self, Arrival};
 use trellis::jobs;
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
 
@@ -69,40 +70,103 @@ async fn a_task_that_vanished_from_its_mailbox_ends_and_the_books_close() {
     assert_eq!(repair(&venue).await, [], "it may be moving");
     venue.venue.clock.advance(LATER);
     let job = lost.job.unwrap();
-    let waits = tokio::spawn({
-        let (venue, owner, job) = (Arc::clone(&venue.venue), venue.owner.clone(), job.clone());
-        async move { jobs::wait(&venue, &owner, &job, Duration::from_mins(1)).await }
-    });
     let repaired = repair(&venue).await;
     assert_eq!(repaired.len(), 2, "{repaired:?}");
     assert!(repaired[0].found.contains(job.as_str()) && repaired[0].owner == "local/me", "{repaired:?}");
+    assert!(repaired[0].did.contains("put back"), "{repaired:?}");
     let books = audit::all(&venue.venue).await.unwrap();
-    assert_eq!((books.failed, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
+    assert_eq!((books.failed, books.pending, books.unaccounted), (0, 2, 0), "{books:?}");
     assert_eq!(repair(&venue).await, [], "once");
-    // The caller's wait ends as soon as time passes for it.
-    let mut ended = None;
-    for _ in 0..6_000 {
-        venue.venue.clock.advance(Duration::from_millis(100));
-        ended = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap();
-        if waits.is_finished() {
-            break;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    assert!(waits.await.unwrap().unwrap().unwrap().status.is_terminal());
-    let ended = ended.unwrap();
-    assert_eq!((ended.status, ended.result.unwrap().error_code), (JobStatus::Failed, Some(ErrorCode::Lost)));
+    // The same again is the same job.
+    let again = venue.submit("helper", "t1", json!("first")).await;
+    assert!(again.duplicate && again.job.as_ref() == Some(&job));
     venue.worker().await;
+    for id in [job, other] {
+        assert_eq!(until_ended(&venue, &id).await, (JobStatus::Complete, None), "it runs");
+    }
+}
+
+/// How a job ends; time passes meanwhile.
+async fn until_ended(venue: &TestVenue, job: &JobId) -> (JobStatus, Option<ErrorCode>) {
     for _ in 0..6_000 {
-        let other = jobs::get(&venue.venue, &venue.owner, &other).await.unwrap().unwrap();
-        if other.status.is_terminal() {
-            assert_eq!(other.status, JobStatus::Complete, "what was there runs on");
-            return;
+        let job = jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
+        if job.status.is_terminal() {
+            return (job.status, job.result.and_then(|result| result.error_code));
         }
         venue.venue.clock.advance(Duration::from_millis(100));
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    panic!("what was there doesn't run");
+    panic!("it doesn't end");
+}
+
+/// A task of which everything is there but its place in a mailbox.
+async fn lost(venue: &TestVenue, id: &str, values: serde_json::Value) -> JobId {
+    let session_context = serde_json::from_value(values).unwrap();
+    let arrival = Arrival {
+        owner: venue.owner.clone(),
+        agent: "helper".parse().unwrap(),
+        task: true,
+        id: id.parse().unwrap(),
+        submission: Submission { input: json!(id), session_context, ..Submission::default() },
+        received: venue.venue.now(),
+        sequence: 0,
+        by: Principal::ANYBODY,
+        may_override: false,
+    };
+    let admit = ingress::admission(&venue.venue, &arrival).unwrap();
+    let open = admit.event.unwrap().open.unwrap();
+    let status = keys::encode_status(JobStatus::Pending, venue.venue.now());
+    write(venue, keys::job_head(&open.job), Change::Put(open.head)).await;
+    write(venue, keys::job_status(&open.job), Change::Put(status.into())).await;
+    write(venue, keys::job_list_entry(arrival.received, &open.job), Change::Put("".into())).await;
+    open.job
+}
+
+async fn what_is_lost_is_found_and_put_back(mut venue: TestVenue) {
+    venue.lease = Duration::from_hours(1);
+    venue.agent("helper", json!({})).await;
+    // What is there isn't touched.
+    let there = venue.submit("helper", "there", json!("x")).await.job.unwrap();
+    let (whole, secret) = (lost(&venue, "whole", json!({})).await, lost(&venue, "values", json!({"pin": 1})).await);
+    let mut watch = Watch::default();
+    assert_eq!(watch.look(&venue.venue).await.unwrap().unaccounted, 0, "it may be moving");
+    venue.venue.clock.advance(Duration::from_secs(21));
+    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 2);
+    let looked = watch.look(&venue.venue).await.unwrap();
+    assert_eq!((looked.unaccounted, looked.repaired.len()), (2, 2), "{looked:?}");
+    let again = watch.look(&venue.venue).await.unwrap();
+    assert_eq!((again.unaccounted, again.repaired.len()), (0, 0), "{again:?}");
+    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
+    assert_eq!(until_ended(&venue, &secret).await, (JobStatus::Failed, Some(ErrorCode::Lost)), "its values are gone");
+    venue.worker().await;
+    for id in [there, whole] {
+        assert_eq!(until_ended(&venue, &id).await, (JobStatus::Complete, None));
+    }
+    assert!(venue.venue.metrics.encode().contains("trellis_unaccounted 0"), "{}", venue.venue.metrics.encode());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_is_found_and_put_back_on_an_embedded_store() {
+    let (venue, _dir) = venue().await;
+    what_is_lost_is_found_and_put_back(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_lost_is_found_and_put_back_on_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, _) = TestVenue::redis_at(server, ECHO, Clock::manual(START)).await;
+    what_is_lost_is_found_and_put_back(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_puts_back_what_is_lost_within_a_minute() {
+    let (mut venue, _dir) = venue().await;
+    venue.audit = Duration::from_secs(20);
+    venue.agent("helper", json!({})).await;
+    venue.worker().await;
+    let job = lost(&venue, "t", json!({})).await;
+    assert_eq!(until_ended(&venue, &job).await, (JobStatus::Complete, None));
+    assert!(venue.venue.now().since(START) < Duration::from_mins(1), "{:?}", venue.venue.now().since(START));
 }
 
 #[tokio::test(flavor = "multi_thread")]

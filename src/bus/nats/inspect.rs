@@ -2,7 +2,7 @@
 
 use super::super::{BusError, chain, subject};
 use super::receive::producer_id;
-use super::{NatsBus, is_due, streams};
+use super::{NatsBus, is_due, monitor, streams};
 use crate::store::Setting;
 use async_nats::jetstream::stream::RawMessageErrorKind;
 use std::time::Duration;
@@ -125,12 +125,13 @@ impl NatsBus {
             ),
             setting("replicas", format!("{replicas} ({})", streams::inbound_name(self.prefix())), None),
             setting(
-                "sync_interval",
-                "not shown to clients".to_owned(),
-                (replicas == 1).then_some(
-                    "with one replica an acknowledged submission survives a power failure only with `sync_interval: always` (config/nats.conf has it); check the server's file",
+                "inbound subjects",
+                inbound.config.subjects.join(", "),
+                (inbound.config.subjects != subject::inbound(self.prefix())).then_some(
+                    "the stream takes subjects that mean nothing, so that a misspelt one is acknowledged; a worker sets them when it starts and may update streams (`nats stream edit --subjects`)",
                 ),
             ),
+            monitor::sync(self.options.monitor.as_deref(), replicas).await,
             setting(
                 "stream size",
                 format!("{} of {} bytes", inbound.state.bytes, inbound.config.max_bytes),

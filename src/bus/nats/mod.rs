@@ -4,11 +4,16 @@
 
 mod alarms;
 mod inspect;
+mod monitor;
 mod receive;
 mod streams;
+mod witness;
 
 use super::credentials::credentials;
-use super::{Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, Signal, chain, headers, subject};
+use super::{
+    Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, Signal, Unreadable, Witness, chain, headers,
+    subject,
+};
 use crate::config::{Config, mask_url};
 use crate::domain::ids::JobId;
 use crate::retry::{Failure, Policy, retry};
@@ -69,6 +74,8 @@ pub struct NatsOptions {
     pub out_max_age: Duration,
     /// Size limit of each stream, in bytes.
     pub max_bytes: u64,
+    /// Address of the server's monitoring port.
+    pub monitor: Option<String>,
     /// An unacknowledged message is delivered again after it; the lease of a session.
     pub ack_wait: Duration,
     /// Longest wait of [`Bus::receive`] for the first message.
@@ -88,6 +95,7 @@ impl NatsOptions {
             replicas: config.bus.replicas,
             out_max_age: config.bus.out_max_age,
             max_bytes: config.bus.max_bytes,
+            monitor: config.bus.monitor.clone(),
             ack_wait: config.worker.lease,
             poll: config.worker.poll,
             connect,
@@ -149,6 +157,8 @@ pub struct NatsBus {
     inbound: jetstream::stream::Stream,
     consumer: PullConsumer,
     pulling: tokio::sync::Mutex<receive::Pulling>,
+    /// What came and can't be delivered.
+    aside: Mutex<Vec<Unreadable>>,
     /// Grows with every loss of the connection: pending requests for messages died with it.
     link: watch::Receiver<u64>,
     /// When the next look for stuck messages is due.
@@ -196,6 +206,7 @@ impl NatsBus {
             inbound,
             consumer,
             pulling: tokio::sync::Mutex::default(),
+            aside: Mutex::default(),
             link,
             janitor_due: Mutex::new(Instant::now()),
             repair_due: Mutex::new(Instant::now()),
@@ -324,6 +335,10 @@ impl Bus for NatsBus {
         self.take(max).await
     }
 
+    fn unreadable(&self) -> Vec<Unreadable> {
+        std::mem::take(&mut *self.aside.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
         self.connected()?;
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;
@@ -394,6 +409,10 @@ impl Bus for NatsBus {
 
     async fn settings(&self) -> Result<Vec<Setting>, BusError> {
         self.server_settings().await
+    }
+
+    fn witness(&self) -> Option<&dyn Witness> {
+        Some(self)
     }
 
     fn alarms(&self) -> Option<&dyn Alarms> {

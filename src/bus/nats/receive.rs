@@ -1,6 +1,6 @@
 //! Taking messages from the shared consumer, never more than asked for.
 
-use super::super::{BusError, Delivery, ID_HEADER, Settle, subject};
+use super::super::{BusError, Delivery, ID_HEADER, Settle, Unreadable, subject};
 use super::NatsBus;
 use crate::domain::time::Millis;
 use async_nats::{
@@ -9,7 +9,7 @@ use async_nats::{
 };
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -18,6 +18,9 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Wait after a failed pull, so that a server that refuses isn't asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
+
+/// Messages that can't be delivered and wait to be collected.
+const ASIDE: usize = 100;
 
 /// What was asked of the server and what came. It lives in the bus: when the caller of `receive`
 /// goes away meanwhile, the next call goes on with it and nothing has to wait for the ack wait.
@@ -124,18 +127,25 @@ impl NatsBus {
         Ok(())
     }
 
-    /// Gives back what is too much (an earlier call asked for more) and drops what names no owner:
-    /// that can't be answered to anybody, so it is logged, counted and never delivered again.
+    /// Gives back what is too much (an earlier call asked for more) and puts aside what can't be
+    /// delivered.
     async fn put_back(&self, pulling: &mut Pulling, max: usize) {
         let (readable, unreadable): (VecDeque<_>, VecDeque<_>) =
             pulling.taken.drain(..).partition(|message| delivery(self.prefix(), message.clone()).is_ok());
         pulling.taken = readable;
         for message in unreadable {
-            if let Err(problem) = delivery(self.prefix(), message.clone()) {
-                tracing::warn!("dropping an unreadable message of {} bytes: {problem}", message.payload.len());
+            match stray(self.prefix(), message.clone()) {
+                Some(unreadable) => {
+                    self.options.metrics.messages_unreadable.inc();
+                    let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+                    // More than anybody collects stay with the server until the ack wait is over.
+                    if aside.len() < ASIDE {
+                        aside.push(unreadable);
+                    }
+                }
+                // Without an acknowledgement subject it isn't of the stream.
+                None => settle(&message, AckKind::Term).await,
             }
-            self.options.metrics.messages_unreadable.inc();
-            settle(&message, AckKind::Term).await;
         }
         while pulling.taken.len() > max {
             if let Some(message) = pulling.taken.pop_back() {
@@ -158,19 +168,39 @@ impl NatsBus {
     }
 }
 
+/// A message that can't be delivered, and why.
+fn stray(prefix: &str, message: jetstream::Message) -> Option<Unreadable> {
+    let reason = subject::parse_inbound(prefix, &message.subject).err()?.to_string();
+    let (sequence, published) = place(&message).ok()?;
+    Some(Unreadable {
+        subject: message.subject.to_string(),
+        reason,
+        owner: subject::owner_of(prefix, &message.subject),
+        id: message.headers.as_ref().and_then(producer_id),
+        body: message.payload.clone(),
+        sequence,
+        published,
+        settle: Arc::new(NatsSettle(message)),
+    })
+}
+
+/// Its sequence in the stream, and when it was published.
+fn place(message: &jetstream::Message) -> Result<(u64, Millis), String> {
+    let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
+    let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+    Ok((info.stream_sequence, Millis(published)))
+}
+
 /// What a message says about itself, or what is wrong with it.
 fn delivery(prefix: &str, message: jetstream::Message) -> Result<Delivery, String> {
     let (owner, agent, kind) = subject::parse_inbound(prefix, &message.subject).map_err(|error| error.to_string())?;
-    let info = message.info().map_err(|error| format!("no acknowledgement subject: {error}"))?;
-    let sequence = info.stream_sequence;
-    let delivered = u64::try_from(info.delivered).unwrap_or(1);
-    let published = u64::try_from(info.published.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+    let (sequence, published) = place(&message)?;
+    let delivered = message.info().map_or(1, |info| u64::try_from(info.delivered).unwrap_or(1));
     let id = message.headers.as_ref().and_then(producer_id);
     let token = message.headers.as_ref().and_then(|headers| headers.get(crate::auth::HEADER));
     let authorization = token.map(|value| value.as_str().to_owned());
     let body = message.payload.clone();
     let settle = Arc::new(NatsSettle(message));
-    let published = Millis(published);
     Ok(Delivery { owner, agent, kind, id, authorization, body, sequence, delivered, published, settle })
 }
 

@@ -73,6 +73,7 @@ pub(super) async fn ensure(
     ensure_stream(context, bus, live(options)).await?;
     ensure_timers(context, bus, options).await?;
     ensure_stream(context, bus, jobs(options)).await?;
+    ensure_stream(context, bus, epoch(options)).await?;
     let consumer = ensure_consumer(&inbound, bus, consumer(options)).await?;
     Ok((inbound, consumer))
 }
@@ -99,7 +100,7 @@ async fn ensure_consumer(stream: &Stream, bus: &str, wanted: pull::Config) -> Re
 fn inbound(options: &NatsOptions) -> Config {
     Config {
         name: inbound_name(&options.prefix),
-        subjects: vec![subject::all_inbound(&options.prefix)],
+        subjects: subject::inbound(&options.prefix),
         retention: RetentionPolicy::WorkQueue,
         // Never drop accepted work to make room: refuse new work.
         discard: DiscardPolicy::New,
@@ -117,6 +118,24 @@ fn outbound(options: &NatsOptions) -> Config {
         max_age: options.out_max_age,
         // The server refuses a window that is longer than the age.
         duplicate_window: OUT_DUPLICATES.min(options.out_max_age),
+        ..common(options)
+    }
+}
+
+/// Name of the stream of the store's epoch.
+pub(super) fn epoch_name(prefix: &str) -> String {
+    format!("{}_EPOCH", prefix.to_uppercase())
+}
+
+/// One message: how far the store is.
+fn epoch(options: &NatsOptions) -> Config {
+    Config {
+        name: epoch_name(&options.prefix),
+        subjects: vec![subject::epoch(&options.prefix)],
+        retention: RetentionPolicy::Limits,
+        discard: DiscardPolicy::Old,
+        max_messages_per_subject: 1,
+        duplicate_window: IN_DUPLICATES,
         ..common(options)
     }
 }
@@ -186,7 +205,7 @@ fn common(options: &NatsOptions) -> Config {
 fn consumer(options: &NatsOptions) -> pull::Config {
     pull::Config {
         durable_name: Some(CONSUMER.to_owned()),
-        filter_subject: subject::all_inbound(&options.prefix),
+        // No filter: a stream of an earlier version has messages on other subjects, too.
         deliver_policy: DeliverPolicy::All,
         ack_policy: AckPolicy::Explicit,
         ack_wait: options.ack_wait,
@@ -235,7 +254,15 @@ async fn ensure_stream(context: &Context, bus: &str, wanted: Config) -> Result<S
     if updated == actual {
         return Ok(existing);
     }
-    context.update_stream(updated).await.map_err(|error| setup(chain(&error)))?;
+    if let Err(error) = context.update_stream(&updated).await {
+        let only_subjects = Config { subjects: actual.subjects.clone(), ..updated } == actual;
+        if !only_subjects {
+            return Err(setup(chain(&error)));
+        }
+        // It takes more than it should: what nobody understands is recorded, and `doctor` says so.
+        tracing::warn!("NATS at `{bus}`: stream `{name}` keeps its subjects: {}", chain(&error));
+        return Ok(existing);
+    }
     context.get_stream(&name).await.map_err(|error| setup(chain(&error)))
 }
 

@@ -4,6 +4,7 @@ use super::capability::Capability;
 use super::grant::{self, NotWithinParent};
 use super::{Authority, Scope};
 use crate::domain::budget::Purse;
+use crate::domain::lineage::Lineage;
 use crate::domain::time::Millis;
 use crate::domain::values::Values;
 use serde::{Deserialize, Serialize};
@@ -46,6 +47,9 @@ pub struct Envelope {
     /// Its time is over then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Millis>,
+    /// Where it comes from.
+    #[serde(skip_serializing_if = "Lineage::is_outermost")]
+    pub lineage: Lineage,
 }
 
 impl Envelope {
@@ -89,6 +93,9 @@ impl Envelope {
         let mut child = Self { bound: bound.nowhere(), ..self.clone() };
         child.holders.push(holder);
         child.grants.extend(home.job.as_ref().map(ToString::to_string));
+        if let Some(session) = &home.session {
+            child.lineage = self.lineage.below(&session.agent);
+        }
         Ok(child)
     }
 
@@ -154,6 +161,7 @@ mod tests {
         assert!(all.bound.permits("crud/write", "w/x").is_ok());
         assert!(all.bound.permits("crud/read", "g/mid/n/diary").is_ok(), "the giver's notes, by their place");
         assert_eq!((all.holders, all.grants), (vec!["agent:mid".into()], vec![home().job.unwrap().to_string()]));
+        assert_eq!(all.lineage.chain, ["mid".parse().unwrap()]);
         let some = hand(Some(&[cap("w/a", "crud/read")]), None).unwrap();
         assert!(some.bound.permits("crud/read", "w/a").is_ok() && some.bound.permits("crud/read", "w/b").is_err());
         assert!(some.bound.permits("read", "r/app/u1").is_ok(), "a dimension that `delegable` doesn't mention");

@@ -376,13 +376,25 @@ pub struct Delegate {
     pub wait: Option<u64>,
 }
 
-/// Whether a call starts a child job: it counts against the limits of those.
-pub fn starts_child(call: &PlannedCall) -> bool {
-    let Ok(Resolved { target, arguments }) = &call.what else { return false };
-    matches!(target, Target::Delegate(_)) || target.operation().is_some_and(|path| requests(path, arguments))
+/// What a call causes elsewhere: it counts against the limits of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Causes {
+    /// A child job, whose result is awaited.
+    Child,
+    /// A message or a timer.
+    Notice,
 }
 
-fn requests(path: &str, arguments: &Value) -> bool {
+/// What a call causes elsewhere, if anything.
+pub fn causes(call: &PlannedCall) -> Option<Causes> {
+    let Ok(Resolved { target, arguments }) = &call.what else { return None };
+    if matches!(target, Target::Delegate(_)) {
+        return Some(Causes::Child);
+    }
+    caused_by(target.operation()?, arguments)
+}
+
+fn caused_by(path: &str, arguments: &Value) -> Option<Causes> {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
         if path != RUN && path != "v/ops/grid/run" {
@@ -391,5 +403,9 @@ fn requests(path: &str, arguments: &Value) -> bool {
         path = catalog_path(arguments["operation"].as_str().unwrap_or_default());
         arguments = &arguments["input"];
     }
-    path == "v/ops/agent/request" || path == PUBLISH
+    match path.as_str() {
+        "v/ops/agent/request" | PUBLISH => Some(Causes::Child),
+        "v/ops/agent/message" | "v/ops/agent/chat" | "v/ops/agent/trigger" => Some(Causes::Notice),
+        _ => None,
+    }
 }

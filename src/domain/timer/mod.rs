@@ -17,6 +17,7 @@ mod tests;
 
 pub use schedule::{Schedule, duration, instant};
 
+use crate::domain::authority::envelope::Envelope;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
 use crate::domain::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
@@ -309,9 +310,16 @@ impl Timer {
             || (self.is_active()
                 && self.agent == wanted.agent
                 && self.kind == wanted.kind
-                && self.submission == wanted.submission
+                && self.says(&wanted.submission)
                 && self.schedule.is_same(&wanted.schedule)
                 && (self.catch_up, self.overlap) == (wanted.catch_up, wanted.overlap))
+    }
+
+    /// It sends the same, whatever request the one who sets it serves.
+    fn says(&self, submission: &Submission) -> bool {
+        let lineage = self.submission.envelope.lineage.clone();
+        let envelope = Envelope { lineage, ..submission.envelope.clone() };
+        self.submission == Submission { envelope, ..submission.clone() }
     }
 
     /// It still fires.

@@ -15,7 +15,7 @@ use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::FOUND_TOOLS;
-use crate::domain::scope::starts_child;
+use crate::domain::scope::causes;
 use crate::domain::session::{Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
 use crate::domain::time::Millis;
 
@@ -162,12 +162,12 @@ pub(super) fn started(setting: &Setting, state: &mut SessionState, outcomes: &[C
     }
 }
 
-/// Child jobs count against the limit of a run, also those that answered at once.
+/// Child jobs, messages and timers count against the limit of a run, also jobs that ended at once.
 pub(super) fn count_children<'c>(
     state: &mut SessionState,
     calls: impl Iterator<Item = (&'c super::PlannedCall, &'c CallOutcome)>,
 ) {
-    let begun = calls.filter(|(call, outcome)| starts_child(call) && outcome.outcome == Outcome::Ok).count();
+    let begun = calls.filter(|(call, outcome)| causes(call).is_some() && outcome.outcome == Outcome::Ok).count();
     state.children = state.children.saturating_add(u32::try_from(begun).unwrap_or(u32::MAX));
 }
 

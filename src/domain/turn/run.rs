@@ -215,14 +215,19 @@ impl Run {
         Self { version: self.version + 1, state: state.clone(), inbox }
     }
 
-    /// The request that a turn serves: its task, else the one whose loose run goes on, else that of
-    /// its first event.
+    /// The request that a turn serves: its task, else the one whose loose run goes on or that of its
+    /// events. Of several, which permit the same, it is the one with the longest way behind it: a
+    /// message from outside in between doesn't make a chain of agents begin anew.
     pub fn mandate(&self, plan: &Plan) -> Mandate {
-        if let Some(begun) = self.begun(plan.task.as_ref()) {
-            return begun;
+        let begun = self.begun(plan.task.as_ref());
+        if let (Some(begun), Some(_)) = (&begun, &plan.task) {
+            return begun.clone();
         }
-        let first = plan.results.iter().chain(&plan.messages).next();
-        first.and_then(|pending| self.request_of(pending)).unwrap_or_default()
+        let arrived = plan.results.iter().chain(&plan.messages).filter_map(|pending| self.request_of(pending));
+        let all: Vec<_> = begun.into_iter().chain(arrived).collect();
+        // The first of several that are as long: `max_by_key` takes the last.
+        let way = |mandate: &Mandate| (mandate.is_caused(), mandate.envelope.lineage.chain.len());
+        all.into_iter().rev().max_by_key(way).unwrap_or_default()
     }
 
     /// The request whose turns are running.

@@ -186,10 +186,8 @@ async fn start_child(
         Some(_) => {}
     }
     // Who is nobody's own agent can call nothing, and so closes no cycle.
-    if submission.handed.anonymous.is_none() {
-        check_cycle(site, agent)?;
-    }
-    child::check_limits(site)?;
+    let named = submission.handed.anonymous.is_none().then_some(agent);
+    child::check_limits(site, &submission.envelope.lineage, named)?;
     submission.parent = Some(site.parent.clone());
     let arrival = Arrival {
         owner: call.caller.owner.clone(),
@@ -204,21 +202,10 @@ async fn start_child(
     };
     let job = JobId::derive(&call.venue.key, &arrival.owner, &arrival.id);
     let session = arrival.submission.session_id.clone().unwrap_or_else(|| fresh_session(&job));
-    let head = ingress::job_head(&arrival, &job, &session);
+    let head = ingress::job_head(&arrival, &job, &session, &arrival.submission.envelope);
     let open = ingress::new_job(&head);
     send(call, site, &arrival, InKind::Task, vec![open]).await?;
     Ok(job)
-}
-
-fn check_cycle(site: &TurnSite<'_>, agent: &AgentId) -> Result<(), OpError> {
-    if site.parent.chain.contains(agent) {
-        let path: Vec<_> = site.parent.chain.iter().map(AgentId::as_str).collect();
-        return Err(OpError::Conflict(format!(
-            "agent `{agent}` is already part of this chain of requests: {} -> {agent}",
-            path.join(" -> ")
-        )));
-    }
-    Ok(())
 }
 
 /// Sends a submission, with the job it opens, as an effect of the running turn.
@@ -294,6 +281,7 @@ async fn deliver(call: &Invocation<'_>, agent: &AgentId, id: EventId, submission
     if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
         return Err(no_agent(agent));
     }
+    child::check_way(site, &submission.envelope.lineage, Some(agent))?;
     let arrival = Arrival {
         owner: call.caller.owner.clone(),
         agent: agent.clone(),

@@ -62,6 +62,11 @@ pub struct EmbeddedStore {
 }
 
 impl EmbeddedStore {
+    /// Whether another process holds the store in `dir`.
+    pub fn is_held(dir: &Path) -> bool {
+        open::is_held(dir)
+    }
+
     /// Opens or makes the store in `dir` and locks the folder for this process.
     ///
     /// After it: leases of the process before have lapsed unreleased (a crash counts), and every

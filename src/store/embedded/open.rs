@@ -61,6 +61,12 @@ pub(super) fn lock(dir: &Path, store: &str) -> Result<FolderLock, StoreError> {
     Ok(FolderLock(file))
 }
 
+/// Whether another process holds the folder.
+pub(super) fn is_held(dir: &Path) -> bool {
+    let Ok(file) = File::options().read(true).write(true).open(dir.join("trellis.lock")) else { return false };
+    matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
 /// Opens the database, with every lease void and the index built.
 pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
     let db = Db::open(&dir.join("db"))?;

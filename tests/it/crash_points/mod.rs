@@ -144,6 +144,8 @@ impl Run {
             owner_cap: 0,
             owner_share: 100,
             approval_time: Duration::from_hours(1),
+            turns_per_origin: 1_000,
+            audit: Duration::from_hours(1_000_000),
             retention: trellis::domain::retention::Rules::NEVER,
             retry: Policy {
                 first: Duration::from_millis(200),

@@ -143,6 +143,7 @@ pub fn options(url: &str) -> NatsOptions {
         prefix: fresh_prefix(),
         replicas: 1,
         out_max_age: Duration::from_hours(1),
+        monitor: None,
         max_bytes: 16 << 20,
         ack_wait: Duration::from_secs(30),
         poll: Duration::from_millis(500),

@@ -108,6 +108,16 @@ impl RedisServer {
         }
     }
 
+    /// The part of the log that grows, and its bytes.
+    pub fn log_file(&self) -> (PathBuf, u64) {
+        let files = std::fs::read_dir(self.dir.join("appendonlydir")).unwrap();
+        let mut parts =
+            files.map(|file| file.unwrap().path()).filter(|path| path.to_string_lossy().ends_with(".incr.aof"));
+        let path = parts.next().expect("the server keeps a log");
+        let bytes = path.metadata().unwrap().len();
+        (path, bytes)
+    }
+
     /// `redis://127.0.0.1:PORT`.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

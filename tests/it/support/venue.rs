@@ -58,6 +58,10 @@ pub struct TestVenue {
     /// Percent of a worker's slots that one of several owners may hold.
     pub owner_share: u32,
     pub approval_time: Duration,
+    /// Turns that one request causes in an hour.
+    pub turns_per_origin: u32,
+    /// Pause of its workers between two looks for what is lost; so long that there is none.
+    pub audit: Duration,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
     pub retry: Policy,
 }
@@ -96,6 +100,8 @@ impl TestVenue {
             owner_cap: 0,
             owner_share: 75,
             approval_time: Duration::from_hours(1),
+            turns_per_origin: 1_000,
+            audit: Duration::from_hours(1_000_000),
             retry: Policy {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
@@ -173,6 +179,8 @@ impl TestVenue {
             owner_cap: self.owner_cap,
             owner_share: self.owner_share,
             approval_time: self.approval_time,
+            turns_per_origin: self.turns_per_origin,
+            audit: self.audit,
             retry: self.retry,
             retention: self.retention,
         };

@@ -13,7 +13,8 @@ fn after(run: &Run, decision: &Decision, arrived: Vec<Pending>) -> Run {
 
 fn loose(run: &Run) -> Setting {
     let Next::Turn(plan) = run.next(5) else { panic!("expected a turn, got {:?}", run.next(5)) };
-    Setting { plan: *plan, state: run.state.clone(), ..setting("implicit", SessionState::default(), vec![]) }
+    let mandate = run.mandate(&plan);
+    Setting { plan: *plan, state: run.state.clone(), mandate, ..setting("implicit", SessionState::default(), vec![]) }
 }
 
 #[test]
@@ -63,4 +64,30 @@ fn children_of_turns_without_a_task_do_not_keep_them_going_for_ever() {
         run = after(&run, &decision, vec![result(10 + turns)]);
     }
     assert!(matches!(run.next(5), Next::Settle(_)), "the last result is awaited by nobody");
+}
+
+#[test]
+fn of_several_messages_the_one_with_the_longest_way_counts() {
+    let caused = |n: u8, chain: &[&str]| {
+        let mut pending = message(n);
+        let lineage = &mut pending.event.envelope.lineage;
+        lineage.origin = Some("e0".parse().unwrap());
+        lineage.chain = chain.iter().map(|agent| agent.parse().unwrap()).collect();
+        pending
+    };
+    let way = |run: &Run| run.mandate(&run.plan()).lineage();
+    let run = Run::new(0, SessionState::default(), vec![message(4), caused(5, &["b", "c"]), caused(6, &["b"])], false);
+    assert_eq!(run.plan().messages.len(), 3, "they are heard together");
+    assert_eq!(way(&run).path(None), "b -> c");
+    let own = message(4).event.id;
+    assert_eq!(way(&Run::new(0, SessionState::default(), vec![message(4), message(5)], false)).origin, Some(own));
+    // What joins a run that was begun from outside takes it over, and a task stands for itself.
+    let run = Run::new(0, SessionState::default(), vec![message(4)], false);
+    let first = drive(loose(&run), calls(&[(READ, json!({}))]), vec![ok()]);
+    let joined = after(&run, &first, vec![caused(5, &["b"])]);
+    assert_eq!(way(&joined).path(None), "b");
+    let second = drive(loose(&joined), calls(&[(READ, json!({}))]), vec![ok()]);
+    assert_eq!(way(&after(&joined, &second, vec![])).path(None), "b", "it stays so");
+    let run = Run::new(0, SessionState::default(), vec![caused(4, &["b"]), task(1)], false);
+    assert!(!run.mandate(&run.plan()).is_caused());
 }

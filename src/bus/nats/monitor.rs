@@ -1,0 +1,92 @@
+//! What a server says of itself on its monitoring port alone: how often it syncs its files.
+
+use crate::domain::decode;
+use crate::store::Setting;
+use serde::Deserialize;
+use std::time::Duration;
+
+/// Longest wait for its answer.
+const TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Bytes of its answer that are read.
+const ANSWER_BYTES: usize = 1 << 20;
+
+const SYNC_INTERVAL: &str = "nats sync_interval";
+
+/// Value of a setting that no client is told.
+const UNTOLD: &str = "not shown to clients";
+
+const ALONE: &str = "with one replica an acknowledged submission survives a power failure only with `sync_interval: always` (config/nats.conf has it)";
+
+/// `/jsz`, as far as it matters here.
+#[derive(Debug, Deserialize)]
+struct Jsz {
+    config: JszConfig,
+}
+
+#[derive(Debug, Deserialize)]
+struct JszConfig {
+    /// Nanoseconds.
+    #[serde(default)]
+    sync_interval: u64,
+    #[serde(default)]
+    sync_always: bool,
+}
+
+/// How often the server syncs what it stores, for a stream with so many replicas.
+pub(super) async fn sync(monitor: Option<&str>, replicas: usize) -> Setting {
+    let Some(monitor) = monitor else {
+        return untold(replicas, "the server's monitoring port says it: start it with `-m 8222` and set `bus.monitor`");
+    };
+    match ask(monitor).await {
+        Ok(found) => judge(&found, replicas),
+        Err(error) => untold(replicas, &format!("`{monitor}/jsz` (`bus.monitor`) doesn't say it: {error}")),
+    }
+}
+
+fn untold(replicas: usize, why: &str) -> Setting {
+    let problem = (replicas == 1).then(|| format!("{ALONE}; {why}"));
+    Setting { name: SYNC_INTERVAL.to_owned(), value: UNTOLD.to_owned(), problem }
+}
+
+fn judge(found: &JszConfig, replicas: usize) -> Setting {
+    let value = if found.sync_always {
+        "always".to_owned()
+    } else {
+        humantime::format_duration(Duration::from_nanos(found.sync_interval)).to_string()
+    };
+    let problem = (replicas == 1 && !found.sync_always).then(|| ALONE.to_owned());
+    Setting { name: SYNC_INTERVAL.to_owned(), value, problem }
+}
+
+async fn ask(monitor: &str) -> Result<JszConfig, String> {
+    let client = reqwest::Client::builder().timeout(TIMEOUT).no_proxy().build().map_err(|error| error.to_string())?;
+    let mut answer = client.get(format!("{monitor}/jsz")).send().await.map_err(|error| error.to_string())?;
+    let mut body = Vec::new();
+    while let Some(piece) = answer.chunk().await.map_err(|error| error.to_string())? {
+        body.extend_from_slice(&piece);
+        if body.len() > ANSWER_BYTES {
+            return Err("its answer is too long".to_owned());
+        }
+    }
+    let found: Jsz = decode::from_json(&body).map_err(|error| format!("not what NATS answers: {error}"))?;
+    Ok(found.config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_server_that_always_syncs_keeps_what_one_replica_acknowledges() {
+        for (answer, replicas, value, fine) in [
+            (r#"{"config": {"sync_interval": 120000000000}}"#, 1, "2m", false),
+            (r#"{"config": {"sync_interval": 120000000000, "sync_always": true}}"#, 1, "always", true),
+            (r#"{"config": {"sync_interval": 120000000000}}"#, 3, "2m", true),
+        ] {
+            let found: Jsz = decode::from_json(answer.as_bytes()).unwrap();
+            let setting = judge(&found.config, replicas);
+            assert_eq!((setting.value.as_str(), setting.problem.is_none()), (value, fine), "{answer}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What JetStream remembers of what the store has done: completions, and the epoch.
+
+use super::super::{Address, BusError, Completed, Witness, subject};
+use super::{NatsBus, streams};
+use crate::domain::decode;
+use crate::domain::epoch::Mark;
+use crate::domain::event::Completion;
+use async_nats::jetstream::stream::{LastRawMessageErrorKind, Stream};
+use async_trait::async_trait;
+use futures::TryStreamExt;
+use std::time::Duration;
+
+impl NatsBus {
+    async fn stream(&self, name: String) -> Result<Stream, BusError> {
+        self.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
+    }
+
+    /// The body of the last message on a subject.
+    async fn last(&self, stream: &Stream, subject: &str) -> Result<Option<bytes::Bytes>, BusError> {
+        match stream.get_last_raw_message_by_subject(subject).await {
+            Ok(message) => Ok(Some(message.payload)),
+            Err(error) if error.kind() == LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            Err(error) => Err(self.unavailable(&error)),
+        }
+    }
+
+    fn completion_subject(&self, of: &Completed) -> String {
+        let Completed { owner, agent, job } = of;
+        let to = Address::Out { owner: owner.clone(), agent: agent.clone(), job: job.to_string() };
+        subject::subject(self.prefix(), &to)
+    }
+}
+
+#[async_trait]
+impl Witness for NatsBus {
+    async fn mark(&self) -> Result<Option<Mark>, BusError> {
+        let stream = self.stream(streams::epoch_name(self.prefix())).await?;
+        let body = self.last(&stream, &subject::epoch(self.prefix())).await?;
+        // One that can't be read is as none: the next is left over it.
+        Ok(body.and_then(|body| decode::stored(&body).ok()))
+    }
+
+    async fn leave(&self, mark: &Mark) -> Result<(), BusError> {
+        let body = serde_json::to_vec(mark).map_err(|error| self.refused(error.to_string()))?;
+        let headers = async_nats::HeaderMap::new();
+        self.publish_stored(subject::epoch(self.prefix()), headers, body.into(), false).await
+    }
+
+    async fn completed(&self) -> Result<Vec<Completed>, BusError> {
+        let stream = self.stream(streams::outbound_name(self.prefix())).await?;
+        let subjects = stream.info_with_subjects(subject::all_outbound(self.prefix())).await;
+        let subjects = subjects.map_err(|error| self.unavailable(&error))?;
+        let subjects: Vec<_> = subjects.try_collect().await.map_err(|error| self.unavailable(&error))?;
+        let parse = |(subject, _): (String, usize)| subject::parse_outbound(self.prefix(), &subject);
+        Ok(subjects.into_iter().filter_map(parse).collect())
+    }
+
+    async fn completion(&self, of: &Completed) -> Result<Option<Completion>, BusError> {
+        let stream = self.stream(streams::outbound_name(self.prefix())).await?;
+        let body = self.last(&stream, &self.completion_subject(of)).await?;
+        Ok(body.and_then(|body| decode::stored(&body).ok()))
+    }
+
+    async fn forget(&self, of: &Completed, age: Duration) -> Result<(), BusError> {
+        // It was published a little later than the job ended.
+        if age > self.options.out_max_age * 2 {
+            return Ok(());
+        }
+        let stream = self.stream(streams::outbound_name(self.prefix())).await?;
+        let purged = stream.purge().filter(self.completion_subject(of)).await;
+        purged.map(drop).map_err(|error| self.unavailable(&error))
+    }
+}

@@ -1,0 +1,40 @@
+//! A venue that is running: what only its own process can look at is asked over HTTP.
+
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use crate::app;
+use crate::config::Config;
+use serde_json::Value;
+use std::path::PathBuf;
+
+/// Which running server to ask.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct Running {
+    /// Ask this server, instead of the configured store and queue; without it a running `trellis up` that holds an
+    /// embedded store is asked
+    #[arg(long, value_name = "URL", env = "TRELLIS_URL")]
+    url: Option<String>,
+    /// Token of an operator of a venue with `auth.mode = "jwt"`; others can see it in the list of processes, so better
+    /// in the environment or with `--token-file`
+    #[arg(long, env = "TRELLIS_TOKEN", hide_env_values = true, hide_default_value = true)]
+    token: Option<String>,
+    /// File with the token
+    #[arg(long, value_name = "FILE", env = "TRELLIS_TOKEN_FILE", conflicts_with = "token")]
+    token_file: Option<PathBuf>,
+}
+
+impl Running {
+    /// The answer of the running server; `None` when the configured backends are free to be opened here.
+    pub async fn ask(self, config: &Config, operation: &str, input: &Value) -> Result<Option<Value>, Failure> {
+        let (url, held) = match self.url {
+            Some(url) => (url, false),
+            None if app::is_held(config) => (format!("http://{}", config.http.listen), true),
+            None => return Ok(None),
+        };
+        let server = Server { url, owner: None, token: self.token, token_file: self.token_file };
+        let asked = Client::new(&server)?.run(operation, input, None).await;
+        let advice =
+            "another process holds the folder of the store and is asked over HTTP; name its address with `--url`";
+        asked.map(Some).map_err(|failure| if held { failure.hint(Exit::Unreachable, advice) } else { failure })
+    }
+}

@@ -1,0 +1,81 @@
+//! Messages that can't be delivered to anybody: each is answered where it says an address, and kept.
+
+use super::Worker;
+use super::intake::{RETRY, reply_to};
+use crate::bus::{Address, Message, Unreadable};
+use crate::domain::dead::Stray;
+use crate::domain::event::{Completion, reply_to_allowed};
+use crate::domain::ids::{AgentId, EventId, IdOf, Owner};
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::limits::STRAY_BYTES;
+use crate::domain::time::Millis;
+use crate::{outbox, strays};
+use std::sync::Arc;
+
+/// Sees to what came with the messages of the last look at the queue.
+pub(super) fn collect(worker: &Arc<Worker>) {
+    for unreadable in worker.venue.bus.unreadable() {
+        let worker = Arc::clone(worker);
+        let handled = Arc::clone(&worker);
+        worker.shutdown.spawn_turn("stray", async move { handle(&handled, unreadable).await });
+    }
+}
+
+/// Answered and kept before it is acknowledged: a crash in between does both again.
+async fn handle(worker: &Worker, unreadable: Unreadable) {
+    let Unreadable { subject, reason, owner, id, body, sequence, published, settle } = unreadable;
+    let answers = answers(
+        &worker.venue.key,
+        &Unread { subject: &subject, reason: &reason, id: id.as_deref(), body: &body, place: (published, sequence) },
+        owner.as_ref(),
+    );
+    let mut told = Vec::new();
+    for answer in answers {
+        match worker.venue.bus.publish(&answer).await {
+            Ok(()) => told.push(match answer.to {
+                Address::Reply(subject) => subject,
+                Address::Out { .. } | Address::In { .. } | Address::Job { .. } => "completions".to_owned(),
+            }),
+            Err(error) => tracing::warn!(subject, %error, "the sender of an unreadable message isn't told"),
+        }
+    }
+    let text = String::from_utf8_lossy(&body[..body.len().min(STRAY_BYTES)]).into_owned();
+    tracing::warn!(subject, reason, bytes = body.len(), "a message that nobody can get is kept for `dead list`");
+    let stray = Stray { subject, reason, owner, id, received: published, bytes: body.len(), body: text, told };
+    match strays::keep(&worker.venue, &stray, sequence).await {
+        Ok(()) => settle.ack().await,
+        Err(error) => {
+            tracing::warn!(%error, "an unreadable message isn't kept yet");
+            settle.nak(RETRY).await;
+        }
+    }
+}
+
+/// What is known of such a message.
+struct Unread<'a> {
+    subject: &'a str,
+    reason: &'a str,
+    id: Option<&'a str>,
+    body: &'a [u8],
+    /// When it was published, and its place in the stream.
+    place: (Millis, u64),
+}
+
+/// The terminal answer: where completions of its owner go, and to the inbox that it names.
+fn answers(key: &[u8], unread: &Unread<'_>, owner: Option<&Owner>) -> Vec<Message> {
+    let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, unread.reason);
+    let (published, sequence) = unread.place;
+    let place = EventId::of_venue(key, IdOf::Place { published, sequence });
+    let id = unread.id.and_then(|id| EventId::new(id).ok()).unwrap_or_else(|| place.clone());
+    let named = unread.subject.rsplit('.').nth(1).and_then(|token| AgentId::new(token).ok());
+    let agent = named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"));
+    // Of nobody only an inbox.
+    let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
+    let reply_to = reply_to(unread.body).filter(|subject| reply_to_allowed(subject, &tenant, &user));
+    if let Some(owner) = owner {
+        return outbox::refusal(key, (owner, &agent), &id, &place, reply_to.as_deref(), &result);
+    }
+    let completion = Completion { id, job: None, agent, session: None, result };
+    let body = serde_json::to_value(&completion).expect("completions serialise");
+    reply_to.into_iter().map(|subject| Message { to: Address::Reply(subject), id: None, body: body.clone() }).collect()
+}

@@ -1,0 +1,125 @@
+//! Messages that nobody can get: the stream doesn't take them, or they are answered and counted.
+
+use crate::support::nats::{NatsServer, options};
+use crate::support::operate::{boss, operate_once};
+use crate::support::venue::TestVenue;
+use async_nats::jetstream::{self, consumer::pull, stream};
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::audit;
+use trellis::bus::nats::{NatsBus, NatsOptions};
+use trellis::store::embedded::EmbeddedStore;
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+async fn venue(options: &NatsOptions) -> (TestVenue, tempfile::TempDir) {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open(&dir.path().join("store")).unwrap();
+    let bus = Arc::new(NatsBus::open(options).await.unwrap());
+    (TestVenue::new(store, bus, dir.path(), "[[rule]]\nthen = { text = \"done\" }\n").await, dir)
+}
+
+async fn counted(venue: &TestVenue, n: u64) -> trellis::domain::audit::Books {
+    for _ in 0..600 {
+        let books = audit::all(&venue.venue).await.unwrap();
+        if books.unreadable >= n {
+            return books;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("not counted within half a minute");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_stream_takes_and_nobody_understands_is_answered_counted_and_listed() {
+    let Some(server) = NatsServer::start() else { return };
+    let options = options(&server.url());
+    let (venue, _dir) = venue(&options).await;
+    venue.worker().await;
+    let client = async_nats::connect(server.url()).await.unwrap();
+    let context = jetstream::new(client.clone());
+    let inbox = client.new_inbox();
+    let mut replies = client.subscribe(inbox.clone()).await.unwrap();
+    let body = |to: &str| json!({"input": "x", "replyTo": to}).to_string();
+    let p = &options.prefix;
+    for (subject, body) in [
+        (format!("{p}.in.local.me.%ff.task"), body(&inbox)),
+        (format!("{p}.in.%ff.me.a.task"), body(&inbox)),
+        // Nobody's word goes where others listen.
+        (format!("{p}.in.%ff.me.a.message"), body("trellis.reply.acme.ann.x")),
+    ] {
+        context.publish(subject, body.into()).await.unwrap().await.unwrap();
+    }
+    for _ in 0..2 {
+        let reply = tokio::time::timeout(LIMIT, replies.next()).await.unwrap().unwrap();
+        let reply: Value = serde_json::from_slice(&reply.payload).unwrap();
+        assert_eq!((&reply["status"], &reply["errorCode"]), (&json!("REJECTED"), &json!("REFUSED")));
+        assert!(reply["error"].as_str().unwrap().contains("`%ff` is not percent-encoded text"), "{reply}");
+    }
+    let books = counted(&venue, 3).await;
+    assert_eq!((books.unreadable, books.unaccounted, books.accepted), (3, 0, 0), "{books:?}");
+    assert!(books.unreadable_subjects.iter().all(|line| line.contains("illegal subject")), "{books:?}");
+    let listed = operate_once(&venue.venue, &boss(&venue.owner), None, "v/ops/dead/list", json!({})).await.unwrap();
+    let own = &listed["unreadable"];
+    assert_eq!((&own["total"], &own["items"][0]["told"]), (&json!(1), &json!(["completions", inbox])), "{listed}");
+    assert!(own["items"][0]["body"].as_str().unwrap().contains("input"), "{listed}");
+    // Completions have it, too; and none of it makes owners.
+    let out = context.get_stream(format!("{}_OUT", p.to_uppercase())).await.unwrap();
+    let told = out.get_raw_message(1).await.unwrap().subject.to_string();
+    assert!(told.starts_with(&format!("{p}.out.local.me.%25ff.")), "{told}");
+    let owners = venue.venue.store.owners(None, 100).await.unwrap();
+    assert_eq!(owners.iter().filter(|owner| !trellis::venue::is_reserved(owner)).count(), 0, "{owners:?}");
+    assert!(venue.venue.bus.in_transit().await.unwrap().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_of_an_earlier_version_is_brought_up_to_date_and_what_lies_in_it_is_seen_to() {
+    let Some(server) = NatsServer::start() else { return };
+    let options = options(&server.url());
+    let context = jetstream::new(async_nats::connect(server.url()).await.unwrap());
+    let p = options.prefix.clone();
+    let old = stream::Config {
+        name: p.to_uppercase(),
+        subjects: vec![format!("{p}.in.>")],
+        retention: stream::RetentionPolicy::WorkQueue,
+        discard: stream::DiscardPolicy::New,
+        duplicate_window: Duration::from_millis(100),
+        ..stream::Config::default()
+    };
+    let old = context.create_stream(old).await.unwrap();
+    let workers = pull::Config {
+        durable_name: Some("workers".into()),
+        filter_subject: format!("{p}.in.>"),
+        ack_wait: options.ack_wait,
+        max_ack_pending: 100_000,
+        max_waiting: 4096,
+        ..pull::Config::default()
+    };
+    old.create_consumer(workers).await.unwrap();
+    for end in ["local.me.a.tasks", "local.me.b.task"] {
+        context
+            .publish(format!("{p}.in.{end}"), json!({"input": "x"}).to_string().into())
+            .await
+            .unwrap()
+            .await
+            .unwrap();
+    }
+    let (venue, _dir) = venue(&options).await;
+    venue.agent("b", json!({})).await;
+    let settings = venue.venue.bus.settings().await.unwrap();
+    let subjects = settings.iter().find(|setting| setting.name == "nats inbound subjects").unwrap();
+    assert!(subjects.problem.is_none() && subjects.value.contains(&format!("{p}.in.*.*.*.task")), "{subjects:?}");
+    assert!(context.publish(format!("{p}.in.local.me.b.tasks"), "{}".into()).await.unwrap().await.is_err());
+    venue.worker().await;
+    let books = counted(&venue, 1).await;
+    assert!(books.unreadable_subjects[0].contains("got the kind `tasks`"), "{books:?}");
+    for _ in 0..600 {
+        if audit::all(&venue.venue).await.unwrap().completed == 1 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("the task that lay in it isn't done");
+}
