@@ -6,6 +6,7 @@ use super::jobs::{wait_for, with_location};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::agents::{self, Applied};
+use crate::bus::InKind;
 use crate::domain::agent::{AgentConfig, schema};
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
@@ -136,7 +137,8 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
     let submission = ingress::parse(body)?;
     let agent = agent_id(agent)?;
     let named = who.key.as_ref().map(EventId::as_str);
-    let (id, submission) = ingress::unsealed(&api.venue, (who.owner(), &agent), named, ingress::fresh_id, submission)?;
+    let to = (who.owner(), &agent, if task { InKind::Task } else { InKind::Message });
+    let (id, submission) = ingress::unsealed(&api.venue, to, named, ingress::fresh_id, submission)?;
     if api.options.auth.is_required() && !who.caller.operator {
         ingress::check_reply(who.owner(), &submission)?;
     }

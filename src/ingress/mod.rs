@@ -2,6 +2,7 @@
 
 mod replace;
 
+use crate::bus::InKind;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::decode::{self, Wrong};
@@ -395,8 +396,8 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
 
 /// The venue's seal on a message of its own, by which it knows it in the queue: everybody who may
 /// publish could write the rest.
-pub fn sealed(key: &[u8], owner: &Owner, agent: &AgentId, id: &EventId, submission: Submission) -> Submission {
-    let said = said(owner, agent, id, &submission);
+pub fn sealed(key: &[u8], to: (&Owner, &AgentId, InKind), id: &EventId, submission: Submission) -> Submission {
+    let said = said(to, id, &submission);
     Submission { seal: Some(hmac_hex(key, said.as_bytes())), ..submission }
 }
 
@@ -405,14 +406,14 @@ pub fn sealed(key: &[u8], owner: &Owner, agent: &AgentId, id: &EventId, submissi
 /// made.
 pub fn unsealed(
     venue: &Venue,
-    (owner, agent): (&Owner, &AgentId),
+    to: (&Owner, &AgentId, InKind),
     named: Option<&str>,
     place: impl FnOnce() -> EventId,
     mut submission: Submission,
 ) -> Result<(EventId, Submission), SubmissionError> {
     if let Some(given) = submission.seal.take() {
         let id = named.map_or_else(|| Ok(place()), EventId::kept)?;
-        let said = said(owner, agent, &id, &submission);
+        let said = said(to, &id, &submission);
         let fits = hmac_fits(&venue.key, said.as_bytes(), &given);
         return if fits { Ok((id, submission)) } else { Err(SubmissionError::Forged("seal")) };
     }
@@ -430,9 +431,13 @@ pub fn unsealed(
     }
 }
 
-/// What a seal on a submission covers.
-fn said(owner: &Owner, agent: &AgentId, id: &EventId, submission: &Submission) -> String {
+/// What a seal on a submission covers. Without the kind a task could be said again as a message, and so
+/// take its id; what an older version has sent, under ids of another form, lies in the queue without.
+fn said((owner, agent, kind): (&Owner, &AgentId, InKind), id: &EventId, submission: &Submission) -> String {
     let mut said = serde_json::json!(["submission", owner.token(), agent, id, submission]);
+    if let (true, serde_json::Value::Array(said)) = (id.is_venues(), &mut said) {
+        said.push(serde_json::json!(kind));
+    }
     said.sort_all_objects();
     said.to_string()
 }

@@ -1,15 +1,17 @@
 //! The busy policy `replace`: a task takes the place of the one before it.
 
 use crate::agents::sessions;
+use crate::domain::decode;
 use crate::domain::event::fresh_session;
-use crate::domain::job::JobStatus;
+use crate::domain::job::{JobHead, JobStatus};
 use crate::jobs;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 
 /// Before a task is let in: cancels the oldest unfinished task of its session, when the agent's
-/// policy says so. Later ones stay, and so does everything when the task was let in before. A crash
+/// policy says so. Later ones stay, and so does everything when the task was let in before,
+/// or when its id is of a task in another session. A crash
 /// between this and the admission cancels the next one, too.
 pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
     let Some(event) = admit.event.as_ref().filter(|event| event.kind == EventKind::Task) else { return Ok(()) };
@@ -17,9 +19,9 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
     if admit.session.session == fresh_session(job) {
         return Ok(());
     }
-    let keys = [keys::agent_gate(&admit.session.agent), keys::job_status(job)];
+    let keys = [keys::agent_gate(&admit.session.agent), keys::job_status(job), keys::job_head(job)];
     let docs = venue.store.read(&admit.owner, &keys).await?;
-    let [gate, status] = docs.as_slice() else { return Ok(()) };
+    let [gate, status, head] = docs.as_slice() else { return Ok(()) };
     let gate = gate.value.as_ref().and_then(|bytes| Gate::decode(bytes));
     let Some(gate) = gate.filter(|gate| gate.busy == BusyPolicy::Replace && gate.status != GateStatus::Terminated)
     else {
@@ -28,6 +30,11 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
     let known = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)).map(|(status, _)| status);
     // A turn opens the job of a request before the task is on its way: that one is still pending.
     if known.is_some_and(|status| status != JobStatus::Pending) {
+        return Ok(());
+    }
+    // A job of this id that is elsewhere: the task will be a conflict.
+    let head = head.value.as_ref().and_then(|bytes| decode::stored::<JobHead>(bytes).ok());
+    if head.is_some_and(|head| (&head.agent, &head.session) != (&admit.session.agent, &admit.session.session)) {
         return Ok(());
     }
     let Some(session) = sessions::find(venue, &admit.owner, &admit.session).await? else { return Ok(()) };

@@ -170,11 +170,11 @@ struct Sent<'e> {
 
 /// A submission that was too deep to be read whole: what is left of it is the venue's own, too.
 fn resealed(key: &[u8], mut message: Message) -> Message {
-    if let Address::In { owner, agent, kind: InKind::Task | InKind::Message } = &message.to
+    if let Address::In { owner, agent, kind: kind @ (InKind::Task | InKind::Message) } = &message.to
         && let Some(id) = message.id.as_deref().and_then(|id| EventId::kept(id).ok())
         && let Ok(submission) = decode::typed::<Submission>(message.body.clone())
     {
-        let submission = ingress::sealed(key, owner, agent, &id, Submission { seal: None, ..submission });
+        let submission = ingress::sealed(key, (owner, agent, *kind), &id, Submission { seal: None, ..submission });
         message.body = serde_json::to_value(submission).expect("submissions serialise");
     }
     message

@@ -223,7 +223,8 @@ fn id_of_place(venue_key: &[u8], delivery: &Delivery) -> EventId {
 async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival, Box<JobResult>>, StoreError> {
     let venue = &worker.venue;
     let parsed = ingress::parse(&delivery.body).and_then(|said| {
-        let (to, named, sealed) = ((&delivery.owner, &delivery.agent), delivery.id.as_deref(), said.seal.is_some());
+        let (to, named, sealed) =
+            ((&delivery.owner, &delivery.agent, delivery.kind), delivery.id.as_deref(), said.seal.is_some());
         let place = || id_of_place(&venue.key, delivery);
         ingress::unsealed(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
     });

@@ -94,24 +94,42 @@ async fn a_repeated_submission_replaces_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_submission_whose_id_is_taken_replaces_nothing() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    venue.agent("a", never("replace")).await;
+    let first = submit(&venue, "t1").await;
+    let elsewhere = Submission { session_id: Some("other".parse().unwrap()), ..to_main("t2") };
+    let taken = venue.arrive("a", "t2", true, elsewhere).await.job.unwrap();
+    let refused = trellis::ingress::submit(&venue.venue, &arrival(&venue, "t2")).await.unwrap_err().to_string();
+    assert!(refused.contains("accepted before with another body"), "{refused}");
+    for job in [&first, &taken] {
+        assert_eq!(self::job(&venue, job).await.status, JobStatus::Pending);
+    }
+}
+
+/// A task for the session `main`.
+fn arrival(venue: &TestVenue, id: &str) -> trellis::ingress::Arrival {
+    trellis::ingress::Arrival {
+        owner: venue.owner.clone(),
+        agent: "a".parse().unwrap(),
+        task: true,
+        id: id.parse().unwrap(),
+        submission: to_main(id),
+        received: venue.venue.now(),
+        sequence: 0,
+        by: trellis::domain::principal::Principal::ANYBODY,
+        may_override: false,
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_full_mailbox_replaces_nothing() {
     let (venue, _dir) = TestVenue::embedded("").await;
     let mut config = never("replace");
     config["mailbox"] = 1.into();
     venue.agent("a", config).await;
     let first = submit(&venue, "t1").await;
-    let arrival = trellis::ingress::Arrival {
-        owner: venue.owner.clone(),
-        agent: "a".parse().unwrap(),
-        task: true,
-        id: "t2".parse().unwrap(),
-        submission: to_main("t2"),
-        received: venue.venue.now(),
-        sequence: 0,
-        by: trellis::domain::principal::Principal::ANYBODY,
-        may_override: false,
-    };
-    let refused = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err().to_string();
+    let refused = trellis::ingress::submit(&venue.venue, &arrival(&venue, "t2")).await.unwrap_err().to_string();
     assert!(refused.contains("mailbox is full"), "{refused}");
     assert_eq!(job(&venue, &first).await.status, JobStatus::Pending);
 }

@@ -223,7 +223,7 @@ async fn send(
         ));
     }
     let Arrival { owner, agent, id, submission, .. } = arrival;
-    let sealed = ingress::sealed(&call.venue.key, owner, agent, id, submission.clone());
+    let sealed = ingress::sealed(&call.venue.key, (owner, agent, kind), id, submission.clone());
     let body = serde_json::to_value(&sealed).expect("submissions serialise");
     decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };

@@ -130,7 +130,7 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let (owner, id) = (&venue.owner, EventId::new("child").unwrap());
         let agent = "plain".parse().unwrap();
         let task = Submission { input: nested(300), caller: Some("agent:boss".into()), ..Submission::default() };
-        let sealed = ingress::sealed(&venue.venue.key, owner, &agent, &id, task);
+        let sealed = ingress::sealed(&venue.venue.key, (owner, &agent, InKind::Task), &id, task);
         let to = Address::In { owner: owner.clone(), agent, kind: InKind::Task };
         let message = Message { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
         let entries: Vec<OutboxEntry> = vec![outbox::entry("child".into(), &message)];

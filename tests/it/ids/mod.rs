@@ -94,9 +94,15 @@ impl Site {
 
     /// Sends a submission that must be refused, for this reason.
     async fn refused(&self, kind: &str, agent: &str, id: &str, reason: &str) {
+        let body = |inbox: &str| json!({"input": "x", "replyTo": inbox});
+        self.refuses(kind, agent, id, body, reason).await;
+    }
+
+    /// The same with what it says, told where to.
+    async fn refuses(&self, kind: &str, agent: &str, id: &str, body: impl FnOnce(&str) -> Value, reason: &str) {
         let inbox = format!("_INBOX.{}.refused", uuid::Uuid::now_v7().simple());
         let mut answers = self.venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
-        let body = json!({"input": "x", "replyTo": inbox});
+        let body = body(&inbox);
         let error = match self.send(kind, agent, id, &body).await {
             Err(error) => error,
             Ok(()) => {

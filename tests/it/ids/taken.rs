@@ -1,15 +1,16 @@
 //! Producers who take the ids that the venue makes, as they were and as they are, before it does.
 
-use super::{On, Site, everywhere, until};
+use super::{On, Site, Way, everywhere, until};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
 use trellis::approvals;
+use trellis::bus::InKind;
 use trellis::domain::approval::Verdict;
 use trellis::domain::event::Submission;
-use trellis::domain::ids::{EventId, IdOf, SessionKey, sha256_hex};
+use trellis::domain::ids::{EventId, IdOf, JobId, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
 use trellis::domain::timer::{Phase, TimerId};
-use trellis::timers;
+use trellis::{ingress, jobs, timers};
 
 const RULES: &str = r#"
 [[rule]]
@@ -121,9 +122,54 @@ async fn no_submission_keeps_an_answer_from_its_session(on: On) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn in_the_queue_an_id_of_the_venue_counts_under_its_seal_alone() {
+    let Some(site) = site(On::Nats).await else { return };
+    let (venue, owner) = (&site.venue.venue, &site.venue.owner);
+    let id = EventId::kept(of_call(&site).1).unwrap();
+    let another = EventId::of_venue(&venue.key, IdOf::Redrive(&JobId::new(&"0f".repeat(16)).unwrap()));
+    let sealed = |inbox: &str| {
+        let submission = Submission { input: json!("x"), reply_to: Some(inbox.into()), ..Submission::default() };
+        json!(ingress::sealed(&venue.key, (owner, &"clerk".parse().unwrap(), InKind::Task), &id, submission))
+    };
+    let changed = |inbox: &str| {
+        let mut body = sealed(inbox);
+        body["input"] = json!("y");
+        body
+    };
+    site.refuses("task", "clerk", another.as_str(), sealed, "`seal`").await;
+    site.refuses("task", "clerk", "mine", sealed, "`seal`").await;
+    site.refuses("task", "mole", id.as_str(), sealed, "`seal`").await;
+    site.refuses("message", "clerk", id.as_str(), sealed, "`seal`").await;
+    site.refuses("task", "clerk", id.as_str(), changed, "`seal`").await;
+    site.send("task", "clerk", id.as_str(), &sealed("_INBOX.x")).await.unwrap();
+    let job = JobId::derive(&venue.key, owner, &id);
+    until("it is taken", async || jobs::get(venue, owner, &job).await.unwrap().is_some()).await;
+    assert_eq!(site.venue.ended(&job).await.status, JobStatus::Complete);
+}
+
+/// A stream drops a second message with an id that it knows: nobody knows those of the venue before.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_suppresses_a_completion() {
+    let Some(site) = site(On::Nats).await else { return };
+    let Way::Queue { context, prefix } = &site.way else { unreachable!() };
+    let job = JobId::derive(&site.venue.venue.key, &site.venue.owner, &"t1".parse().unwrap());
+    let subject = format!("{prefix}.out.local.me.clerk.{job}");
+    let mut headers = async_nats::HeaderMap::new();
+    headers.insert("Nats-Msg-Id", format!("done-{job}"));
+    context.publish_with_headers(subject.clone(), headers, "{}".into()).await.unwrap().await.unwrap();
+    assert_eq!(site.venue.run("clerk", "t1", json!("count")).await.status, JobStatus::Complete);
+    let out = context.get_stream(format!("{}_OUT", prefix.to_uppercase())).await.unwrap();
+    until("it is told", async || {
+        let last = out.get_last_raw_message_by_subject(&subject).await.unwrap();
+        String::from_utf8_lossy(&last.payload).contains("COMPLETE")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_form_of_the_venues_ids_is_refused_wherever_a_producer_names_one() {
     let Some(site) = site(On::Embedded).await else { return };
-    let super::Way::Http(server) = &site.way else { unreachable!() };
+    let Way::Http(server) = &site.way else { unreachable!() };
     let request = json!({"operation": "v/ops/agent/request", "input": {"agentId": "clerk", "input": 1}});
     let trigger = json!({"operation": "v/ops/agent/trigger", "input": {"agentId": "clerk", "after": "1h"}});
     for (path, body) in [
