@@ -124,7 +124,7 @@ async fn an_id_is_of_a_caller_and_an_authority_on_redis() {
 async fn an_id_is_of_a_caller_and_an_authority_whichever_way_it_comes() {
     let Some(owned) = Owned::open(On::Nats).await else { return };
     let Way::Queue { context, prefix } = &owned.site.way else { unreachable!() };
-    let inbox = format!("_INBOX.{prefix}.owned");
+    let inbox = format!("trellis.reply.acme.ann.{prefix}");
     let mut answers = owned.site.venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
     let mut answer = async || -> Value {
         let answer = tokio::time::timeout(LIMIT, answers.next()).await.expect("no answer").unwrap();
