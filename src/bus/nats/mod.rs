@@ -3,13 +3,13 @@
 //! Streams and consumers: `streams`. Taking messages: `receive`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
+mod connect;
 mod inspect;
 mod monitor;
 mod receive;
 mod streams;
 mod witness;
 
-use super::credentials::credentials;
 use super::{
     Address, Alarms, Bus, BusError, Delivery, Live, Message, Piece, Signal, Unreadable, Witness, chain, headers,
     subject,
@@ -21,7 +21,7 @@ use crate::store::Setting;
 use crate::telemetry::Metrics;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{
-    Client, ConnectErrorKind, ConnectOptions, Event, HeaderMap, ServerAddr,
+    Client, HeaderMap,
     connection::State,
     jetstream::{
         self, Context,
@@ -31,14 +31,11 @@ use async_nats::{
 };
 use async_trait::async_trait;
 use bytes::Bytes;
+use connect::connect;
 use futures::{StreamExt, stream::BoxStream};
 use std::{
     error::Error,
-    future::Ready,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 use tokio::sync::watch;
@@ -417,68 +414,6 @@ impl Bus for NatsBus {
 
     fn alarms(&self) -> Option<&dyn Alarms> {
         Some(self)
-    }
-}
-
-async fn connect(options: &NatsOptions, name: &str, link: watch::Sender<u64>) -> Result<Client, OpenError> {
-    let failed = |reason: String| OpenError::Connect { bus: name.to_owned(), reason };
-    let servers: Vec<ServerAddr> = options
-        .url
-        .split(',')
-        .map(|url| url.trim().parse().map_err(|error: std::io::Error| failed(error.to_string())))
-        .collect::<Result<_, _>>()?;
-    let link = Arc::new(link);
-    let attempt = || {
-        let settings = credentials(ConnectOptions::new(), &servers)
-            .name("trellis")
-            .ping_interval(PING_EVERY)
-            .request_timeout(Some(TIMEOUT))
-            .event_callback(log_events(name.to_owned(), Arc::clone(&link)));
-        let servers = servers.clone();
-        async move {
-            settings.connect(servers).await.map_err(|error| {
-                let reason = chain(&error);
-                match error.kind() {
-                    ConnectErrorKind::Authentication
-                    | ConnectErrorKind::AuthorizationViolation
-                    | ConnectErrorKind::ServerParse
-                    | ConnectErrorKind::Tls => Failure::Permanent(reason),
-                    ConnectErrorKind::Dns
-                    | ConnectErrorKind::TimedOut
-                    | ConnectErrorKind::Io
-                    | ConnectErrorKind::MaxReconnects => Failure::Transient(reason),
-                }
-            })
-        }
-    };
-    retry(options.connect, &format!("NATS at `{name}`"), attempt).await.map_err(failed)
-}
-
-/// One line for each change of the connection. While it is down the driver tries for ever and
-/// reports each failure; only the first of them is logged.
-fn log_events(name: String, link: Arc<watch::Sender<u64>>) -> impl Fn(Event) -> Ready<()> + Send + Sync + 'static {
-    let complained = AtomicBool::new(false);
-    move |event| {
-        match event {
-            Event::Connected => {
-                complained.store(false, Ordering::Relaxed);
-                tracing::info!("NATS at `{name}`: connected");
-            }
-            Event::Disconnected => {
-                tracing::warn!("NATS at `{name}`: disconnected, reconnecting");
-                link.send_modify(|n| *n += 1);
-            }
-            Event::LameDuckMode => tracing::info!("NATS at `{name}`: the server is about to shut down"),
-            Event::SlowConsumer(id) => {
-                tracing::warn!("NATS at `{name}`: subscription {id} is read too slowly, messages were dropped");
-            }
-            Event::ServerError(error) => tracing::warn!("NATS at `{name}`: {error}"),
-            Event::ClientError(error) if !complained.swap(true, Ordering::Relaxed) => {
-                tracing::warn!("NATS at `{name}`: {error}");
-            }
-            Event::ClientError(_) | Event::Draining | Event::Closed => {}
-        }
-        std::future::ready(())
     }
 }
 
