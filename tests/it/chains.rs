@@ -156,7 +156,7 @@ async fn timers_do_not_hide_a_chain(on: On) {
 }
 
 async fn all(venue: &TestVenue) -> Vec<Job> {
-    jobs::list(&venue.venue, &venue.owner, 0, 1_000).await.unwrap().0
+    jobs::list(&venue.venue, &venue.owner, 0, 1_000).await.unwrap().items
 }
 
 async fn an_origin_has_an_hours_turns(on: On) {
@@ -178,7 +178,10 @@ async fn an_origin_has_an_hours_turns(on: On) {
         let text = result.error.as_deref().unwrap();
         assert!(text.contains("request `t1` has caused") && text.contains("at most 5"), "{text}");
     }
-    assert!(timers::list(&venue.venue, &venue.owner, None, false).await.unwrap().is_empty(), "it is over");
+    assert!(
+        timers::list(&venue.venue, &venue.owner, (None, false), 0, 100).await.unwrap().items.is_empty(),
+        "it is over"
+    );
     // Another request isn't touched by it, and counts are forgotten when their hour is over.
     let other = venue.submit("clock", "t2", json!("go")).await.job.unwrap();
     assert_eq!(venue.ended(&other).await.status, JobStatus::Complete);
