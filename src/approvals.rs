@@ -4,6 +4,7 @@
 //! person, or the session itself when time has run out.
 
 use crate::domain::approval::{Answer, Approval, Subject, Verdict};
+use crate::domain::authority::Resource;
 use crate::domain::event::{Event, Payload, order};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
@@ -94,7 +95,7 @@ pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) 
 /// may answer it.
 pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
     let mut shown = json!(approval);
-    let may_answer = || caller.authority.permits("job/approve", &about(approval)).is_ok();
+    let may_answer = || caller.authority.permits("job/approve", about(approval)).is_ok();
     let hidden = !caller.reads().covers_reading(&approval.under) && !may_answer();
     if let Some(map) = shown.as_object_mut() {
         map.shift_remove("under");
@@ -110,10 +111,10 @@ pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
 }
 
 /// What somebody must be allowed to approve who answers.
-fn about(approval: &Approval) -> String {
+fn about(approval: &Approval) -> Resource {
     match &approval.job {
-        Some(job) => format!("j/{job}"),
-        None => format!("g/{}", approval.session.agent),
+        Some(job) => Resource::job(job),
+        None => Resource::agent(&approval.session.agent),
     }
 }
 
@@ -232,7 +233,7 @@ fn check(
 ) -> Result<(), OpError> {
     caller
         .authority
-        .permits("job/approve", &about(approval))
+        .permits("job/approve", about(approval))
         .map_err(|denied| OpError::Denied(denied.text("answering an approval")))?;
     approval.accepts(verdict, digest).map_err(|error| match error {
         crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),

@@ -45,6 +45,7 @@ pub mod ledger;
 pub mod rates;
 pub mod retention;
 pub mod retry;
+pub mod revoked;
 pub mod secrets;
 pub mod shutdown;
 pub mod strays;

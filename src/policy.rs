@@ -32,7 +32,7 @@ pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Rec
         let caller = &mut known.caller;
         for revocation in policy.taken_from(&caller.name, &caller.envelope) {
             let Some(path) = &revocation.path else { return Ok(Err(Refused::Revoked)) };
-            caller.authority = caller.authority.clone().without(path.trim_end_matches('/'));
+            caller.authority = caller.authority.clone().without(path);
         }
     }
     Ok(Ok(known))

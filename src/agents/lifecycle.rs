@@ -3,6 +3,7 @@
 use super::{TRIES, contended, fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
+use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::jobs::{self, Cancelled};
 use crate::ledger::why::{self, Reached};
@@ -77,6 +78,11 @@ pub enum LifeError {
         /// As it is; 0 without any.
         newest: u64,
     },
+    /// More have changed it than are remembered.
+    #[error(
+        "agent `{0}` was changed under {MAX_TRAIL} grants already, all of which it depends on; apply its configuration as a whole"
+    )]
+    TooMany(AgentId),
     /// There is a session of that name.
     #[error("session `{0}` exists: choose another name")]
     Taken(SessionKey),
@@ -90,6 +96,8 @@ pub enum LifeError {
 pub struct By<'a> {
     /// What it may do: who configures an agent bounds it.
     pub authority: &'a Authority,
+    /// What it stands under: so does what it makes.
+    pub trail: &'a Trail,
     /// It is a turn of an agent: it may not take away the question that people want to be asked.
     pub turn: bool,
 }
@@ -166,8 +174,12 @@ pub async fn update(
         by.may_use_key(&config)?;
         // What it says already was written with less, perhaps: only who says all of it anew answers for it.
         let creator = record.creator.intersect(by.authority).nowhere();
+        let made_under = record.made_under.clone().and(by.trail);
+        if made_under.is_full() {
+            return Err(LifeError::TooMany(id.clone()));
+        }
         let config_version = record.config_version + 1;
-        Ok(Some(AgentRecord { config, config_version, creator, ..record.clone() }))
+        Ok(Some(AgentRecord { config, config_version, creator, made_under, ..record.clone() }))
     })
     .await
 }
@@ -360,10 +372,16 @@ pub async fn fork(
         return Err(LifeError::Config("`timeline` is copied to a new agent only, leave `overwrite` out".into()));
     }
     by.may_use_key(&source.config)?;
-    let creator = source.creator.intersect(by.authority).nowhere();
+    let maker = Maker {
+        authority: source.creator.intersect(by.authority).nowhere(),
+        trail: source.made_under.clone().and(by.trail),
+    };
+    if maker.trail.is_full() {
+        return Err(LifeError::TooMany(from.clone()));
+    }
     for _ in 0..TRIES {
         let now = venue.now();
-        let new = AgentRecord { state: source.state.clone(), ..fresh(to, &source.config, &creator, now) };
+        let new = AgentRecord { state: source.state.clone(), ..fresh(to, &source.config, &maker, now) };
         let (record, expect) = match get(venue, owner, to).await? {
             None => {
                 let gone = venue.store.read(owner, &[keys::agent(to)]).await?.pop().unwrap_or_default();

@@ -5,6 +5,7 @@ pub mod sessions;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
+use crate::domain::authority::trail::Maker;
 use crate::domain::context::load::{Change as StateChange, Level};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
@@ -102,25 +103,32 @@ fn cut(text: &str, bytes: usize) -> String {
 
 /// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
 /// tasks and timeline stay; a running turn keeps the configuration that it began with. It can do no
-/// more than `creator`, who configures it.
+/// more than its maker, who configures it, and nothing once that one's grant is revoked.
 pub async fn apply(
     venue: &Venue,
     owner: &Owner,
     id: &AgentId,
     config: &AgentConfig,
     overwrite: bool,
-    creator: &Authority,
+    maker: impl Into<Maker> + Send,
 ) -> Result<(AgentRecord, Applied), StoreError> {
-    let creator = &creator.clone().nowhere();
+    let Maker { authority, trail } = maker.into();
+    let maker = &Maker { authority: authority.nowhere(), trail };
     for _ in 0..TRIES {
         let now = venue.now();
         let (record, version, applied) = match get(venue, owner, id).await? {
             Some((record, _)) if !overwrite => return Ok((record, Applied::Unchanged)),
-            Some((record, _)) if is_as_said(&record, config, creator) => return Ok((record, Applied::Unchanged)),
-            Some((record, version)) => {
-                (replaced(record, config, creator, now), Expect::Version(version), Applied::Updated)
+            Some((record, _)) if is_as_said(&record, config, maker) && record.made_under == maker.trail => {
+                return Ok((record, Applied::Unchanged));
             }
-            None => (fresh(id, config, creator, now), Expect::Any, Applied::Created),
+            // Only who answers for it is another.
+            Some((record, version)) if is_as_said(&record, config, maker) => {
+                (replaced(record, config, maker, now), Expect::Version(version), Applied::Unchanged)
+            }
+            Some((record, version)) => {
+                (replaced(record, config, maker, now), Expect::Version(version), Applied::Updated)
+            }
+            None => (fresh(id, config, maker, now), Expect::Any, Applied::Created),
         };
         if venue.store.write(now, owner, &writes(&record, version)).await? == Written::Done {
             return Ok((record, applied));
@@ -134,18 +142,20 @@ fn contended(id: &AgentId) -> StoreError {
     StoreError::Unavailable { store: "documents".into(), reason }
 }
 
-fn is_as_said(record: &AgentRecord, config: &AgentConfig, creator: &Authority) -> bool {
-    record.status != AgentStatus::Terminated && record.config == *config && record.creator == *creator
+fn is_as_said(record: &AgentRecord, config: &AgentConfig, maker: &Maker) -> bool {
+    record.status != AgentStatus::Terminated && record.config == *config && record.creator == maker.authority
 }
 
 /// The same agent with another configuration; one that has ended begins again.
-fn replaced(record: AgentRecord, config: &AgentConfig, creator: &Authority, now: Millis) -> AgentRecord {
+fn replaced(record: AgentRecord, config: &AgentConfig, maker: &Maker, now: Millis) -> AgentRecord {
     let status = match record.status {
         AgentStatus::Terminated => AgentStatus::Active,
         kept @ (AgentStatus::Active | AgentStatus::Suspended) => kept,
     };
-    let config_version = record.config_version + u64::from(record.config != *config || record.creator != *creator);
-    AgentRecord { config: config.clone(), creator: creator.clone(), status, config_version, updated: now, ..record }
+    let config_version =
+        record.config_version + u64::from(record.config != *config || record.creator != maker.authority);
+    let Maker { authority: creator, trail: made_under } = maker.clone();
+    AgentRecord { config: config.clone(), creator, made_under, status, config_version, updated: now, ..record }
 }
 
 /// The writes by which a commit changes what an agent keeps from turn to turn; against the version
@@ -176,14 +186,15 @@ fn writes(record: &AgentRecord, expect: Expect) -> [DocWrite; 2] {
     ]
 }
 
-fn fresh(id: &AgentId, config: &AgentConfig, creator: &Authority, now: Millis) -> AgentRecord {
+fn fresh(id: &AgentId, config: &AgentConfig, maker: &Maker, now: Millis) -> AgentRecord {
     AgentRecord {
         id: id.clone(),
         status: AgentStatus::Active,
         config: config.clone(),
         config_version: 1,
         state: AgentState::default(),
-        creator: creator.clone(),
+        creator: maker.authority.clone(),
+        made_under: maker.trail.clone(),
         error: None,
         created: now,
         updated: now,

@@ -35,7 +35,8 @@ impl Verified {
         let token_owner = Some(self.owner.clone());
         let name = if own { self.owner.to_string() } else { self.subject.to_string() };
         let claims = if own { self.claims } else { Values::new() };
-        let envelope = Envelope { grants: self.grants, claims, ..Envelope::default() };
+        let expires = Some(self.expires).filter(|_| !self.keeps_timers);
+        let envelope = Envelope { grants: self.grants, claims, expires, ..Envelope::default() };
         let (subject, capabilities) = (self.subject.to_string(), self.capabilities.as_deref());
         let principal = Principal::bearer(&subject, self.holder.as_deref(), capabilities);
         let caller = Caller::new(named.unwrap_or(self.owner), name, Authority::new(self.capabilities));

@@ -6,12 +6,20 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Deserialize;
 use serde_json::Value;
-use std::fs;
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 /// Bytes of the file: thousands of keys.
-const FILE_BYTES: usize = 1 << 20;
+const FILE_BYTES: u64 = 1 << 20;
+/// Pause between two looks at whether the file has changed: a key that is taken out counts so long.
+const LOOK: Duration = Duration::from_secs(1);
+/// Looks after a change at which the file is read again whatever it says of itself: what was written
+/// in the same moment has the same times.
+const UNSETTLED: u32 = 2;
 
 /// Why a key set can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -23,18 +31,37 @@ pub struct JwksError {
     pub problem: String,
 }
 
-/// A key set in a file. A change that can't be read leaves the keys as they were, with a log line.
+/// A key set in a file. A request reads no file: a thread of its own looks every second whether it
+/// has changed, and reads it then. A change that can't be read leaves the keys as they were, with a
+/// log line.
 #[derive(Debug)]
 pub struct Jwks {
-    path: PathBuf,
-    state: Mutex<State>,
+    file: Arc<Watched>,
 }
 
 #[derive(Debug)]
-struct State {
-    /// What was found last: the bytes, or why there were none.
-    seen: Result<Vec<u8>, String>,
-    keys: Vec<IssuerKey>,
+struct Watched {
+    path: PathBuf,
+    keys: RwLock<Vec<IssuerKey>>,
+    seen: Mutex<Seen>,
+}
+
+/// The file as it was found last.
+#[derive(Debug)]
+struct Seen {
+    stamp: Result<Stamp, String>,
+    /// The bytes, or why there were none.
+    bytes: Result<Vec<u8>, String>,
+    unsettled: u32,
+}
+
+/// What changes with a file's content, without reading it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Stamp {
+    inode: (u64, u64),
+    size: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
 }
 
 #[derive(Debug, Clone)]
@@ -46,50 +73,102 @@ struct IssuerKey {
 }
 
 impl Jwks {
-    /// Reads the file.
+    /// Reads the file, and again whenever it has changed, as long as this is held.
     pub fn open(path: &Path) -> Result<Self, JwksError> {
-        let failed = |problem| JwksError { path: path.to_owned(), problem };
-        let bytes = read(path).map_err(failed)?;
-        let keys = parse(&bytes).map_err(failed)?;
-        Ok(Self { path: path.to_owned(), state: Mutex::new(State { seen: Ok(bytes), keys }) })
+        let keys = Self::once(path)?;
+        let watched = Arc::downgrade(&keys.file);
+        let thread = std::thread::Builder::new().name("trellis-keys".into()).spawn(move || watch(&watched));
+        let problem = |error| format!("no thread to watch it: {error}");
+        thread.map_err(|error| JwksError { path: path.to_owned(), problem: problem(error) })?;
+        Ok(keys)
     }
 
-    /// The key of that name, when it may sign for that issuer, and whom it speaks for. The file is
-    /// looked at first: a key that was taken out counts no more.
+    /// Reads the file.
+    fn once(path: &Path) -> Result<Self, JwksError> {
+        let failed = |problem| JwksError { path: path.to_owned(), problem };
+        let stamp = stamp(path);
+        let bytes = read(path).map_err(failed)?;
+        let keys = RwLock::new(parse(&bytes).map_err(failed)?);
+        let seen = Mutex::new(Seen { stamp, bytes: Ok(bytes), unsettled: UNSETTLED });
+        Ok(Self { file: Arc::new(Watched { path: path.to_owned(), keys, seen }) })
+    }
+
+    /// The key of that name, when it may sign for that issuer, and whom it speaks for.
     pub fn find(&self, issuer: &str, kid: &str) -> Option<([u8; 32], SpeaksFor)> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.refresh(&mut state);
-        let mut named = state.keys.iter().filter(|key| key.kid == kid);
+        let keys = self.file.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let mut named = keys.iter().filter(|key| key.kid == kid);
         named
             .find(|key| key.issuer.as_deref().is_none_or(|name| name == issuer))
             .map(|key| (key.key, key.speaks.clone()))
     }
 
-    /// The file is small, and reading it is cheaper than one signature: no time or size of it has to
-    /// be trusted to tell that it changed.
-    fn refresh(&self, state: &mut State) {
-        let seen = read(&self.path);
-        if seen == state.seen {
-            return;
+    /// Looks at the file now; whether it was read.
+    #[cfg(test)]
+    pub(super) fn look(&self) -> bool {
+        self.file.look()
+    }
+}
+
+/// Ends with the last holder of the key set.
+fn watch(file: &Weak<Watched>) {
+    loop {
+        std::thread::sleep(LOOK);
+        let Some(file) = file.upgrade() else { return };
+        file.look();
+    }
+}
+
+impl Watched {
+    fn look(&self) -> bool {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamp = stamp(&self.path);
+        let changed = stamp != seen.stamp;
+        if !changed && seen.unsettled == 0 {
+            return false;
         }
-        let keys = seen.as_ref().map_err(Clone::clone).and_then(|bytes| parse(bytes));
-        state.seen = seen;
+        seen.unsettled = if changed { UNSETTLED } else { seen.unsettled - 1 };
+        seen.stamp = stamp;
+        let bytes = read(&self.path);
+        if bytes == seen.bytes {
+            return true;
+        }
+        let keys = bytes.as_ref().map_err(Clone::clone).and_then(|bytes| parse(bytes));
+        seen.bytes = bytes;
         match keys {
             Ok(keys) => {
                 tracing::info!(path = %self.path.display(), keys = keys.len(), "key set read again");
-                state.keys = keys;
+                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
             }
             Err(problem) => {
                 tracing::error!(path = %self.path.display(), problem, "key set not taken; the keys before stay");
             }
         }
+        true
     }
 }
 
+fn metadata(path: &Path) -> Result<Metadata, String> {
+    let metadata = fs::metadata(path).map_err(|error| format!("can't be read: {error}"))?;
+    // A pipe or a device would keep its reader waiting.
+    if metadata.is_file() { Ok(metadata) } else { Err("is no regular file".into()) }
+}
+
+fn stamp(path: &Path) -> Result<Stamp, String> {
+    metadata(path).map(|found| Stamp {
+        inode: (found.dev(), found.ino()),
+        size: found.size(),
+        modified: (found.mtime(), found.mtime_nsec()),
+        changed: (found.ctime(), found.ctime_nsec()),
+    })
+}
+
 fn read(path: &Path) -> Result<Vec<u8>, String> {
-    let bytes = fs::read(path).map_err(|error| format!("can't be read: {error}"))?;
-    if bytes.len() > FILE_BYTES {
-        return Err(format!("has {} bytes, expected at most {FILE_BYTES}", bytes.len()));
+    metadata(path)?;
+    let failed = |error| format!("can't be read: {error}");
+    let mut bytes = Vec::new();
+    File::open(path).map_err(failed)?.take(FILE_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > FILE_BYTES {
+        return Err(format!("has more than {FILE_BYTES} bytes"));
     }
     Ok(bytes)
 }
@@ -197,18 +276,51 @@ mod tests {
         };
         assert!(Jwks::open(&path).unwrap_err().to_string().contains("can't be read"));
         set("a");
-        let jwks = Jwks::open(&path).unwrap();
+        let jwks = Jwks::once(&path).unwrap();
         assert!(jwks.find("https://i", "a").is_some());
         assert!(jwks.find("https://other", "a").is_none(), "the key of one issuer is no other's");
         set("b");
+        assert!(jwks.find("https://i", "a").is_some(), "a request reads no file");
+        assert!(jwks.look());
         assert!(jwks.find("https://i", "a").is_none(), "taken out");
         assert!(jwks.find("https://i", "b").is_some());
+        assert!(
+            (0..UNSETTLED).all(|_| jwks.look()) && !jwks.look(),
+            "it is read as long as it may still change unseen"
+        );
         fs::write(&path, "{").unwrap();
+        jwks.look();
         assert!(jwks.find("https://i", "b").is_some());
         fs::remove_file(&path).unwrap();
+        jwks.look();
         assert!(jwks.find("https://i", "b").is_some());
         set("c");
+        jwks.look();
         assert!(jwks.find("https://i", "b").is_none());
         assert!(jwks.find("https://i", "c").is_some());
+    }
+
+    #[test]
+    fn what_is_no_file_of_a_reasonable_size_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys.json");
+        for (at, problem) in [(Path::new("/dev/zero"), "is no regular file"), (dir.path(), "is no regular file")] {
+            assert!(Jwks::open(at).unwrap_err().problem.contains(problem), "{}", at.display());
+        }
+        fs::write(&path, " ".repeat(2 << 20)).unwrap();
+        assert!(Jwks::open(&path).unwrap_err().problem.contains("has more than 1048576 bytes"));
+    }
+
+    #[test]
+    fn nothing_watches_a_key_set_that_nobody_holds() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("keys.json");
+        fs::write(&path, r#"{"keys": []}"#).unwrap();
+        let jwks = Jwks::open(&path).unwrap();
+        let file = Arc::downgrade(&jwks.file);
+        drop(jwks);
+        // The thread holds it for the moment of a look at most.
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(file.upgrade().is_none());
     }
 }

@@ -12,6 +12,7 @@ use crate::domain::decode::from_json;
 use crate::domain::ids::Owner;
 use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
 use crate::domain::time::Millis;
+use crate::domain::timer::KEEP;
 use crate::domain::token::{Claims, DidKey, Judge, Link, Refused, Signer, SpeaksFor, Subject, judge};
 use crate::domain::values::Values;
 use crate::domain::values::protected::OVERRIDE;
@@ -49,6 +50,8 @@ pub struct Verified {
     /// It may give values to keys that a token claims: an operator, or the holder of
     /// `context/override` by the word of an issuer.
     pub may_override: bool,
+    /// Timers that it sets go on after its end: the holder of `timer/keep` by the word of an issuer.
+    pub keeps_timers: bool,
     /// Its `jti`.
     pub grant: Option<String>,
     /// The `jti` of all its links, its own first: revoking one of them revokes it.
@@ -143,13 +146,17 @@ impl Rules {
         let unlimited = bearer.capabilities.is_none() && !bearer.delegated;
         let operator = unlimited && self.operators.contains(&bearer.subject);
         // Not by `*`: who holds all of his own doesn't hold what was said of him.
-        let explicit = |cap: &Capability| cap.with.is_empty() && (cap.can == OVERRIDE || cap.can == "context");
-        let issued = matches!(bearer.subject, Subject::Owner(_));
-        let may_override =
-            operator || (issued && !bearer.delegated && bearer.capabilities.iter().flatten().any(explicit));
+        let issued = matches!(bearer.subject, Subject::Owner(_)) && !bearer.delegated;
+        let explicit = |ability: &str, group: &str| {
+            let said = |cap: &Capability| cap.with.is_empty() && (cap.can == ability || cap.can == group);
+            issued && bearer.capabilities.iter().flatten().any(said)
+        };
+        let may_override = operator || explicit(OVERRIDE, "context");
+        let keeps_timers = explicit(KEEP, "timer");
         Ok(Verified {
             operator,
             may_override,
+            keeps_timers,
             grant: links.first().and_then(|link| link.claims.grant.clone()),
             owner: bearer.owner,
             subject: bearer.subject,

@@ -118,6 +118,34 @@ fn a_key_of_its_own_is_an_owner_when_it_is_admitted() {
 }
 
 #[test]
+fn timers_end_with_their_token_unless_its_issuer_says_otherwise() {
+    let site = Site::new();
+    let keep = json!({"with": "", "can": "timer/keep"});
+    for (att, kept) in [
+        (None, false),
+        (Some(json!([{"with": "", "can": "*"}])), false),
+        (Some(json!([{"with": "w", "can": "timer/keep"}])), false),
+        (Some(json!([{"with": "", "can": "*"}, keep])), true),
+    ] {
+        let mut claims = ann(json!({}));
+        claims.as_object_mut().unwrap().extend(att.map(|att| ("att".to_owned(), att)));
+        let verified = site.verify(&site.issuer.sign(&claims).unwrap()).unwrap();
+        let ends = verified.expires;
+        let caller = verified.caller(None).unwrap().caller;
+        assert_eq!(caller.envelope.expires, (!kept).then_some(ends), "{claims}");
+        assert_eq!(caller.request().expires, caller.envelope.expires);
+    }
+    // Who hands a token on can't say it, nor can a key that speaks for itself.
+    let key = SigningKey::generate().unwrap();
+    let all = json!([{"with": "", "can": "*"}, keep]);
+    let root = site.issuer.sign(&ann(json!({"aud": key.did().to_string(), "att": all}))).unwrap();
+    for claims in [json!({"prf": [root], "att": all}), json!({"att": all})] {
+        let verified = site.verify(&key.sign(&own(&key, claims)).unwrap()).unwrap();
+        assert!(!verified.keeps_timers && verified.caller(None).unwrap().caller.envelope.expires.is_some());
+    }
+}
+
+#[test]
 fn an_operator_is_one_only_with_all_he_has() {
     let site = Site::new();
     let sign = |more| site.issuer.sign(&with(ann(json!({"sub": "acme/root"})), more)).unwrap();
@@ -231,9 +259,12 @@ fn a_key_that_was_rotated_away_is_refused() {
     let next = SigningKey::generate().unwrap().named(Some("k2".into()));
     let new = next.sign(&ann(json!({}))).unwrap();
     assert_eq!(site.verify(&new).unwrap_err(), Refused::UnknownKey);
+    let look = || site.auth.rules.as_ref().and_then(|rules| rules.jwks.as_ref()).unwrap().look();
     publish(&site.dir, &[&site.issuer, &next]);
+    look();
     assert!(site.verify(&old).is_ok() && site.verify(&new).is_ok());
     publish(&site.dir, &[&next]);
+    look();
     assert_eq!(site.verify(&old).unwrap_err(), Refused::UnknownKey);
     assert!(site.verify(&new).is_ok());
 }

@@ -24,7 +24,7 @@ pub enum Policy {
         after_help = "Examples:\n  trellis policy revoke --path w/payroll --reason 'audit'\n  trellis policy revoke --holder agent:scout\n  trellis policy revoke --grant 0123456789abcdef0123456789abcdef"
     )]
     Revoke {
-        /// A path, with everything below it
+        /// A path, or a JSON array of keys, with everything below it
         #[arg(long, value_name = "PATH")]
         path: Option<String>,
         /// Only from this holder: a caller, or `agent:<id>` and what it handed on
@@ -75,8 +75,12 @@ impl Policy {
         let (server, operation, asked) = match self {
             Self::Show { server } => (server, "show", json!({})),
             Self::Revoke { path, holder, grant, reason, server } => {
-                let named = [("path", path), ("holder", holder), ("grant", grant), ("reason", reason)];
-                let named = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?.into())));
+                // No path begins so: it is an array of keys, of which one may have a `/` in it.
+                let path = path.map(|path| input::value(&path, !path.starts_with('['))).transpose()?;
+                let text = |text: Option<String>| text.map(Value::String);
+                let named =
+                    [("path", path), ("holder", text(holder)), ("grant", text(grant)), ("reason", text(reason))];
+                let named = named.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value?)));
                 (server, "revoke", Value::Object(named.collect()))
             }
             Self::Restore { id, server } => (server, "restore", json!({"id": id})),
@@ -86,7 +90,7 @@ impl Policy {
         let policy = Client::new(&server)?.run(&format!("v/ops/policy/{operation}"), &asked, None).await?;
         context.out.value(&policy, || shown(&policy))?;
         if operation == "revoke" {
-            note("revoked; `trellis policy restore ID` takes it back");
+            note(&format!("revoked; `trellis policy restore {}` takes it back", field(&policy, "revoked")));
         }
         Ok(Exit::Ok)
     }
@@ -119,5 +123,34 @@ fn shown(policy: &Value) -> String {
             part("reason", "because"),
         ));
     }
+    for verb in ["stops", "narrows"] {
+        lines.extend(reached(verb, &policy[verb]));
+    }
     lines.join("\n")
+}
+
+/// What a revocation reaches, a line each.
+fn reached(verb: &str, found: &Value) -> Vec<String> {
+    if found.is_null() {
+        return Vec::new();
+    }
+    let list = |key: &str| found[key].as_array().cloned().unwrap_or_default();
+    let mut lines: Vec<String> = Vec::new();
+    lines.extend(list("agents").iter().map(|agent| format!("{verb} agent {}", agent.as_str().unwrap_or_default())));
+    let of =
+        |what: &str, one: &Value, key: &str| format!("{verb} {what} {} of {}", field(one, key), field(one, "agentId"));
+    lines.extend(
+        list("timers").iter().map(|timer| format!("{}, next {}", of("timer", timer, "timer"), field(timer, "next"))),
+    );
+    lines.extend(list("jobs").iter().map(|job| {
+        let what = if job["parent"].is_null() { "job" } else { "child" };
+        format!("{}, {}", of(what, job, "job"), field(job, "status"))
+    }));
+    if lines.is_empty() {
+        lines.push(format!("{verb} nothing that is there now"));
+    }
+    if found["more"] == true {
+        lines.push(format!("{verb} more than is listed: older jobs that were not looked at, or what you may not read"));
+    }
+    lines
 }

@@ -6,7 +6,8 @@ pub mod schema;
 pub mod seed;
 
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::policy::{Actor, Policy};
+use crate::domain::authority::policy::{Actor, Policy, Revocation};
+use crate::domain::authority::trail::Trail;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::budget::Budget;
 use crate::domain::chat::ModelSettings;
@@ -48,6 +49,9 @@ pub struct AgentRecord {
     /// What who configured it was allowed to do: it can do no more.
     #[serde(default, skip_serializing_if = "Authority::is_unlimited")]
     pub creator: Authority,
+    /// Who that was, and under what: what is revoked of it is revoked of the agent.
+    #[serde(default, skip_serializing_if = "Trail::is_empty")]
+    pub made_under: Trail,
     /// Why it is suspended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
@@ -409,9 +413,17 @@ impl AgentConfig {
 impl AgentRecord {
     /// What it may do for a request in a session, under its owner's policy of the moment.
     pub fn authority(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Authority {
+        policy.effective(self.actor(&format!("agent:{}", self.id), home), envelope)
+    }
+
+    /// Why it may start nothing for a request any more, if that is so.
+    pub fn stopped(&self, policy: &Policy, envelope: &Envelope, home: &Scope) -> Option<String> {
         let holder = format!("agent:{}", self.id);
-        let actor = Actor { holder: &holder, caps: self.config.caps.as_deref(), creator: &self.creator, home };
-        policy.effective(actor, envelope)
+        policy.stops(self.actor(&holder, home), envelope).map(Revocation::refusal)
+    }
+
+    fn actor<'a>(&'a self, holder: &'a str, home: &'a Scope) -> Actor<'a> {
+        Actor { holder, caps: self.config.caps.as_deref(), creator: &self.creator, made: &self.made_under, home }
     }
 
     /// The agent of a job that has none of its own: its model under its authority, with no more than

@@ -253,6 +253,8 @@ impl Event {
             redrive_of: self.redrive_of.clone(),
             principal: None,
             request: None,
+            ignored: Vec::new(),
+            under: self.envelope.trail(),
         })
     }
 

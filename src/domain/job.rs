@@ -1,6 +1,7 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::trail::Trail;
 use crate::domain::budget::Budget;
 use crate::domain::event::{Event, Parent, Payload};
 use crate::domain::external::Watch;
@@ -116,6 +117,12 @@ pub struct JobHead {
     /// The rest of what its task said: from it a task is put back whose mailbox entry was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<Request>>,
+    /// Keys of its `sessionContext` that count for nothing: the token says these.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored: Vec<String>,
+    /// Under whom and under what it runs.
+    #[serde(default, skip_serializing_if = "Trail::is_empty")]
+    pub under: Trail,
 }
 
 /// What a task said besides its input. Values of a `sessionContext` are not in it: they are kept with
@@ -286,6 +293,9 @@ impl Job {
         }
         if let Some(dead) = &self.head.redrive_of {
             record["redriveOf"] = dead.as_str().into();
+        }
+        if !self.head.ignored.is_empty() {
+            record["ignored"] = serde_json::json!({"sessionContext": self.head.ignored});
         }
         if let Some(waiting) = self.waiting.as_ref().filter(|_| !self.status.is_terminal()) {
             record["waiting"] = serde_json::json!(waiting);

@@ -10,6 +10,11 @@ pub const AGENT_CONCURRENCY: u32 = 8;
 /// Pending events of one session: a backlog that no agent works off in a day.
 pub const MAILBOX_EVENTS: u32 = 1_000;
 
+/// Agents, timers and jobs that a revocation lists, of each.
+pub const REVOKED_LISTED: usize = 500;
+/// Pages of the list of jobs that a revocation looks at: the newest, of which open ones are.
+pub const REVOKED_LOOKS: usize = 20;
+
 /// Turns of one task: far more than a working agent needs, few enough that a loop stays cheap.
 pub const TURNS_PER_TASK: u32 = 50;
 

@@ -54,7 +54,7 @@ fn calls_at_once_are_bounded_and_a_lost_one_frees_its_place_in_time() {
 fn whoever_waits_for_a_call_to_end_is_told_in_order() {
     let (limit, mut meter) = (limit("openai:concurrency=1"), Meter::default());
     let limits = [&limit];
-    let mut settle = |meter: &mut Meter, id: &str| settle(&limits, std::slice::from_mut(meter), &call(id, 1), 1, NOW);
+    let settle = |meter: &mut Meter, id: &str| settle(&limits, std::slice::from_mut(meter), &call(id, 1), 1, NOW);
     assert_eq!(booked(&limit, &mut meter, &call("a", 1), NOW), Ok(()));
     for id in ["b", "c", "b"] {
         assert!(booked(&limit, &mut meter, &call(id, 1), NOW).is_err());

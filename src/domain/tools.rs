@@ -241,10 +241,16 @@ pub fn resolve_with(
         table.offer_resource(tool);
     }
     for path in found {
-        if let Some(found) = catalog.find(path) {
-            table.offer(&found, &NamedTool::default());
+        let Some(found) = catalog.find(path) else { continue };
+        match table.unbound.iter().find(|(unbound, _)| *unbound == found.path) {
+            None => table.offer(&found, &NamedTool::default()),
+            Some((_, reason)) => table.refused.push((found.asked.clone(), reason.clone())),
         }
     }
+    // What is a tool for these entities is bound as that tool is.
+    let offered = &table.offered;
+    let is_offered = |path: &String| offered.iter().any(|one| one.target == Target::Operation(path.clone()));
+    table.unbound.retain(|(path, reason)| reason != ELSEWHERE || !is_offered(path));
     table.offered.extend(harness::offered(config, ends));
     let guards = table.guards(catalog);
     table.build(guards)
@@ -265,9 +271,9 @@ impl Builder<'_> {
         ToolTable { injections, reaches, guards, reports: self.reports, ..ToolTable::new(specs, targets, self.refused) }
     }
 
-    /// Whether the request is about other entities than this operation.
-    fn is_elsewhere(&self, found: &Described) -> bool {
-        self.entities.as_ref().is_some_and(|ids| !entities::allows(&found.entities, ids))
+    /// Whether the request is about other entities than these of an operation.
+    fn is_elsewhere(&self, entities: &[String]) -> bool {
+        self.entities.as_ref().is_some_and(|ids| !entities::allows(entities, ids))
     }
 
     /// What holds for all operations, where the model can call them by their path.
@@ -287,7 +293,7 @@ impl Builder<'_> {
     /// An operation that is a tool is bound as the tool is, so that its path is no way round a
     /// binding that names the tool; one that is none is bound by its paths.
     fn rule(&self, found: &Described) -> Rule {
-        if self.is_elsewhere(found) {
+        if self.is_elsewhere(&found.entities) {
             return Rule::Refuse(ELSEWHERE.into());
         }
         let is_it = |offered: &&Offered| matches!(&offered.target, Target::Operation(path) if *path == found.path);
@@ -328,8 +334,9 @@ impl Builder<'_> {
         if !self.takes(&found.asked, &name) {
             return;
         }
-        if self.is_elsewhere(found) {
+        if self.is_elsewhere(&found.entities) || self.is_elsewhere(&tool.entities) {
             self.refused.push((found.asked.clone(), ELSEWHERE.into()));
+            self.unbound.push((found.path.clone(), ELSEWHERE.into()));
             return;
         }
         let names: Vec<&str> = std::iter::once(name.as_str()).chain(found.paths()).collect();

@@ -11,6 +11,7 @@ use crate::domain::agent::{AgentConfig, schema};
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
 use crate::ingress::{self, Arrival, Submitted};
+use crate::ops::agent::ask::with_ignored;
 use crate::ops::agent::key_needed;
 use crate::resources;
 use axum::extract::{Path, State};
@@ -64,7 +65,7 @@ pub(super) async fn apply(
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;
     }
-    let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller.authority).await?;
+    let (record, applied) = agents::apply(&api.venue, who.owner(), &id, &config, true, &who.caller).await?;
     let (status, result) = match applied {
         Applied::Created => (StatusCode::CREATED, "created"),
         Applied::Updated => (StatusCode::OK, "updated"),
@@ -129,7 +130,7 @@ fn receipt(submitted: &Submitted) -> Value {
         receipt["id"] = job.as_str().into();
         receipt["job"] = job.as_str().into();
     }
-    receipt
+    with_ignored(receipt, &submitted.ignored)
 }
 
 async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> Result<Submitted, Problem> {

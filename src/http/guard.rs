@@ -3,9 +3,9 @@
 use super::Api;
 use super::body::{self, Unread};
 use super::problem::{PROBLEM_JSON, Problem};
-use super::routes::{self, Access, methods};
+use super::routes::{self, Access, On, methods};
 use super::seat::{Phase, Seat};
-use crate::domain::authority::capability::segment;
+use crate::domain::authority::Resource;
 use crate::policy;
 use axum::body::Body;
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
@@ -97,12 +97,16 @@ async fn admitted(api: &Api, mut parts: Parts) -> Result<Parts, Problem> {
         Access::Open | Access::Caller => {}
         Access::Operator if caller.caller.operator => {}
         Access::Operator => return Err(Problem::denied("only operators of the venue may ask this")),
-        Access::Holder(ability, resource) => {
+        Access::Holder(ability, on) => {
             let given = RawPathParams::from_request_parts(&mut parts, &()).await.map_err(Problem::bad_request)?;
-            let resource = given.iter().fold(resource.to_owned(), |filled, (name, value)| {
-                filled.replace(&format!("{{{name}}}"), &segment(value))
-            });
-            let denied = caller.caller.authority.permits(ability, &resource).err();
+            let resource = match on {
+                On::All(namespace) => Resource::all(namespace),
+                On::Id(namespace) => {
+                    let id = given.iter().find(|(name, _)| *name == "id").map(|(_, id)| id);
+                    Resource::within(namespace, id)
+                }
+            };
+            let denied = caller.caller.authority.permits(ability, resource).err();
             if let Some(denied) = denied {
                 return Err(Problem::denied(denied.text(&format!("`{} {}`", parts.method, parts.uri.path()))));
             }

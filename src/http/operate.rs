@@ -163,6 +163,8 @@ fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
         redrive_of: None,
         principal: who.caller.principal.mark().map(str::to_owned),
         request: None,
+        ignored: Vec::new(),
+        under: who.caller.trail(),
     }
 }
 

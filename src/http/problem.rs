@@ -109,6 +109,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::Grant(_)
             | SubmissionError::ContextIds(_)
             | SubmissionError::Budget(_)
+            | SubmissionError::EntityIds(_)
             | SubmissionError::ResponseSchema(_)
             | SubmissionError::Id(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),

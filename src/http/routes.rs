@@ -2,6 +2,7 @@
 
 use super::problem::Problem;
 use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, life, operate, secrets, sse, timers, turns};
+use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
 use axum::Router;
 use axum::handler::Handler;
@@ -25,14 +26,29 @@ pub(super) enum Access {
     Open,
     /// Whoever has a token; the operation that it runs asks for more.
     Caller,
-    /// Whoever holds an ability on a resource, in which `{id}` is the one of the path.
-    Holder(&'static str, &'static str),
+    /// Whoever holds an ability on a resource.
+    Holder(&'static str, On),
     /// Operators.
     Operator,
 }
 
-const READS_JOB: Access = Access::Holder("crud/read", "j/{id}");
-const READS_AGENT: Access = Access::Holder("crud/read", "g/{id}");
+/// What an ability is asked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum On {
+    /// All of a namespace.
+    All(Namespace),
+    /// What the `{id}` of the route names in it.
+    Id(Namespace),
+}
+
+const AGENTS: On = On::All(Namespace::Agents);
+const AGENT: On = On::Id(Namespace::Agents);
+const JOBS: On = On::All(Namespace::Jobs);
+const JOB: On = On::Id(Namespace::Jobs);
+const ASSETS: On = On::All(Namespace::Assets);
+
+const READS_JOB: Access = Access::Holder("crud/read", JOB);
+const READS_AGENT: Access = Access::Holder("crud/read", AGENT);
 
 fn route<H, T>(method: &'static str, path: &'static str, access: Access, handler: H) -> Route
 where
@@ -61,18 +77,18 @@ pub(super) fn routes() -> Vec<Route> {
         route("post", "/api/v1/run", Access::Caller, operate::run),
         route("post", "/api/v1/invoke", Access::Caller, operate::invoke),
         route("get", "/api/v1/values/{op}", Access::Caller, operate::values),
-        route("get", "/api/v1/jobs", Access::Holder("crud/read", "j"), jobs::all),
+        route("get", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::all),
         route("get", "/api/v1/jobs/{id}", READS_JOB, jobs::get),
-        route("post", "/api/v1/jobs/{id}", Access::Holder("job/message", "j/{id}"), jobs::message),
-        route("put", "/api/v1/jobs/{id}/cancel", Access::Holder("job/cancel", "j/{id}"), jobs::cancel),
-        route("put", "/api/v1/jobs/{id}/pause", Access::Holder("job/pause", "j/{id}"), jobs::pause),
-        route("put", "/api/v1/jobs/{id}/resume", Access::Holder("job/resume", "j/{id}"), jobs::resume),
-        route("put", "/api/v1/jobs/{id}/delete", Access::Holder("job/delete", "j/{id}"), jobs::delete),
+        route("post", "/api/v1/jobs/{id}", Access::Holder("job/message", JOB), jobs::message),
+        route("put", "/api/v1/jobs/{id}/cancel", Access::Holder("job/cancel", JOB), jobs::cancel),
+        route("put", "/api/v1/jobs/{id}/pause", Access::Holder("job/pause", JOB), jobs::pause),
+        route("put", "/api/v1/jobs/{id}/resume", Access::Holder("job/resume", JOB), jobs::resume),
+        route("put", "/api/v1/jobs/{id}/delete", Access::Holder("job/delete", JOB), jobs::delete),
         route("get", "/api/v1/jobs/{id}/sse", READS_JOB, sse::stream),
         route("get", "/api/v1/agent-schema", Access::Caller, agents::described),
-        route("get", "/api/v1/agents", Access::Holder("crud/read", "g"), agents::list),
+        route("get", "/api/v1/agents", Access::Holder("crud/read", AGENTS), agents::list),
         route("get", "/api/v1/agents/{id}", READS_AGENT, agents::get),
-        route("put", "/api/v1/agents/{id}", Access::Holder("agent/create", "g/{id}"), agents::apply),
+        route("put", "/api/v1/agents/{id}", Access::Holder("agent/create", AGENT), agents::apply),
         route("patch", "/api/v1/agents/{id}", Access::Caller, life::update),
         route("delete", "/api/v1/agents/{id}", Access::Caller, life::delete),
         route("put", "/api/v1/agents/{id}/suspend", Access::Caller, life::suspend),
@@ -81,14 +97,14 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/agents/{id}/sessions", READS_AGENT, life::sessions),
         route("get", "/api/v1/agents/{id}/sessions/{session}", READS_AGENT, life::session),
         route("post", "/api/v1/agents/{id}/sessions/{session}/fork", Access::Caller, life::fork_session),
-        route("post", "/api/v1/agents/{id}/tasks", Access::Holder("agent/request", "g/{id}"), agents::task),
-        route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", "g/{id}"), agents::message),
-        route("post", "/api/v1/agents/{id}/timers", Access::Holder("agent/trigger", "g/{id}"), timers::set),
+        route("post", "/api/v1/agents/{id}/tasks", Access::Holder("agent/request", AGENT), agents::task),
+        route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", AGENT), agents::message),
+        route("post", "/api/v1/agents/{id}/timers", Access::Holder("agent/trigger", AGENT), timers::set),
         route("post", "/api/v1/agents/{id}/context", READS_AGENT, turns::context),
         route("get", "/api/v1/agents/{id}/turns", READS_AGENT, turns::list),
         route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
         route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
-        route("get", "/api/v1/why", Access::Holder("crud/read", "g"), turns::why),
+        route("get", "/api/v1/why", Access::Holder("crud/read", AGENTS), turns::why),
         route("get", "/api/v1/approvals", Access::Caller, approvals::list),
         route("post", "/api/v1/approvals/{id}", Access::Caller, approvals::answer),
         route("get", "/api/v1/timers", Access::Caller, timers::list),
@@ -96,10 +112,10 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/operations", Access::Caller, catalog::operations),
         route("get", "/api/v1/operations/{*name}", Access::Caller, catalog::operation),
         route("get", "/api/v1/adapters/{name}/operations", Access::Caller, catalog::adapter),
-        route("get", "/api/v1/assets", Access::Holder("crud/read", "a"), assets::list),
-        route("post", "/api/v1/assets", Access::Holder("asset/store", "a"), assets::store),
-        route("get", "/api/v1/assets/{*id}", Access::Holder("crud/read", "a"), assets::get),
-        route("put", "/api/v1/assets/{*id}", Access::Holder("asset/store", "a"), assets::put),
+        route("get", "/api/v1/assets", Access::Holder("crud/read", ASSETS), assets::list),
+        route("post", "/api/v1/assets", Access::Holder("asset/store", ASSETS), assets::store),
+        route("get", "/api/v1/assets/{*id}", Access::Holder("crud/read", ASSETS), assets::get),
+        route("put", "/api/v1/assets/{*id}", Access::Holder("asset/store", ASSETS), assets::put),
         route("get", "/api/v1/secrets", Access::Caller, secrets::list),
         route("put", "/api/v1/secrets/{name}", Access::Caller, secrets::store),
         route("delete", "/api/v1/secrets/{name}", Access::Caller, secrets::delete),
@@ -161,7 +177,7 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        assert_eq!(access("HEAD", Some("/api/v1/jobs")), Access::Holder("crud/read", "j"));
+        assert_eq!(access("HEAD", Some("/api/v1/jobs")), Access::Holder("crud/read", JOBS));
         assert_eq!(access("PATCH", Some("/livez")), Access::Caller);
         assert_eq!(access("GET", None), Access::Caller);
     }

@@ -2,6 +2,7 @@
 
 mod replace;
 
+use crate::agents;
 use crate::bus::InKind;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
@@ -19,7 +20,8 @@ use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::resource::scratchpad;
 use crate::domain::time::Millis;
-use crate::domain::values::protected;
+use crate::domain::values::entities::{self, EntityIdsRequired};
+use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
 use bytes::Bytes;
@@ -86,6 +88,9 @@ pub enum SubmissionError {
     /// Values that the caller may not set.
     #[error(transparent)]
     Override(#[from] protected::OverrideDenied),
+    /// A message to an agent that asks for entities, without any.
+    #[error(transparent)]
+    EntityIds(#[from] EntityIdsRequired),
     /// A budget that can't be meant, or of a message.
     #[error("`budget`: {0}")]
     Budget(String),
@@ -122,26 +127,60 @@ impl SubmissionError {
             | Self::Id(_)
             | Self::Budget(_) => ErrorCode::Refused,
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
+            Self::EntityIds(_) => ErrorCode::EntityIdsRequired,
             Self::Grant(_) => ErrorCode::GrantInvalid,
             Self::Forged(_) => ErrorCode::Forged,
         }
     }
 }
 
-/// Whether the values of a submission are its caller's to set.
-fn check_context(arrival: &Arrival) -> Result<(), SubmissionError> {
-    let context = &arrival.submission.session_context;
+/// The values of a submission that are its caller's to set. Who he is, his token has said: what he
+/// says of that is left out.
+fn session_context(arrival: &Arrival) -> Result<Values, SubmissionError> {
+    let mut context = arrival.submission.session_context.clone();
     if context.is_empty() {
-        return Ok(());
+        return Ok(context);
     }
-    let bytes = serde_json::to_vec(context).map_or(0, |bytes| bytes.len());
+    let bytes = serde_json::to_vec(&context).map_or(0, |bytes| bytes.len());
     if bytes > SESSION_CONTEXT_BYTES {
         return Err(SubmissionError::ContextTooLarge(bytes));
     }
     if !arrival.may_override {
-        protected::check(context, arrival.submission.envelope.claims.keys().map(String::as_str))?;
+        if is_identified(arrival) {
+            protected::take_identity(&mut context);
+        }
+        protected::check(&context, arrival.submission.envelope.claims.keys().map(String::as_str))?;
     }
-    Ok(())
+    Ok(context)
+}
+
+/// A token has said who the sender is.
+fn is_identified(arrival: &Arrival) -> bool {
+    arrival.submission.envelope.claims.contains_key(protected::USER_ID)
+}
+
+/// Keys of the `sessionContext` of a submission that count for nothing.
+pub fn ignored(arrival: &Arrival) -> Vec<String> {
+    if arrival.may_override || !is_identified(arrival) {
+        return Vec::new();
+    }
+    protected::take_identity(&mut arrival.submission.session_context.clone())
+}
+
+/// Whether an agent hears a message: one that asks for entities hears none that names none. Of a task
+/// its job says so.
+pub async fn heard(venue: &Venue, arrival: &Arrival) -> Result<Result<(), SubmissionError>, StoreError> {
+    if arrival.task {
+        return Ok(Ok(()));
+    }
+    // Who isn't there refuses for himself.
+    let Some((agent, _)) = agents::get(venue, &arrival.owner, &arrival.agent).await? else { return Ok(Ok(())) };
+    let config = agent.config;
+    if !config.entity_ids_required {
+        return Ok(Ok(()));
+    }
+    let named = entities::ids(&config.entity_ids_key, &arrival.submission.session_context);
+    Ok(named.map(drop).map_err(SubmissionError::from))
 }
 
 /// Whether the budget of a submission can be kept.
@@ -175,6 +214,8 @@ pub struct Submitted {
     pub id: EventId,
     /// The same submission had been accepted before.
     pub duplicate: bool,
+    /// Keys of its `sessionContext` that count for nothing: the token says these.
+    pub ignored: Vec<String>,
 }
 
 /// Why a direct submission was not accepted.
@@ -234,7 +275,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     {
         return Err(SubmissionError::ReplyTo(subject.clone()));
     }
-    check_context(arrival)?;
+    let session_context = session_context(arrival)?;
     let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
     check_budget(arrival)?;
     check_response(arrival)?;
@@ -254,7 +295,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         caller: submission.caller.clone(),
         reply_to: submission.reply_to.clone(),
         parent: submission.parent.clone(),
-        session_context: submission.session_context.clone(),
+        session_context,
         context_ids,
         envelope,
         handed: submission.handed.clone(),
@@ -277,6 +318,15 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     };
     let session = SessionKey { agent: agent.clone(), session };
     Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
+}
+
+/// The admission of a submission to an agent that hears it.
+pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
+    let admission = admission(venue, arrival);
+    Ok(match heard(venue, arrival).await? {
+        Ok(()) => admission,
+        Err(error) => admission.and(Err(error)),
+    })
 }
 
 /// The admission of the result of a job that an agent waits for.
@@ -332,6 +382,8 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
         redrive_of: arrival.submission.redrive_of.clone(),
         principal: None,
         request: Some(Box::new(request)),
+        ignored: ignored(arrival),
+        under: arrival.submission.envelope.trail(),
     }
 }
 
@@ -370,7 +422,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     if bytes > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
-    let admit = admission(venue, arrival)?;
+    let admit = let_in(venue, arrival).await??;
     let job = admit.event.as_ref().and_then(|event| event.job.clone());
     make_way(venue, &admit).await?;
     let admitted = venue.store.admit(venue.now(), &admit).await?;
@@ -391,7 +443,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     if !duplicate {
         venue.wake(&arrival.owner, &admit.session).await;
     }
-    Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate })
+    Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate, ignored: ignored(arrival) })
 }
 
 /// The venue's seal on a message of its own, by which it knows it in the queue: everybody who may

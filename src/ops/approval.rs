@@ -4,8 +4,10 @@ use super::lattice::number;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::approvals;
 use crate::domain::approval::{Approval, Verdict};
+use crate::domain::authority::Resource;
 use crate::domain::decode;
 use crate::domain::ids::JobId;
+use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
@@ -102,7 +104,8 @@ impl Operation for ApprovalOperation {
 
     fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
         // For an answer it is asked when its job is known.
-        let list = matches!(self.0, Verb::List).then(|| Need { ability: "crud/read", resource: "j".into() });
+        let list = matches!(self.0, Verb::List)
+            .then(|| Need { ability: "crud/read", resource: Resource::all(Namespace::Jobs) });
         Ok(list.into_iter().collect())
     }
 

@@ -4,6 +4,7 @@ use super::lattice::{change, need, number, path_of, path_schema, schema, value_a
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::assets;
 use crate::domain::asset::{Asset, AssetError, Draft, not_text, shown};
+use crate::domain::authority::Resource;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
@@ -48,10 +49,10 @@ impl Reference {
         asset_id(text).map(Self::Asset)
     }
 
-    fn resource(&self) -> String {
+    fn resource(&self) -> Resource {
         match self {
-            Self::Asset(id) => format!("a/{id}"),
-            Self::Pin(path) => path.to_string(),
+            Self::Asset(id) => Resource::asset(id),
+            Self::Pin(path) => path.into(),
         }
     }
 
@@ -69,9 +70,9 @@ impl Reference {
             return Err(OpError::Invalid(format!("`{path}` pins no asset")));
         };
         let id = asset_id(name)?;
-        let permitted = call.caller.authority.permits("crud/read", &format!("a/{id}"));
+        let permitted = call.caller.authority.permits("crud/read", Resource::asset(&id));
         permitted.map_err(|denied| OpError::Denied(denied.text(operation)))?;
-        call.reads.kept(format!("a/{id}"));
+        call.reads.kept(Resource::asset(&id), format!("a/{id}"));
         Ok(Some(id))
     }
 }
@@ -151,16 +152,18 @@ impl Operation for Assets {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let on = |ability, resource: &str| Need { ability, resource: resource.to_owned() };
+        let all = |ability| Need { ability, resource: Resource::all(Namespace::Assets) };
         Ok(match self.0 {
-            Verb::Store => vec![on("asset/store", "a")],
-            Verb::List => vec![on("crud/read", "a")],
-            Verb::Get | Verb::Content => vec![on("crud/read", &Reference::of(arguments)?.resource())],
+            Verb::Store => vec![all("asset/store")],
+            Verb::List => vec![all("crud/read")],
+            Verb::Get | Verb::Content => {
+                vec![Need { ability: "crud/read", resource: Reference::of(arguments)?.resource() }]
+            }
             Verb::Pin => {
                 let path = path_of(arguments, "path")?;
                 let mut needs = vec![need("crud/read", &path), need("crud/write", &pin_path(arguments)?)];
                 if path.namespace() != Namespace::Assets {
-                    needs.push(on("asset/store", "a"));
+                    needs.push(all("asset/store"));
                 }
                 needs
             }

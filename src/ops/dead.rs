@@ -2,7 +2,9 @@
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::dead::{self, RedriveError};
+use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
+use crate::domain::lattice::Namespace;
 use crate::ingress::SubmitError;
 use crate::strays;
 use async_trait::async_trait;
@@ -66,9 +68,9 @@ impl Operation for Dead {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let need = match self.0 {
-            Verb::List => Need { ability: "crud/read", resource: "j".into() },
-            Verb::Show => Need { ability: "crud/read", resource: format!("j/{}", job_id(arguments)?) },
-            Verb::Redrive => Need { ability: "job/redrive", resource: format!("j/{}", job_id(arguments)?) },
+            Verb::List => Need { ability: "crud/read", resource: Resource::all(Namespace::Jobs) },
+            Verb::Show => Need { ability: "crud/read", resource: Resource::job(&job_id(arguments)?) },
+            Verb::Redrive => Need { ability: "job/redrive", resource: Resource::job(&job_id(arguments)?) },
         };
         Ok(vec![need])
     }

@@ -2,6 +2,7 @@
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
 use crate::approvals;
+use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
 use crate::domain::tools::guard::RUN;
 use crate::jobs;
@@ -94,7 +95,7 @@ impl Operation for JobResult {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "crud/read", resource: format!("j/{}", job_id(arguments)?) }])
+        Ok(vec![Need { ability: "crud/read", resource: Resource::job(&job_id(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

@@ -158,7 +158,7 @@ pub(super) fn number(arguments: &Value, key: &str, default: usize) -> usize {
 pub(super) fn need(ability: &'static str, path: &Path) -> Need {
     // Who may read the tree doesn't see the names of secrets by it.
     let ability = if path.namespace() == Namespace::Secrets { "secret/list" } else { ability };
-    Need { ability, resource: path.to_string() }
+    Need { ability, resource: path.into() }
 }
 
 #[async_trait]

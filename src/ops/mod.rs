@@ -29,7 +29,8 @@ pub mod virtuals;
 pub use reads::{READ, Reads};
 
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::{Authority, Capability};
+use crate::domain::authority::trail::{Maker, Trail};
+use crate::domain::authority::{Authority, Capability, Resource};
 use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::limits::OPERATION_TIME;
@@ -80,8 +81,8 @@ pub struct Spec {
 pub struct Need {
     /// An ability, e.g. `crud/read`.
     pub ability: &'static str,
-    /// On what: a lattice path.
-    pub resource: String,
+    /// On what.
+    pub resource: Resource,
 }
 
 /// Why an operation has no result.
@@ -167,9 +168,23 @@ impl Caller {
         if self.operator { Cow::Owned(Authority::unlimited()) } else { Cow::Borrowed(&self.authority) }
     }
 
+    /// Under whom and under what it acts.
+    pub fn trail(&self) -> Trail {
+        let mut trail = self.envelope.trail();
+        trail.holders.push(self.name.clone());
+        trail.grants.extend(self.authority.home().job.as_ref().map(ToString::to_string));
+        trail
+    }
+
     /// An agent, not a person or a service: an owner's name has a slash in it, an agent's has none.
     pub fn is_agent(&self) -> bool {
         self.name.starts_with("agent:") && !self.name.contains('/')
+    }
+}
+
+impl From<&Caller> for Maker {
+    fn from(caller: &Caller) -> Self {
+        Self { authority: caller.authority.clone(), trail: caller.trail() }
     }
 }
 

@@ -2,11 +2,12 @@
 //! and services decide it; nothing that a model calls does.
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
-use crate::domain::authority::capability::Capability;
+use crate::domain::authority::Resource;
+use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::decode;
-use crate::domain::lattice::Path;
-use crate::policy;
+use crate::domain::lattice::{Namespace, Path};
+use crate::{policy, revoked};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -42,9 +43,13 @@ impl Verb {
             Self::Revoke => (
                 "v/ops/policy/revoke",
                 "Take back a path, what a holder may do, or a grant; all that is named must match. Holds from the next \
-                 check on, that of a running commit included.",
+                 check on, that of a running commit included. Without a path nothing starts any more under it: `stops` \
+                 lists the agents that were made, the timers that were set and the jobs that are open.",
                 json!({
-                    "path": text("a lattice path or resource namespace `r/…`, with everything below"),
+                    "path": {
+                        "type": ["string", "array"], "items": {"type": ["string", "integer"]},
+                        "description": "a lattice path (text, or an array of keys) or a resource namespace `r/…`, with everything below",
+                    },
                     "holder": text("a caller, or `agent:<id>` and what it handed on"),
                     "grant": text("id of a token or of a job, and what was handed on under it"),
                     "reason": text("why"),
@@ -98,7 +103,7 @@ impl Operation for PolicyOperation {
     }
 
     fn needs(&self, _arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: self.0.ability(), resource: "policy".into() }])
+        Ok(vec![Need { ability: self.0.ability(), resource: Resource::kept("policy") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
@@ -117,12 +122,13 @@ impl Operation for PolicyOperation {
             Verb::Show => policy::load(&*call.venue.store, owner).await?.0,
             Verb::Revoke => {
                 let revocation = revocation(call, &arguments)?;
-                let revoked = policy::revoke(call.venue, owner, revocation).await?;
-                revoked.ok_or_else(|| {
+                let revoked = policy::revoke(call.venue, owner, revocation.clone()).await?;
+                let policy = revoked.ok_or_else(|| {
                     OpError::Conflict(format!(
                         "there are {MAX_REVOCATIONS} revocations, the most that are kept; restore some"
                     ))
-                })?
+                })?;
+                return Ok(told(call, &policy, &revocation).await?.into());
             }
             Verb::Restore => {
                 let id = arguments["id"].as_str().unwrap_or_default();
@@ -142,13 +148,33 @@ impl Operation for PolicyOperation {
     }
 }
 
+/// The policy, and what the revocation reaches: all of that stops when it takes everything back, and
+/// may do less when it names a path.
+async fn told(call: &Invocation<'_>, policy: &Policy, revocation: &Revocation) -> Result<Value, OpError> {
+    let mut answer = shown(policy);
+    answer["revoked"] = revocation.id.as_str().into();
+    if revocation.names_some() {
+        let reached = revoked::reached(call.venue, &call.caller.owner, revocation).await?;
+        let reached = reached.to(&call.caller.authority).shown();
+        answer[if revocation.ends() { "stops" } else { "narrows" }] = reached;
+    }
+    Ok(answer)
+}
+
 fn shown(policy: &Policy) -> Value {
-    json!({"roots": policy.roots, "approvals": policy.approvals, "revocations": policy.revocations})
+    let mut revocations = json!(policy.revocations);
+    for (shown, revocation) in revocations.as_array_mut().into_iter().flatten().zip(&policy.revocations) {
+        if let Some(path) = &revocation.path {
+            shown["path"] = path.to_string().into();
+        }
+    }
+    json!({"roots": policy.roots, "approvals": policy.approvals, "revocations": revocations})
 }
 
 fn revocation(call: &Invocation<'_>, arguments: &Value) -> Result<Revocation, OpError> {
     let text = |key: &str| arguments[key].as_str().map(str::to_owned).filter(|text| !text.is_empty());
-    let path = text("path").map(|path| legal(&path)).transpose()?;
+    let path = Some(&arguments["path"]).filter(|path| **path != Value::Null && **path != json!(""));
+    let path = path.map(legal).transpose()?;
     let (holder, grant) = (text("holder"), text("grant"));
     if path.is_none() && holder.is_none() && grant.is_none() {
         return Err(OpError::Invalid("expected `path`, `holder` or `grant`: what is to be revoked".into()));
@@ -164,14 +190,22 @@ fn revocation(call: &Invocation<'_>, arguments: &Value) -> Result<Revocation, Op
     })
 }
 
-/// A path in its normal form; names of resources and hosts by the rules of capabilities.
-fn legal(text: &str) -> Result<String, OpError> {
-    let first = text.split('/').next().unwrap_or_default();
-    if first == "r" || text.contains("://") {
-        let cap = Capability { with: text.to_owned(), can: "*".into() };
-        return cap.check().map(|()| text.to_owned()).map_err(OpError::Invalid);
+/// What a revocation takes back: a path, or by the rules of capabilities a namespace of resources or
+/// a host.
+fn legal(given: &Value) -> Result<Resource, OpError> {
+    if let Value::String(text) = given
+        && (text.split('/').next() == Some(RESOURCES) || text.contains("://"))
+    {
+        let cap = Capability { with: text.clone(), can: "*".into() };
+        return cap.check().map(|()| Resource::of(&cap)).map_err(OpError::Invalid);
     }
-    Path::parse(text).map(|path| path.to_string()).map_err(|error| OpError::Invalid(error.to_string()))
+    let path = Path::from_json(given).map_err(|error| OpError::Invalid(error.to_string()))?;
+    if matches!(path.namespace(), Namespace::Session | Namespace::Job) {
+        return Err(OpError::Invalid(format!(
+            "`{path}` can't be revoked: what a session or a job keeps for itself is always its own; revoke its `holder` or its `grant`"
+        )));
+    }
+    Ok(Resource::from(&path))
 }
 
 fn roots(caps: &Value) -> Result<Option<Vec<Capability>>, OpError> {

@@ -4,6 +4,7 @@
 use super::child::{self, call_id, millis};
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::bus::{Address, Message};
+use crate::domain::authority::Resource;
 use crate::domain::external::{self as rules, PUBLISH, Times, Watch};
 use crate::domain::ids::{JobId, QueueName};
 use crate::domain::job::{Job, JobHead};
@@ -51,7 +52,7 @@ impl Operation for Publish {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        Ok(vec![Need { ability: "queue/publish", resource: format!("queue/{}", queue(arguments)?) }])
+        Ok(vec![Need { ability: "queue/publish", resource: Resource::queue(&queue(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
@@ -136,6 +137,8 @@ async fn start(
         redrive_of: None,
         principal: None,
         request: None,
+        ignored: Vec::new(),
+        under: call.caller.trail(),
     };
     child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
     Ok(job)

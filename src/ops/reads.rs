@@ -1,7 +1,7 @@
 //! The record of what a call reads, written where it is read.
 
 use super::Need;
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Resource};
 use crate::domain::context::origin::Seen;
 use crate::domain::lattice::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,6 +16,8 @@ pub struct Reads(Mutex<Vec<Look>>);
 #[derive(Debug)]
 struct Look {
     seen: Seen,
+    /// What reading it needs a right to.
+    on: Resource,
     /// Something was there.
     found: bool,
 }
@@ -27,18 +29,18 @@ impl Reads {
 
     /// A path was read, and whether anything was there.
     pub fn note(&self, path: &Path, version: Option<u64>, found: bool) {
-        self.lock().push(Look { seen: Seen { version, ..Seen::new(path.to_string()) }, found });
+        self.lock().push(Look { seen: Seen { version, ..Seen::new(path.to_string()) }, on: path.into(), found });
     }
 
     /// The bytes of a path went to another one.
     pub fn copied(&self, from: &Path, version: Option<u64>, into: &Path, found: bool) {
         let seen = Seen { version, into: Some(into.to_string()), ..Seen::new(from.to_string()) };
-        self.lock().push(Look { seen, found });
+        self.lock().push(Look { seen, on: from.into(), found });
     }
 
     /// Something of the venue's that is no place in the tree was read.
-    pub fn kept(&self, path: impl Into<String>) {
-        self.lock().push(Look { seen: Seen::new(path), found: true });
+    pub fn kept(&self, on: Resource, path: impl Into<String>) {
+        self.lock().push(Look { seen: Seen::new(path), on, found: true });
     }
 
     /// How many there are; what comes after them is of the operation that begins now.
@@ -50,16 +52,16 @@ impl Reads {
     /// read and nothing else was noted of, it has `answered` from.
     pub(super) fn ended(&self, begun: usize, through: &str, needs: &[Need], authority: &Authority, answered: bool) {
         let mut looks = self.lock();
-        let noted = |looks: &[Look], path: &str| looks[begun..].iter().any(|look| look.seen.path == path);
+        let noted = |looks: &[Look], on: &Resource| looks[begun..].iter().any(|look| look.on == *on);
         let needed = needs.iter().filter(|need| need.ability == READ && answered);
         for Need { resource, .. } in needed {
             if !noted(&looks, resource) {
-                looks.push(Look { seen: Seen::new(resource.as_str()), found: true });
+                looks.push(Look { seen: Seen::new(resource.to_string()), on: resource.clone(), found: true });
             }
         }
-        for Look { seen, .. } in looks[begun..].iter_mut().filter(|look| look.seen.through.is_empty()) {
+        for Look { seen, on, .. } in looks[begun..].iter_mut().filter(|look| look.seen.through.is_empty()) {
             through.clone_into(&mut seen.through);
-            seen.allowed = authority.grounds(READ, &seen.path);
+            seen.allowed = authority.grounds(READ, &*on);
         }
     }
 

@@ -2,6 +2,7 @@
 //! agents do with resources are tools of their own, under the grants of a request.
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::domain::authority;
 use crate::domain::authority::grant::check_namespace;
 use crate::ledger::erase::{self, Erasure};
 use crate::resources::purge;
@@ -66,7 +67,7 @@ impl Operation for Resource {
             namespace(arguments)?;
         }
         // Not on `r/…`, which only requests are granted: an operator acts for everything of the owner.
-        Ok(vec![Need { ability, resource: "resource".into() }])
+        Ok(vec![Need { ability, resource: authority::Resource::kept("resource") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

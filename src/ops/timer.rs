@@ -7,9 +7,11 @@ use super::agent::ask::submission;
 use super::child::{self, call_id};
 use super::lattice::number;
 use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
+use crate::domain::authority::Resource;
 use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, sha256_hex};
+use crate::domain::lattice::Namespace;
 use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE, TIMER_NAME_BYTES};
 use crate::domain::time::Millis;
 use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
@@ -129,7 +131,7 @@ impl Operation for TimerOperation {
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         Ok(match self.0 {
             Verb::Trigger => {
-                let resource = format!("g/{}", agent_id(arguments)?);
+                let resource = Resource::agent(&agent_id(arguments)?);
                 // What it sends needs what sending it now would need.
                 let sends = match choice::<Kind>(arguments, "kind") {
                     Kind::Task => "agent/request",
@@ -138,9 +140,9 @@ impl Operation for TimerOperation {
                 vec![Need { ability: "agent/trigger", resource: resource.clone() }, Need { ability: sends, resource }]
             }
             Verb::List if arguments["agentId"].is_string() => {
-                vec![Need { ability: "crud/read", resource: format!("g/{}", agent_id(arguments)?) }]
+                vec![Need { ability: "crud/read", resource: Resource::agent(&agent_id(arguments)?) }]
             }
-            Verb::List => vec![Need { ability: "crud/read", resource: "g".into() }],
+            Verb::List => vec![Need { ability: "crud/read", resource: Resource::all(Namespace::Agents) }],
             // One's own session; of a timer it is asked when its agent is known.
             Verb::Wake | Verb::Cancel => Vec::new(),
         })
@@ -311,7 +313,7 @@ fn wake(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {
             caller: Some(call.caller.name.clone()),
             session_context: mandate.session_context.clone(),
             context_ids: mandate.context_ids.clone(),
-            envelope: call.caller.envelope.clone(),
+            envelope: call.caller.envelope.clone().under(&call.caller.trail()),
             ..Submission::default()
         },
         schedule: schedule(call, arguments, &["at", "after"])?,
@@ -332,7 +334,7 @@ async fn cancel(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         Site::Api { .. } => false,
     };
     if !own {
-        let permitted = call.caller.authority.permits("agent/trigger", &format!("g/{}", known.agent));
+        let permitted = call.caller.authority.permits("agent/trigger", Resource::agent(&known.agent));
         permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/timer/cancel")))?;
     }
     let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;

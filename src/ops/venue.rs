@@ -3,6 +3,7 @@
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::audit::{self, AuditError};
 use crate::doctor;
+use crate::domain::authority::Resource;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -46,7 +47,7 @@ impl Operation for VenueOperation {
             Verb::Audit => "venue/audit",
             Verb::Doctor => "venue/doctor",
         };
-        Ok(vec![Need { ability, resource: "policy".into() }])
+        Ok(vec![Need { ability, resource: Resource::kept("policy") }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

@@ -14,6 +14,7 @@ pub mod purge;
 pub mod scratchpad;
 
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Resource;
 use crate::domain::authority::envelope::{Envelope, Mode};
 use crate::domain::chat::ToolSpec;
 use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
@@ -241,7 +242,8 @@ pub async fn items(
 fn item(name: &str, held: &Held, content: Content) -> Item {
     let (source, allowed) = held.names();
     // Who is handed it must be granted all that it was read from.
-    let needs = held.on(Ability::Read).iter().map(|namespace| ("read".to_owned(), format!("r/{namespace}"))).collect();
+    let needs =
+        held.on(Ability::Read).iter().map(|namespace| ("read".to_owned(), Resource::namespace(namespace))).collect();
     let has = |text: String| Some(text).filter(|text| !text.is_empty());
     Item {
         section: Section::Resource,

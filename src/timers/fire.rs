@@ -9,12 +9,13 @@ use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::lattice::layout::Scope;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
 use crate::ingress::{self, SubmitError};
-use crate::jobs;
 use crate::store::{Refusal, StoreError, keys};
 use crate::venue::Venue;
+use crate::{jobs, policy};
 use std::time::Duration;
 
 /// Timers of one owner that are looked at in one step.
@@ -141,7 +142,12 @@ async fn deliver(
         Some((record, _)) if record.status == AgentStatus::Terminated => {
             return Ok(Delivered::Failed(format!("agent `{agent}` is terminated")));
         }
-        Some(_) => {}
+        Some((record, _)) => {
+            let (policy, _) = policy::load(&*venue.store, owner).await?;
+            if let Some(reason) = record.stopped(&policy, &timer.submission.envelope, &Scope::default()) {
+                return Ok(Delivered::Failed(reason));
+            }
+        }
         None => return Ok(Delivered::Failed(format!("agent `{agent}` was removed"))),
     }
     if timer.overlap == Overlap::Skip

@@ -117,13 +117,11 @@ fn contended(id: &TimerId) -> StoreError {
 
 /// Whether it could fire as it is: what would be refused then is refused now.
 fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
-    if let (Some(next), Some(ends)) = (timer.next, timer.submission.envelope.deadline)
+    if let (Some(next), Some((ends, why))) = (timer.next, timer.ends())
         && next >= ends
     {
         let (next, ends) = (next.rfc3339(), ends.rfc3339());
-        return Err(OpError::Invalid(format!(
-            "a timer for {next} would never fire: the time of the request behind it is over at {ends}"
-        )));
+        return Err(OpError::Invalid(format!("a timer for {next} would never fire: {why} at {ends}")));
     }
     let bytes = serde_json::to_vec(&timer.submission).map_or(0, |bytes| bytes.len());
     if bytes > TIMER_BYTES {

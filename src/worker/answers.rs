@@ -60,7 +60,7 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
         scoped: !made.call.scoped.is_empty(),
     };
     let asks = consent::asks(&round.setting().config, call, meant)
-        || made.needs.iter().any(|need| consent::concerns(policy, need.ability, &authority.name(&need.resource)));
+        || made.needs.iter().any(|need| consent::concerns(policy, authority, need.ability, &need.resource));
     if !asks {
         return None;
     }

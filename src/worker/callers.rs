@@ -4,6 +4,7 @@ use super::Worker;
 use crate::auth::caller::Recognised;
 use crate::bus::{Delivery, InKind};
 use crate::domain::authority::Authority;
+use crate::domain::authority::Resource;
 use crate::domain::event::Submission;
 use crate::domain::job::ErrorCode;
 use crate::domain::principal::Principal;
@@ -58,7 +59,7 @@ pub(super) async fn identified(
         return unnamed(Submission { caller: Some(delivery.owner.to_string()), ..submission });
     };
     let ability = if delivery.kind == InKind::Task { "agent/request" } else { "agent/message" };
-    let permitted = known.caller.authority.permits(ability, &format!("g/{}", delivery.agent));
+    let permitted = known.caller.authority.permits(ability, Resource::agent(&delivery.agent));
     permitted.map_err(|error| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", error.text("this submission")))
     })?;

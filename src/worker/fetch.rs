@@ -2,6 +2,7 @@
 //! that can't be had is an item that says why; only a store without an answer stops the turn.
 
 use crate::domain::asset::not_text;
+use crate::domain::authority::Resource;
 use crate::domain::canonical::canonical;
 use crate::domain::context::entry::{Read, Source, job_part};
 use crate::domain::context::fill;
@@ -12,7 +13,7 @@ use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::values::Resolver;
-use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, READ, Reads, Site, dispatch, lattice};
+use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, Reads, Site, dispatch, lattice};
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::workspace::Workspace;
@@ -42,6 +43,7 @@ impl Reader<'_> {
         let name = source.as_ref().ok().and_then(Source::name);
         let (mut unresolved, reads) = (Vec::new(), Reads::default());
         let is_operation = matches!(source, Ok(Source::Operation { .. }));
+        tags.needs = source.iter().filter_map(Source::resource).map(|on| ("crud/read".to_owned(), on)).collect();
         let found = match source {
             Err(reason) => Err((Absence::Failed, reason)),
             Ok(Source::Text(text)) => Ok(Value::String(text)),
@@ -67,8 +69,11 @@ impl Reader<'_> {
             Ok(value) => {
                 let value = decode::shown(value);
                 origin.hash = name.is_some().then(|| hash(&value));
-                let grounds = name.as_ref().and_then(|name| self.caller.authority.grounds(READ, name));
-                (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds.filter(|_| !is_operation))
+                let authority = &self.caller.authority;
+                let grounds = tags.needs.iter().map(|(ability, resource)| authority.grounds(ability, resource));
+                let grounds =
+                    grounds.collect::<Option<Vec<_>>>().filter(|grounds| !grounds.is_empty() && !is_operation);
+                (Content::of(value, asked.unwrap_or(ENTRY_BYTES)), grounds.map(|grounds| grounds.join(", ")))
             }
             Err((why, reason)) => (Content::Absent(why, reason), None),
         };
@@ -79,13 +84,13 @@ impl Reader<'_> {
     }
 
     /// The same answer whether or not anything is there.
-    fn denied(&self, resource: &str) -> Option<(Absence, String)> {
+    fn denied(&self, resource: &Resource) -> Option<(Absence, String)> {
         let denied = self.caller.authority.permits("crud/read", resource).err()?;
         Some((Absence::Denied, format!("capability denied: needs {} on {}", denied.ability, denied.resource)))
     }
 
     async fn path(&self, path: &Path, reads: &Reads) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&path.to_string()) {
+        if let Some(denied) = self.denied(&path.into()) {
             return Ok(Err(denied));
         }
         match lattice::value_at(&self.call(reads), path).await {
@@ -96,7 +101,7 @@ impl Reader<'_> {
     }
 
     async fn asset(&self, asset: &AssetId) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&format!("a/{asset}")) {
+        if let Some(denied) = self.denied(&Resource::asset(asset)) {
             return Ok(Err(denied));
         }
         let found = match assets::content(self.venue, &self.caller.owner, asset).await {
@@ -116,7 +121,7 @@ impl Reader<'_> {
     }
 
     async fn job(&self, job: &JobId, within: &[String]) -> Result<Found, StoreError> {
-        if let Some(denied) = self.denied(&format!("j/{job}")) {
+        if let Some(denied) = self.denied(&Resource::job(job)) {
             return Ok(Err(denied));
         }
         let found = match jobs::get(self.venue, &self.caller.owner, job).await {
@@ -138,7 +143,7 @@ impl Reader<'_> {
     }
 
     /// What running an operation needs; of one that can't run, nothing.
-    fn needs(&self, path: &str, input: &Value) -> Vec<(String, String)> {
+    fn needs(&self, path: &str, input: &Value) -> Vec<(String, Resource)> {
         let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
         let needs = settled.and_then(|(found, input)| found.operation.needs(&input));
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()

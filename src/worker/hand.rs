@@ -25,7 +25,7 @@ pub(super) async fn delegate(
     let (runs, needs) = match &to.agent {
         Some(agent) => {
             let (ability, resource) = ask::request_needs(agent);
-            (resource.clone(), vec![Need { ability, resource }])
+            (format!("g/{agent}"), vec![Need { ability, resource }])
         }
         None => (call.tool.clone(), Vec::new()),
     };

@@ -16,7 +16,7 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         Ok(found) => found,
         Err(error) => return refused(&error),
     };
-    if let Err(denied) = round.caller.authority.permits_path("crud/read", &path) {
+    if let Err(denied) = round.caller.authority.permits("crud/read", &path) {
         return CallOutcome::plain(Outcome::Denied, denied.text("context_load"));
     }
     let Change::Load(level, load) = &change else { return refused("not a load") };
@@ -44,8 +44,14 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     let known = gather::offered(round.worker, round.setting(), round.agent);
     let offered = |path: &str| known.iter().any(|known| known == path);
     let entities = round.entities();
-    let mut found: Vec<_> = (round.worker.venue.catalog.operations())
+    let catalog = &round.worker.venue.catalog;
+    // What the agent has for some entities is offered for these or not at all.
+    let scoped = round.setting().config.tools.iter().filter(|entry| !entry.entities().is_empty());
+    let scoped: Vec<_> = scoped.filter_map(|entry| catalog.resolve(entry.operation()?)).collect();
+    let elsewhere = |path: &str| entities.is_some() && scoped.iter().any(|found| found.spec.path == path);
+    let mut found: Vec<_> = (catalog.operations())
         .filter(|found| entities.as_ref().is_none_or(|ids| allows(&found.entities, ids)))
+        .filter(|found| !elsewhere(found.spec.path))
         .map(|registered| &registered.spec)
         .filter(|spec| !offered(spec.path))
         .filter(|spec| {

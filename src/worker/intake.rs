@@ -6,6 +6,7 @@ use super::{Worker, session};
 use crate::approvals;
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::approval::AnswerBody;
+use crate::domain::authority::Resource;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{ResultBody, reply_to_allowed, reply_to_own};
 use crate::domain::external::Answer;
@@ -170,7 +171,7 @@ async fn cancel(worker: &Worker, delivery: &Delivery) {
 
 async fn may_cancel(worker: &Worker, delivery: &Delivery, body: &CancelBody) -> Result<(), Unknown> {
     let caller = callers::person(worker, delivery).await?;
-    let permitted = caller.authority.permits("job/cancel", &format!("j/{}", body.job));
+    let permitted = caller.authority.permits("job/cancel", Resource::job(&body.job));
     permitted.map_err(|denied| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text("this cancellation")))
     })
@@ -219,8 +220,8 @@ fn id_of_place(venue_key: &[u8], delivery: &Delivery) -> EventId {
     EventId::of_venue(venue_key, IdOf::Place { published, sequence })
 }
 
-/// A submission with who sent it, or its terminal answer.
-async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival, Box<JobResult>>, StoreError> {
+/// The admission of a submission of somebody who is known, or its terminal answer.
+async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Box<JobResult>>, StoreError> {
     let venue = &worker.venue;
     let parsed = ingress::parse(&delivery.body).and_then(|said| {
         let (to, named, sealed) =
@@ -237,7 +238,7 @@ async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival,
         Err(Unknown::Refused(code, text)) => return Ok(Err(refusal(code, text))),
         Err(Unknown::Later(error)) => return Err(error),
     };
-    Ok(Ok(Arrival {
+    let arrival = Arrival {
         owner: delivery.owner.clone(),
         agent: delivery.agent.clone(),
         task: delivery.kind == InKind::Task,
@@ -247,16 +248,16 @@ async fn arrival(worker: &Worker, delivery: &Delivery) -> Result<Result<Arrival,
         sequence: delivery.sequence,
         by,
         may_override,
-    }))
+    };
+    let admission = ingress::let_in(venue, &arrival).await?;
+    Ok(admission.map_err(|error| refusal(error.code(), error.to_string())))
 }
 
 async fn submission(worker: &Worker, delivery: &Delivery) {
-    let parsed = match arrival(worker, delivery).await {
-        Ok(parsed) => parsed,
+    let admission = match admission(worker, delivery).await {
+        Ok(admission) => admission,
         Err(error) => return not_known(worker, delivery, Unknown::Later(error)).await,
     };
-    let admission = parsed
-        .and_then(|arrival| ingress::admission(&worker.venue, &arrival).map_err(|e| refusal(e.code(), e.to_string())));
     match admission {
         Ok(admit) => {
             if let Err(error) = ingress::make_way(&worker.venue, &admit).await {

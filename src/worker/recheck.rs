@@ -1,6 +1,6 @@
 //! Authority at commit: what was revoked since a call was made becomes a denial in the transcript.
 
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Resource};
 use crate::domain::chat::ChatMessage;
 use crate::domain::resource::{Held, Use};
 use crate::domain::session::TurnRecord;
@@ -19,7 +19,7 @@ pub(super) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Au
         if let Ok(Resolved { target: Target::Resource { .. }, .. }) = &call.what {
             return None;
         }
-        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, &need.with).err())?;
+        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, Resource::of(need)).err())?;
         Some((*index, denied.text(&made.operation)))
     };
     calls.iter().filter_map(check).collect()

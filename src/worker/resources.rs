@@ -3,6 +3,7 @@
 use super::answers::{self, Made};
 use super::calls::{Round, refused};
 use super::session::Stop;
+use crate::domain::authority::Resource;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::context::origin::Seen;
 use crate::domain::context::text;
@@ -29,7 +30,7 @@ pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Valu
     let needs = used
         .into_iter()
         .filter(|(index, _)| *index == called.index)
-        .map(|(_, used)| Need { ability: used.ability.as_str(), resource: format!("r/{}", used.namespace) });
+        .map(|(_, used)| Need { ability: used.ability.as_str(), resource: Resource::namespace(&used.namespace) });
     let mut used = round.used(&needs.collect::<Vec<_>>());
     used.dedup();
     Ok(made.by(used))
@@ -52,9 +53,9 @@ async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
     let uses = round.workspace().used().await.into_iter();
     let read = uses.filter(|(index, used)| *index == called.index && used.ability == Ability::Read);
     let seen = read.map(|(_, used)| {
-        let path = format!("r/{}", used.namespace);
-        let allowed = round.caller.authority.grounds(Ability::Read.as_str(), &path);
-        Seen { through: called.call.tool.clone(), allowed, ..Seen::new(path) }
+        let on = Resource::namespace(&used.namespace);
+        let allowed = round.caller.authority.grounds(Ability::Read.as_str(), &on);
+        Seen { through: called.call.tool.clone(), allowed, ..Seen::new(on.to_string()) }
     });
     let mut seen: Vec<_> = seen.collect();
     seen.sort();
@@ -109,7 +110,8 @@ fn asked(round: &Round<'_>, called: &Called<'_>, held: &Held, arguments: &Value)
     let target = Target::Resource { resource: resource.to_owned(), tool: tool.to_owned() };
     let authority = &round.caller.authority;
     let ability = Ability::Write.as_str();
-    let needs = held.on(Ability::Write).iter().map(|namespace| Need { ability, resource: format!("r/{namespace}") });
+    let needs =
+        held.on(Ability::Write).iter().map(|namespace| Need { ability, resource: Resource::namespace(namespace) });
     let needs = needs.filter(|need| authority.permits(need.ability, &need.resource).is_ok()).collect();
     answers::asked(round, &Made { index, call, runs: &call.tool, needs, target, arguments })
 }

@@ -9,6 +9,7 @@ use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::policy::Policy;
 use crate::domain::budget::{Deadline, Origin, Purse};
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
@@ -41,6 +42,8 @@ pub(super) enum Start {
     Answers(Vec<(AwaitingCall, Answer)>),
     /// The reply that a predecessor recorded.
     Recorded(Box<Recorded>),
+    /// What lies in the mailbox, as far as it may start; with a reason nothing of it does.
+    Planned(Box<Plan>, Option<String>),
     /// Events that killed too many workers.
     Dead(Box<Plan>),
 }
@@ -59,6 +62,15 @@ impl Start {
         }
     }
 
+    /// Nothing starts under what was revoked.
+    fn under(self, policy: &Policy, leased: &Leased, agent: &AgentRecord) -> Self {
+        let Self::Mailbox = self else { return self };
+        let plan = leased.run.plan();
+        let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
+        let (plan, over) = leased.run.standing(plan, |envelope| agent.stopped(policy, envelope, &home));
+        Self::Planned(Box::new(plan), over)
+    }
+
     /// What the turn serves, and what it may do at most.
     fn plan<'s>(&'s self, run: &'s Run) -> (Plan, Option<&'s Authority>) {
         match self {
@@ -67,7 +79,7 @@ impl Start {
                 (run.plan_of_answers(), run.state.awaiting.as_ref().map(|awaiting| &awaiting.authority))
             }
             Self::Recorded(recorded) => (run.plan_of(recorded), Some(&recorded.authority)),
-            Self::Dead(plan) => ((**plan).clone(), None),
+            Self::Dead(plan) | Self::Planned(plan, _) => ((**plan).clone(), None),
         }
     }
 
@@ -75,7 +87,7 @@ impl Start {
     fn last(&self) -> Option<Last> {
         match self {
             Self::Recorded(recorded) => recorded.last.clone(),
-            Self::Mailbox | Self::Answers(_) | Self::Dead(_) => None,
+            Self::Mailbox | Self::Planned(..) | Self::Answers(_) | Self::Dead(_) => None,
         }
     }
 
@@ -91,7 +103,10 @@ impl Start {
                 let noted = calls::noted_awaiting(leased);
                 Turn::settle(setting, answers::exchange(worker, leased).await?, decided, &noted)
             }
-            Self::Mailbox => match values::mandate(&setting) {
+            Self::Planned(_, Some(reason)) => {
+                Turn::refuse(setting, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"), now)
+            }
+            Self::Mailbox | Self::Planned(_, None) => match values::mandate(&setting) {
                 Ok(()) => Turn::begin(setting, now),
                 Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
             },
@@ -107,13 +122,14 @@ pub(super) async fn run(
     start: Start,
 ) -> Result<Outcome, Stop> {
     let owner: Owner = leased.lease.owner.clone();
-    let start = start.or(worker, leased);
+    let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
+    let start = start.or(worker, leased).under(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
     let before = before.cloned();
     let anonymous = plan.handed().and_then(|handed| handed.anonymous.as_deref());
     let bare = anonymous.map(|prompt| AgentRecord::bare(agent, prompt));
     let agent = bare.as_ref().unwrap_or(agent);
-    let (setting, version) = setting(worker, leased, agent, plan, (before, start.last())).await?;
+    let setting = setting(worker, leased, agent, plan, &policy, (before, start.last())).await?;
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
@@ -162,18 +178,21 @@ fn deadline(turn: &Turn) -> Option<Millis> {
     turn.setting().purse.deadline.filter(|_| turn.setting().last.is_none()).map(|deadline| deadline.at)
 }
 
-/// What stays the same while the turn runs, and the version of the policy that it began under. Its
-/// authority is that of the moment, and of a reply that was recorded, no more than was held then.
+/// What stays the same while the turn runs. Its authority is that of the moment, and of a reply that
+/// was recorded, no more than was held then.
 async fn setting(
     worker: &Worker,
     leased: &mut Leased,
     agent: &AgentRecord,
     plan: Plan,
+    policy: &Policy,
     (before, last): (Option<Authority>, Option<Last>),
-) -> Result<(Setting, u64), Stop> {
+) -> Result<Setting, Stop> {
     let owner = leased.lease.owner.clone();
     let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
-    let mandate = leased.run.mandate(&plan);
+    let mut mandate = leased.run.mandate(&plan);
+    // What it starts stops with what it was made under, too.
+    mandate.envelope = mandate.envelope.under(&agent.made_under);
     let mut state = leased.run.state.clone();
     if plan.job().is_some() || state.task.is_none() {
         state.goals.serve(plan.job(), &mandate);
@@ -182,8 +201,7 @@ async fn setting(
         None => None,
         Some(turn) => gather::record(worker, leased, turn).await?.map(Box::new),
     };
-    let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
-    let mut authority = agent.authority(&policy, &mandate.envelope, &home);
+    let mut authority = agent.authority(policy, &mandate.envelope, &home);
     if let Some(before) = &before {
         authority = authority.within(before);
     }
@@ -197,7 +215,7 @@ async fn setting(
     let winding = begun.filter(|begun| begun.winding);
     let reason = format!("the limit of {limit} turns was reached");
     let last = last.or(winding.map(|_| Last { code: ErrorCode::LimitReached, reason }));
-    let setting = Setting {
+    Ok(Setting {
         owner,
         session: leased.lease.session.clone(),
         turn: leased.run.version + 1,
@@ -211,8 +229,7 @@ async fn setting(
         purse,
         last,
         opener,
-    };
-    Ok((setting, version))
+    })
 }
 
 /// What a turn pays from: its task's, or what stands above its message.

@@ -1,6 +1,6 @@
 //! Calls that wait for a person: approved, edited, rejected, expired, and what gets in between.
 
-use crate::support::operate::{boss, operate};
+use crate::support::operate::{boss, on, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -347,8 +347,8 @@ async fn no_name_and_no_turn_gets_round_an_approval() {
     // Nor does a turn hold the ability, whatever it holds else.
     let home =
         Scope { session: Some(SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() }), job: None };
-    assert!(Authority::unlimited().at(&home).permits("job/approve", "j/x").is_err());
-    assert!(Authority::unlimited().permits("job/approve", "j/x").is_ok());
+    assert!(Authority::unlimited().at(&home).permits("job/approve", on("j/x")).is_err());
+    assert!(Authority::unlimited().permits("job/approve", on("j/x")).is_ok());
 }
 
 #[tokio::test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use trellis::agents::lifecycle::{By, resume};
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::authority::Authority;
+use trellis::domain::authority::trail::Trail;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::rate::Limit;
@@ -171,7 +172,7 @@ async fn provider_401_suspends_the_agent_and_its_task_goes_on_once_it_is_mended(
     let seen = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
     assert!(!seen.status.is_terminal(), "nothing queued is lost: {:?}", seen.status);
     venue.agent("unpaid", json!({})).await;
-    let by = By { authority: &Authority::unlimited(), turn: false };
+    let by = By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
     resume(&venue.venue, &venue.owner, &"unpaid".parse().unwrap(), by).await.unwrap();
     let job = venue.ended(&job).await;
     assert_eq!(job.status, JobStatus::Complete);

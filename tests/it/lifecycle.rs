@@ -1,9 +1,10 @@
 //! Rows of `agents.md`, States: suspend, resume, update, delete, remove, fork.
 
-use crate::support::operate::operate;
+use crate::support::operate::{on, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::agents;
+use trellis::domain::authority::trail::Trail;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::AgentId;
 use trellis::domain::job::JobStatus;
@@ -211,15 +212,15 @@ async fn an_update_widens_nothing_that_its_creator_could_not_do() {
     call_as(&venue, some(), "create", json!({"agentId": "weak", "config": echo()})).await.unwrap();
     let patch = json!({"agentId": "weak", "config": {"description": "tidied up"}});
     call(&venue, "update", patch).await.unwrap();
-    assert!(record().await.creator.permits("crud/write", "w/own/x").is_ok());
-    assert!(record().await.creator.permits("crud/write", "w/else").is_err(), "an operator corrected a word of it");
+    assert!(record().await.creator.permits("crud/write", on("w/own/x")).is_ok());
+    assert!(record().await.creator.permits("crud/write", on("w/else")).is_err(), "an operator corrected a word of it");
     // Who says all of it answers for all of it.
     let whole = json!({"agentId": "weak", "config": echo(), "overwrite": true});
     call(&venue, "create", whole).await.unwrap();
-    assert!(record().await.creator.permits("crud/write", "w/else").is_ok());
+    assert!(record().await.creator.permits("crud/write", on("w/else")).is_ok());
     let patch = json!({"agentId": "weak", "config": {"description": "by one who may do less"}});
     call_as(&venue, some(), "update", patch).await.unwrap();
-    assert!(record().await.creator.permits("crud/write", "w/else").is_err());
+    assert!(record().await.creator.permits("crud/write", on("w/else")).is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -231,8 +232,8 @@ async fn who_forks_bounds_the_fork() {
     let some = Authority::new(Some(caps));
     call_as(&venue, some, "fork", json!({"agentId": "a", "to": "b"})).await.unwrap();
     let (record, _) = agents::get(&venue.venue, &venue.owner, &"b".parse().unwrap()).await.unwrap().unwrap();
-    assert!(record.creator.permits("crud/write", "w/own/x").is_ok());
-    assert!(record.creator.permits("crud/write", "w/else").is_err());
+    assert!(record.creator.permits("crud/write", on("w/own/x")).is_ok());
+    assert!(record.creator.permits("crud/write", on("w/else")).is_err());
     let none = Authority::new(serde_json::from_value(json!([{"with": "w", "can": "crud"}])).unwrap());
     for (operation, input) in [
         ("fork", json!({"agentId": "a", "to": "c"})),
@@ -271,8 +272,9 @@ async fn an_agent_changes_no_agent_that_asks_people() {
     let asks = json!({"tools": [{"operation": "v/ops/lattice/write", "approval": "ask"}]});
     venue.agent("asks", asks).await;
     venue.agent("free", echo()).await;
-    let all = Authority::unlimited();
-    let (agent, person) = (By { authority: &all, turn: true }, By { authority: &all, turn: false });
+    let (all, none) = (Authority::unlimited(), Trail::default());
+    let (agent, person) =
+        (By { authority: &all, trail: &none, turn: true }, By { authority: &all, trail: &none, turn: false });
     let (v, owner) = (&venue.venue, &venue.owner);
     let (asks, free): (AgentId, AgentId) = ("asks".parse().unwrap(), "free".parse().unwrap());
     let patch = Patch { config: json!({"tools": []}).as_object().unwrap().clone(), ..Patch::default() };

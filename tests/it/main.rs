@@ -61,6 +61,7 @@ mod repair;
 mod resources;
 mod resume;
 mod retention;
+mod revoked;
 mod revoked_turns;
 mod scopes;
 mod secrets;

@@ -10,6 +10,7 @@ use std::time::Duration;
 use trellis::agents::lifecycle;
 use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
+use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, SessionKey, sha256_hex};
 use trellis::domain::retention::Rules;
@@ -157,7 +158,7 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     let before = why(&venue, "w/secret/a").await;
     assert!(before.len() > 5);
     let store = &*venue.venue.store;
-    let by = lifecycle::By { authority: &Authority::unlimited(), turn: false };
+    let by = lifecycle::By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
     lifecycle::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
     assert!(why(&venue, "w/secret/a").await.is_empty(), "its turns are gone");
     let after = why::removed(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();

@@ -9,6 +9,7 @@ use trellis::agents::lifecycle::{self, By};
 use trellis::audit;
 use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
+use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, JobId, SessionKey};
 use trellis::domain::job::{Job, JobStatus};
@@ -143,7 +144,7 @@ async fn course(venue: &TestVenue) {
     let books = audit::all(&venue.venue).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
     assert_eq!(venue.turns("later", "s").await.len(), 1);
-    let by = By { authority: &Authority::unlimited(), turn: false };
+    let by = By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
     lifecycle::resume(&venue.venue, &venue.owner, &later, by).await.unwrap();
     assert_eq!(ended(venue, &waiting).await.status, JobStatus::Complete);
     assert_eq!(venue.turns("later", "s").await.len(), 2, "its conversation goes on");

@@ -1,5 +1,6 @@
 //! A revocation between two turns, or inside one: nothing is forgotten, done twice or said not to have happened.
 
+use crate::support::operate;
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -135,7 +136,11 @@ async fn unrelated(on: On) {
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
     assert!(shown.contains("the pin is 4711") && !shown.contains("not shown"), "{shown}");
-    assert_eq!(turns[1].authority.revoked(), ["w/elsewhere"], "it stands under what was left at its commit");
+    assert_eq!(
+        turns[1].authority.revoked(),
+        [operate::on("w/elsewhere")],
+        "it stands under what was left at its commit"
+    );
     // Nor does a conversation lose what was said before.
     let job = venue.arrive("clerk", "c-2", true, task()).await.job.unwrap();
     venue.ended(&job).await;

@@ -48,6 +48,7 @@ impl AgentConfig {
         }
         self.outputs.check().or_else(bad)?;
         self.check_goal_tools().or_else(bad)?;
+        self.check_entities().or_else(bad)?;
         self.context_budget.check().or_else(bad)?;
         check_entries(&self.context).or_else(bad)?;
         self.resources.check(&tools::configured(self)).or_else(bad)?;
@@ -57,6 +58,16 @@ impl AgentConfig {
             return bad(format!("`model.contextWindow`: expected more than `model.maxTokens` ({reply}), got {window}"));
         }
         Ok(())
+    }
+
+    fn check_entities(&self) -> Result<(), String> {
+        let scoped = self.tools.iter().position(|entry| !entry.entities().is_empty());
+        match scoped.filter(|_| !self.entity_ids_required) {
+            Some(at) => {
+                Err(format!("`tools[{at}].entities` needs `entityIdsRequired = true`: else no request names any"))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check_goal_tools(&self) -> Result<(), String> {

@@ -10,7 +10,7 @@ pub const RESOURCES: &str = "r";
 
 /// Stands for a `/` inside a key, which no path and no capability can spell: what lies under such a
 /// key is covered by what covers the collection, and by nothing else.
-const INNER_SLASH: char = '\u{1f}';
+pub(super) const INNER_SLASH: &str = "\u{1f}";
 
 /// Longest `with`, in bytes.
 const MAX_WITH: usize = 2048;
@@ -122,11 +122,6 @@ pub fn overlaps(a: &str, b: &str) -> bool {
 /// Whether holding ability `held` is enough for `needed`.
 pub fn ability_covers(held: &str, needed: &str) -> bool {
     held == "*" || (!held.is_empty() && covers(held, needed)) || (held == "crud/write" && needed == "crud/append")
-}
-
-/// A key as a segment of a name that capabilities are compared with.
-pub fn segment(key: &str) -> String {
-    key.replace('/', "\u{1f}")
 }
 
 /// A name as people read it.

@@ -1,7 +1,7 @@
 //! Comparing authorities by what they cover: what ran under one may be seen under another that covers it.
 
-use super::Authority;
 use super::capability::{Capability, covers, is_of_resources, overlaps};
+use super::{Authority, Resource};
 
 /// What reading a resource namespace needs.
 const READ: &str = "read";
@@ -11,7 +11,7 @@ type List = Option<Vec<Capability>>;
 impl Authority {
     /// Whether everything that `other` permits, `self` permits too, own scratch space aside.
     pub fn covers(&self, other: &Self) -> bool {
-        self.grants(other, Capability::covers) && self.except.iter().all(|name| other.is_without(name))
+        self.grants(other, Capability::covers) && self.except.iter().all(|gone| other.is_without(gone.as_str()))
     }
 
     /// Whether it may read everything that `other` permits anything on: what was said and done under
@@ -23,13 +23,13 @@ impl Authority {
         // Who acts for no request names the resources of his requests himself.
         let names = self.resources.is_none() && self.home.session.is_none();
         let other = if names { &Self { resources: None, ..other.clone() } } else { other };
-        self.grants(other, reads) && self.except.iter().all(|name| other.is_without(name))
+        self.grants(other, reads) && self.except.iter().all(|gone| other.is_without(gone.as_str()))
     }
 
     /// Whether what was learned by this use of a capability may still be known: by the same use, or by
     /// reading what it was of.
     pub fn may_know(&self, used: &Capability) -> bool {
-        [used.can.as_str(), reading(&used.with)].iter().any(|can| self.permits(can, &used.with).is_ok())
+        [used.can.as_str(), reading(&used.with)].iter().any(|can| self.permits(can, Resource::of(used)).is_ok())
     }
 
     fn grants(&self, other: &Self, enough: impl Fn(&Capability, &Capability) -> bool) -> bool {
@@ -48,7 +48,7 @@ impl Authority {
     /// Nothing at or under this name is permitted.
     fn is_without(&self, name: &str) -> bool {
         let nothing = |list: &List| list.as_ref().is_some_and(|caps| !caps.iter().any(|cap| overlaps(&cap.with, name)));
-        self.except.iter().any(|gone| covers(gone, name))
+        self.except.iter().any(|gone| covers(gone.as_str(), name))
             || nothing(if is_of_resources(name) { &self.resources } else { &self.paths })
     }
 }

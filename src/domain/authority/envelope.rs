@@ -2,6 +2,7 @@
 
 use super::capability::Capability;
 use super::grant::{self, NotWithinParent};
+use super::trail::{self, Trail};
 use super::{Authority, Scope};
 use crate::domain::budget::Purse;
 use crate::domain::lineage::Lineage;
@@ -50,6 +51,9 @@ pub struct Envelope {
     /// Where it comes from.
     #[serde(skip_serializing_if = "Lineage::is_outermost")]
     pub lineage: Lineage,
+    /// The token behind it ends then. What was accepted goes on; no timer fires under it later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Millis>,
 }
 
 impl Envelope {
@@ -65,6 +69,19 @@ impl Envelope {
             && self.modes == other.modes
             && self.claims == other.claims
             && limits(self) == limits(other)
+    }
+
+    /// Under whom and under what it stands.
+    pub fn trail(&self) -> Trail {
+        Trail { holders: self.holders.clone(), grants: self.grants.clone() }
+    }
+
+    /// The same, standing under these too.
+    #[must_use]
+    pub fn under(mut self, trail: &Trail) -> Self {
+        trail::add(&mut self.holders, &trail.holders);
+        trail::add(&mut self.grants, &trail.grants);
+        self
     }
 
     /// The same, limited to the grants of a request; absent = inherited.

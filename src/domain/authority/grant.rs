@@ -163,7 +163,7 @@ pub fn narrow(parent: &Authority, named: &[Capability]) -> Result<Authority, Not
             None => !cap.is_of_resources(),
             Some(held) => held.iter().any(|held| held.covers(cap)),
         };
-        let revoked = parent.except.iter().any(|gone| overlaps(gone, &cap.with));
+        let revoked = parent.except.iter().any(|gone| overlaps(gone.as_str(), &cap.with));
         if !within || revoked {
             return Err(NotWithinParent { grant: readable(&cap.to_string()) });
         }

@@ -8,12 +8,14 @@ pub mod grant;
 #[cfg(test)]
 mod oracle_tests;
 pub mod policy;
+pub mod resource;
+pub mod trail;
 
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::Scope;
 pub use capability::Capability;
-use capability::{covers, is_of_resources, overlaps, readable, segment};
+use capability::{covers, is_of_resources, overlaps};
+pub use resource::Resource;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 
@@ -31,7 +33,7 @@ pub struct Authority {
     resources: Option<Vec<Capability>>,
     /// Revoked, with everything below.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    except: Vec<String>,
+    except: Vec<Resource>,
     /// Whose `n/`, `c/` and `t/` are meant, and always held.
     #[serde(skip_serializing_if = "is_nowhere")]
     home: Scope,
@@ -47,7 +49,7 @@ pub struct Denied {
     /// The ability it needed.
     pub ability: String,
     /// On what.
-    pub resource: String,
+    pub resource: Resource,
     /// What is held.
     pub held: Vec<Capability>,
     /// It would be permitted, had it not been revoked.
@@ -67,16 +69,9 @@ impl Denied {
         format!(
             "Capability denied: {operation} requires {} on {}{revoked}. Your capabilities are: {held}. \
              Retrying the same call will not help.",
-            self.ability,
-            readable(&self.resource)
+            self.ability, self.resource
         )
     }
-}
-
-/// The name of a path that capabilities are compared with: a key with a `/` in it is one segment.
-pub fn name_of(path: &Path) -> String {
-    let below = path.segments().iter().map(|key| segment(key));
-    std::iter::once(path.namespace().prefix().to_owned()).chain(below).collect::<Vec<_>>().join("/")
 }
 
 /// The physical name of what `n/…`, `c/…` and `t/…` mean for their agent, session and job, so that
@@ -90,6 +85,11 @@ fn physical<'n>(name: &'n str, home: &Scope) -> Cow<'n, str> {
         _ => return Cow::Borrowed(name),
     };
     Cow::Owned(if rest.is_empty() { base } else { format!("{base}/{rest}") })
+}
+
+/// [`physical`] of a resource.
+fn settled(resource: &Resource, home: &Scope) -> Resource {
+    Resource::renamed(physical(resource.as_str(), home).into_owned())
 }
 
 fn scratch(session: &SessionKey) -> String {
@@ -142,7 +142,8 @@ impl Authority {
                 caps.into_iter().map(|cap| Capability { with: physical(&cap.with, home).into_owned(), ..cap });
             settled.collect()
         };
-        Self { paths: self.paths.map(settle), home: home.clone(), ..self }
+        let except = self.except.iter().map(|gone| settled(gone, home)).collect();
+        Self { paths: self.paths.map(settle), except, home: home.clone(), ..self }
     }
 
     /// Whose `n/`, `c/` and `t/` it means.
@@ -163,12 +164,13 @@ impl Authority {
         Self { home: Scope::default(), ..self }
     }
 
-    /// The same without what lies at or under `name`.
+    /// The same without what lies at or under a resource.
     #[must_use]
-    pub fn without(mut self, name: &str) -> Self {
-        if !self.except.iter().any(|other| covers(other, name)) {
-            self.except.retain(|other| !covers(name, other));
-            self.except.push(name.to_owned());
+    pub fn without(mut self, gone: impl Into<Resource>) -> Self {
+        let gone = settled(&gone.into(), &self.home);
+        if !self.except.iter().any(|other| covers(other.as_str(), gone.as_str())) {
+            self.except.retain(|other| !covers(gone.as_str(), other.as_str()));
+            self.except.push(gone);
             self.except.sort();
         }
         self
@@ -190,7 +192,7 @@ impl Authority {
     pub fn namespaces(&self, ability: &str) -> Vec<String> {
         let held = self.resources.iter().flatten().filter(|cap| capability::ability_covers(&cap.can, ability));
         let held = held.map(|cap| cap.with.trim_end_matches('/'));
-        let held = held.filter(|with| !self.except.iter().any(|gone| covers(gone, with)));
+        let held = held.filter(|with| !self.except.iter().any(|gone| covers(gone.as_str(), with)));
         let mut names: Vec<String> = Vec::new();
         for with in held {
             let name = with.strip_prefix(capability::RESOURCES).unwrap_or(with).trim_start_matches('/');
@@ -202,26 +204,29 @@ impl Authority {
     }
 
     /// What was revoked.
-    pub fn revoked(&self) -> &[String] {
+    pub fn revoked(&self) -> &[Resource] {
         &self.except
     }
 
-    /// Whether something at, above or below `resource` was revoked.
-    pub fn is_revoked(&self, resource: &str) -> bool {
-        let name = physical(resource, &self.home);
-        self.except.iter().any(|gone| covers(gone, &name) || covers(&name, gone))
+    /// Whether something at, above or below a resource was revoked.
+    pub fn is_revoked(&self, resource: impl Into<Resource>) -> bool {
+        self.is_gone(settled(&resource.into(), &self.home).as_str())
     }
 
-    /// The one question: may the holder use `ability` on `resource`, a lattice path or another
-    /// name by segments?
+    fn is_gone(&self, name: &str) -> bool {
+        self.except.iter().any(|gone| overlaps(gone.as_str(), name))
+    }
+
+    /// The one question: may the holder use `ability` on a resource?
     ///
     /// Always held: the session's own `c/`, the job's own `t/`, its own job, and reading `v/`.
-    pub fn permits(&self, ability: &str, resource: &str) -> Result<(), Denied> {
-        let name = physical(resource, &self.home);
+    pub fn permits(&self, ability: &str, resource: impl Into<Resource>) -> Result<(), Denied> {
+        let resource = resource.into();
+        let name = physical(resource.as_str(), &self.home);
         if self.always(ability, &name) {
             return Ok(());
         }
-        let revoked = self.is_revoked(resource);
+        let revoked = self.is_gone(&name);
         let list = if is_of_resources(&name) { self.resources.as_ref() } else { self.paths.as_ref() };
         // What a turn asks is for a person to decide, and for no turn.
         let by_person = self.home.session.is_some() && covers("job/approve", ability);
@@ -235,7 +240,7 @@ impl Authority {
         }
         Err(Denied {
             ability: ability.to_owned(),
-            resource: resource.to_owned(),
+            resource,
             held: self.listed().unwrap_or_default(),
             revoked: permitted && revoked,
         })
@@ -251,38 +256,37 @@ impl Authority {
         own || job || nobody || (ability == "crud/read" && covers("v", name))
     }
 
-    /// Whether anything at all under `resource` may be reached.
-    pub fn reaches(&self, resource: &str) -> bool {
-        let name = physical(resource, &self.home);
+    /// Whether anything at all under a resource may be reached.
+    pub fn reaches(&self, resource: impl Into<Resource>) -> bool {
+        let resource = resource.into();
+        let name = physical(resource.as_str(), &self.home);
         let Some(caps) = &self.paths else { return true };
-        let own = ["c", "t", "v"].iter().any(|always| covers(always, resource));
+        let own = ["c", "t", "v"].iter().any(|always| covers(always, resource.as_str()));
         own || caps.iter().any(|cap| overlaps(&cap.with, &name))
     }
 
     /// The capability by which [`Authority::permits`] says yes; `None` when nothing limits.
-    pub fn grounds(&self, ability: &str, resource: &str) -> Option<String> {
+    pub fn grounds(&self, ability: &str, resource: impl Into<Resource>) -> Option<String> {
         let caps = self.paths.as_ref()?;
-        let name = physical(resource, &self.home);
+        let resource = resource.into();
+        let name = physical(resource.as_str(), &self.home);
         let held = caps.iter().find(|cap| cap.permits(ability, &name));
-        Some(held.map_or_else(|| format!("{ability} on {} (always held)", readable(resource)), ToString::to_string))
+        Some(held.map_or_else(|| format!("{ability} on {resource} (always held)"), ToString::to_string))
     }
 
-    /// The physical name of a resource: what `n/…`, `c/…` and `t/…` stand for here.
-    pub fn name(&self, resource: &str) -> String {
-        physical(resource, &self.home).into_owned()
-    }
-
-    /// The use of `ability` on `resource` as it is recorded: by the physical name. `None` when it is
+    /// The use of `ability` on a resource as it is recorded: by the physical name. `None` when it is
     /// held without any capability, or not at all.
-    pub fn used(&self, ability: &str, resource: &str) -> Option<Capability> {
-        let with = self.name(resource);
-        (!self.always(ability, &with) && self.permits(ability, resource).is_ok())
-            .then(|| Capability { with, can: ability.to_owned() })
+    pub fn used(&self, ability: &str, resource: impl Into<Resource>) -> Option<Capability> {
+        let resource = settled(&resource.into(), &self.home);
+        (!self.always(ability, resource.as_str()) && self.permits(ability, &resource).is_ok())
+            .then(|| Capability { with: resource.as_str().to_owned(), can: ability.to_owned() })
     }
 
-    /// [`Authority::permits`] for a path.
-    pub fn permits_path(&self, ability: &str, path: &Path) -> Result<(), Denied> {
-        self.permits(ability, &name_of(path))
+    /// Whether a resource lies at, above or below what a capability is on, where both mean the same
+    /// agent, session and job.
+    pub fn touches(&self, cap: &Capability, resource: impl Into<Resource>) -> bool {
+        let name = settled(&resource.into(), &self.home);
+        overlaps(&physical(&cap.with, &self.home), name.as_str())
     }
 
     /// What both permit, in the place of `self`. Names of `n/`, `c/` and `t/` must be settled
@@ -295,7 +299,7 @@ impl Authority {
             except: self.except.clone(),
             home: self.home.clone(),
         };
-        other.except.iter().fold(both, |both, gone| both.without(gone))
+        other.except.iter().fold(both, Self::without)
     }
 
     /// [`Authority::intersect`] with a list that limits and grants nothing: resources that are not
@@ -310,6 +314,7 @@ impl Authority {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::lattice::Path;
 
     fn caps(list: &[(&str, &str)]) -> Vec<Capability> {
         list.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() }).collect()
@@ -406,11 +411,27 @@ mod tests {
     #[test]
     fn a_key_with_a_slash_is_one_segment() {
         let path = Path::from_segments(vec!["w".into(), "a/b".into(), "c".into()]).unwrap();
-        assert!(authority(&[("w/a", "crud")]).permits_path("crud/read", &path).is_err());
-        assert!(authority(&[("w/a/b", "crud")]).permits_path("crud/read", &path).is_err());
-        assert!(authority(&[("w", "crud")]).permits_path("crud/read", &path).is_ok());
-        let denied = authority(&[]).permits_path("crud/read", &path).unwrap_err();
+        for (with, permitted) in [("w/a", false), ("w/a/b", false), ("w/a\\/b", false), ("w", true)] {
+            let held = authority(&[(with, "crud")]);
+            assert_eq!(held.permits("crud/read", &path).is_ok(), permitted, "{with}");
+            assert_eq!(held.grounds("crud/read", &path).unwrap().contains("always"), !permitted, "{with}");
+            assert_eq!(held.reaches(&path), permitted, "{with}");
+            assert_eq!(authority(&[("w", "crud")]).without(with).is_revoked(&path), permitted, "{with}");
+            assert_eq!(held.touches(&held.listed().unwrap()[0], &path), permitted, "{with}");
+        }
+        let revoked = authority(&[("w", "crud")]).without(&path);
+        assert!(revoked.permits("crud/read", "w/a").is_ok() && revoked.permits("crud/read", &path).is_err());
+        let denied = authority(&[]).permits("crud/read", &path).unwrap_err();
         assert!(denied.text("x").contains("crud/read on w/a\\/b/c"), "{}", denied.text("x"));
+    }
+
+    #[test]
+    fn what_is_revoked_by_an_alias_is_the_place_that_it_means() {
+        let held = authority(&[("w", "crud"), ("n", "crud")]);
+        for held in [held.clone().without("n/diary").at(&home()), held.at(&home()).without("n/diary")] {
+            assert!(held.permits("crud/read", "n/diary/1").is_err() && held.permits("crud/read", "n/x").is_ok());
+            assert!(held.permits("crud/read", "g/helper/n/diary").is_err());
+        }
     }
 
     #[test]
@@ -427,7 +448,7 @@ mod tests {
             text.contains("crud/read on w/a/b, which was revoked. Your capabilities are: all that was not"),
             "{text}"
         );
-        assert_eq!(held.without("w/a").revoked(), ["w/a"]);
+        assert_eq!(held.without("w/a").revoked(), [Resource::from("w/a")]);
     }
 
     #[test]

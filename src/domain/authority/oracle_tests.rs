@@ -4,10 +4,13 @@
 use super::capability::Capability;
 use super::envelope::Envelope;
 use super::policy::{Actor, Policy, Revocation};
-use super::{Authority, Scope, grant};
+use super::trail::Trail;
+use super::{Authority, Resource, Scope, grant};
 use crate::domain::ids::SessionKey;
+use crate::domain::lattice::Path;
 use crate::domain::time::Millis;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 /// Abilities that are asked, the leaves of the tree.
 const ASKED: [&str; 6] = ["crud/read", "crud/write", "crud/append", "crud/delete", "agent/request", "http/get"];
@@ -33,49 +36,77 @@ impl Random {
     }
 }
 
-/// All names that are asked for: three levels under each first segment.
-fn names() -> Vec<String> {
-    let mut names = Vec::new();
-    for first in ["w", "r", "g/x/n"] {
-        names.push(first.to_owned());
+/// A name that is asked for, as a list of segments.
+type Name = Vec<String>;
+
+/// All names that are asked for, with the resources that they are: three levels under each first
+/// segment, and in the lattice keys that read like two segments.
+static NAMES: LazyLock<Vec<(Name, Resource)>> = LazyLock::new(|| {
+    let mut names: Vec<Name> = Vec::new();
+    for first in [&["w"][..], &["r"], &["g", "x", "n"]] {
+        let mut add = |below: &[&str]| names.push(first.iter().chain(below).map(|key| (*key).to_owned()).collect());
+        add(&[]);
         for one in KEYS {
-            names.push(format!("{first}/{one}"));
-            names.extend(KEYS.iter().map(|two| format!("{first}/{one}/{two}")));
+            add(&[one]);
+            for two in KEYS {
+                add(&[one, two]);
+            }
+        }
+        if first != ["r"] {
+            for below in [&["a/b"][..], &["a/b", "a"], &["a", "a/b"], &["a/"], &["/a"]] {
+                add(below);
+            }
         }
     }
-    names
+    names.into_iter().map(|name| (name.clone(), on(&name))).collect()
+});
+
+/// The name as it is asked on: of the lattice by its path, given as an array of keys.
+fn on(name: &Name) -> Resource {
+    if is_resource(name) {
+        return Resource::namespace(&name[1..].join("/"));
+    }
+    let keys = name.iter().map(|key| serde_json::Value::String(key.clone())).collect();
+    Resource::from(&Path::from_json(&serde_json::Value::Array(keys)).unwrap())
 }
 
-type Set = BTreeSet<(String, &'static str)>;
+/// Places in [`NAMES`], and abilities.
+type Set = BTreeSet<(usize, &'static str)>;
+
+fn split(text: &str) -> Name {
+    text.split('/').filter(|segment| !segment.is_empty()).map(str::to_owned).collect()
+}
 
 /// What a capability permits, said a second time and in another way: by lists of segments.
-fn says(cap: &Capability, ability: &str, name: &str) -> bool {
-    let split = |text: &str| text.split('/').filter(|s| !s.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    let under = |general: Vec<String>, special: Vec<String>| special.starts_with(&general);
+fn says(cap: &Capability, ability: &str, name: &Name) -> bool {
     let able = cap.can == "*"
-        || under(split(&cap.can), split(ability))
+        || split(ability).starts_with(&split(&cap.can))
         || (cap.can == "crud/write" && ability == "crud/append");
-    able && under(split(&cap.with), split(name))
+    able && name.starts_with(&split(&cap.with))
 }
 
-fn is_resource(name: &str) -> bool {
-    name == "r" || name.starts_with("r/")
+fn is_resource(name: &[String]) -> bool {
+    name.first().is_some_and(|first| first == "r")
 }
 
 /// All pairs, or those of a list; a list limits the dimensions that it mentions.
 fn bound(list: Option<&[Capability]>) -> Set {
-    let all = names().into_iter().flat_map(|name| ASKED.iter().map(move |ability| (name.clone(), *ability)));
+    let all = (0..NAMES.len()).flat_map(|at| ASKED.iter().map(move |ability| (at, *ability)));
     let Some(list) = list else { return all.collect() };
-    let mentions = |resource: bool| list.is_empty() || list.iter().any(|cap| is_resource(&cap.with) == resource);
-    all.filter(|(name, ability)| {
-        !mentions(is_resource(name))
-            || list.iter().any(|cap| is_resource(&cap.with) == is_resource(name) && says(cap, ability, name))
+    let of_resources = |cap: &Capability| is_resource(&split(&cap.with));
+    let mentions = |resource: bool| list.is_empty() || list.iter().any(|cap| of_resources(cap) == resource);
+    let (paths, resources) = (mentions(false), mentions(true));
+    all.filter(|(at, ability)| {
+        let name = &NAMES[*at].0;
+        let is = is_resource(name);
+        !(if is { resources } else { paths })
+            || list.iter().any(|cap| of_resources(cap) == is && says(cap, ability, name))
     })
     .collect()
 }
 
 fn permitted(authority: &Authority) -> Set {
-    bound(None).into_iter().filter(|(name, ability)| authority.permits(ability, name).is_ok()).collect()
+    bound(None).into_iter().filter(|(at, ability)| authority.permits(ability, &NAMES[*at].1).is_ok()).collect()
 }
 
 fn random_caps(random: &mut Random) -> Vec<Capability> {
@@ -111,30 +142,31 @@ fn chain(random: &mut Random) -> Vec<usize> {
     let mut policy = Policy { roots: roots.clone(), ..Policy::default() };
     let mut envelope = Envelope::default().granted(grants.clone());
     // What may be permitted at most, as sets. Resources need a grant that names them.
-    let granted = grants.iter().flatten().any(|cap| is_resource(&cap.with));
-    let mut most: Set = bound(roots.as_deref()).intersection(&bound(grants.as_deref())).cloned().collect();
-    most.retain(|(name, _)| granted || !is_resource(name));
+    let granted = grants.iter().flatten().any(|cap| is_resource(&split(&cap.with)));
+    let mut most: Set = bound(roots.as_deref()).intersection(&bound(grants.as_deref())).copied().collect();
+    most.retain(|(at, _)| granted || !is_resource(&NAMES[*at].0));
     let mut left = Vec::new();
     for agent in ["m", "x", "y", "z", "q"].iter().take(1 + random.below(5)) {
         let (caps, creator) = (maybe_caps(random), Authority::new(maybe_caps(random)));
         let home = home(agent);
-        most = most.intersection(&bound(caps.as_deref())).cloned().collect();
+        most = most.intersection(&bound(caps.as_deref())).copied().collect();
         let holder = format!("agent:{agent}");
         if random.below(4) == 0 {
-            let path = format!("w/{}", random.of(&KEYS));
-            most.retain(|(name, _)| {
-                let (name, path) = (format!("{name}/"), format!("{path}/"));
-                !name.starts_with(&path) && !path.starts_with(&name)
+            let path: Name = ["w", random.of(&["a", "b", "ab", "a/b"])].map(str::to_owned).to_vec();
+            most.retain(|(at, _)| {
+                let name = &NAMES[*at].0;
+                !name.starts_with(&path) && !path.starts_with(name)
             });
             let id = random.below(1000).to_string();
-            let (path, by) = (Some(path), "t/u".to_owned());
+            let (path, by) = (Some(on(&path)), "t/u".to_owned());
             let revocation = Revocation { id, path, holder: None, grant: None, reason: None, by, at: Millis(0) };
             policy.revocations.push(revocation);
         }
         // Redelivered, resumed, delayed: written and read back, as often as it likes.
         let text = serde_json::to_string(&envelope).unwrap();
         envelope = serde_json::from_str(&text).unwrap();
-        let actor = Actor { holder: &holder, caps: caps.as_deref(), creator: &creator, home: &home };
+        let actor =
+            Actor { holder: &holder, caps: caps.as_deref(), creator: &creator, made: &Trail::default(), home: &home };
         let now = policy.effective(actor, &envelope);
         let held = permitted(&now);
         assert!(held.is_subset(&most), "widened: {:?}", held.difference(&most).next());
@@ -143,7 +175,7 @@ fn chain(random: &mut Random) -> Vec<usize> {
         // Nothing is lost either: what all of the lists permit is permitted.
         let creators = permitted_by(&creator);
         let lost: Vec<_> = most.intersection(&creators).filter(|pair| !held.contains(*pair)).collect();
-        assert_eq!(lost, Vec::<&(String, &str)>::new());
+        assert_eq!(lost, Vec::<&(usize, &str)>::new());
         most = held.clone();
         left.push(held.len());
         let wanted = (random.below(4) == 0).then(|| random_caps(random));
@@ -157,7 +189,7 @@ fn chain(random: &mut Random) -> Vec<usize> {
         };
         envelope = child;
         for list in [delegable, wanted] {
-            most = most.intersection(&bound(list.as_deref())).cloned().collect();
+            most = most.intersection(&bound(list.as_deref())).copied().collect();
         }
         assert!(permitted(&envelope.bound).is_subset(&most), "handed on more than held");
     }

@@ -2,7 +2,8 @@
 
 use super::capability::Capability;
 use super::envelope::Envelope;
-use super::{Authority, Scope};
+use super::trail::Trail;
+use super::{Authority, Resource, Scope};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +33,7 @@ pub struct Revocation {
     pub id: String,
     /// This path and everything below; absent = everything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub path: Option<String>,
+    pub path: Option<Resource>,
     /// Only from this holder: a caller, or `agent:<id>` and what it handed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holder: Option<String>,
@@ -57,6 +58,8 @@ pub struct Actor<'a> {
     pub caps: Option<&'a [Capability]>,
     /// What its creator could do.
     pub creator: &'a Authority,
+    /// Under whom and under what it was made.
+    pub made: &'a Trail,
     /// Whose `n/`, `c/` and `t/` it means.
     pub home: &'a Scope,
 }
@@ -72,7 +75,7 @@ impl Policy {
         self.revocations.iter().filter(|revocation| revocation.concerns(actor, envelope)).fold(
             held,
             |held, revocation| match &revocation.path {
-                Some(path) => held.without(path.trim_end_matches('/')),
+                Some(path) => held.without(path),
                 None => held.intersect(&Authority::new(Some(Vec::new()))),
             },
         )
@@ -84,25 +87,51 @@ impl Policy {
     /// Not what was taken back by path alone: that says what no agent may do, and who said so reads on.
     pub fn taken_from<'a>(&'a self, holder: &'a str, envelope: &'a Envelope) -> impl Iterator<Item = &'a Revocation> {
         self.revocations.iter().filter(move |revocation| {
-            let (creator, home) = (&Authority::unlimited(), &Scope::default());
-            let named = revocation.holder.is_some() || revocation.grant.is_some();
-            named && revocation.concerns(Actor { holder, caps: None, creator, home }, envelope)
+            let (creator, made, home) = (&Authority::unlimited(), &Trail::default(), &Scope::default());
+            revocation.names_some() && revocation.concerns(Actor { holder, caps: None, creator, made, home }, envelope)
         })
+    }
+
+    /// The revocation by which an actor may start nothing any more for a request.
+    pub fn stops(&self, actor: Actor<'_>, envelope: &Envelope) -> Option<&Revocation> {
+        self.revocations.iter().find(|revocation| revocation.ends() && revocation.concerns(actor, envelope))
     }
 }
 
 impl Revocation {
+    /// It takes back all that somebody, or something that was granted, may do: nothing starts under it.
+    pub const fn ends(&self) -> bool {
+        self.path.is_none() && self.names_some()
+    }
+
+    /// It names a holder or a grant.
+    pub const fn names_some(&self) -> bool {
+        self.holder.is_some() || self.grant.is_some()
+    }
+
+    /// Whether what stands under `trail` goes back to what it names.
+    pub fn follows(&self, trail: &Trail) -> bool {
+        self.names_some()
+            && self.holder.as_ref().is_none_or(|holder| trail.holders.contains(holder))
+            && self.grant.as_ref().is_none_or(|grant| trail.grants.contains(grant))
+    }
+
+    /// Why nothing starts under it.
+    pub fn refusal(&self) -> String {
+        let named = [("holder", &self.holder), ("grant", &self.grant)];
+        let named = named.iter().filter_map(|(what, name)| Some(format!("{what} `{}`", name.as_ref()?)));
+        let named = named.collect::<Vec<_>>().join(" and ");
+        format!("nothing starts any more under {named}: it was revoked (revocation `{}`)", self.id)
+    }
+
     fn concerns(&self, actor: Actor<'_>, envelope: &Envelope) -> bool {
-        let holder = self
-            .holder
-            .as_deref()
-            .is_none_or(|holder| actor.holder == holder || envelope.holders.iter().any(|above| above == holder));
-        let grant = self.grant.as_ref().is_none_or(|grant| {
-            let job = actor.home.job.as_ref().is_some_and(|job| job.as_str() == grant);
-            job || envelope.grants.contains(grant)
-        });
-        let names_something = self.path.is_some() || self.holder.is_some() || self.grant.is_some();
-        holder && grant && names_something
+        if !self.names_some() {
+            return self.path.is_some();
+        }
+        let mut own = envelope.trail();
+        own.holders.push(actor.holder.to_owned());
+        own.grants.extend(actor.home.job.as_ref().map(ToString::to_string));
+        self.follows(&own) || self.follows(actor.made)
     }
 }
 
@@ -121,7 +150,7 @@ mod tests {
         let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
         let home = Scope { session: Some(session), job: Some(JOB.parse().unwrap()) };
         let creator = Authority::unlimited();
-        let actor = Actor { holder: "agent:a", caps, creator: &creator, home: &home };
+        let actor = Actor { holder: "agent:a", caps, creator: &creator, made: &Trail::default(), home: &home };
         policy.effective(actor, envelope).permits(ability, name).is_ok()
     }
 
@@ -179,6 +208,43 @@ mod tests {
             (revoked(None, None, None), "w/a", true),
         ] {
             assert_eq!(permits(&policy, None, &envelope, "crud/read", name), permitted, "{policy:?} {name}");
+        }
+    }
+
+    #[test]
+    fn what_was_made_under_what_is_revoked_may_do_nothing_any_more() {
+        let trail = |holders: &[&str], grants: &[&str]| Trail {
+            holders: holders.iter().map(|name| (*name).to_owned()).collect(),
+            grants: grants.iter().map(|name| (*name).to_owned()).collect(),
+        };
+        let (made, by_other) = (trail(&["t/ann", "agent:maker"], &["jti-1", "job-1"]), trail(&["t/bob"], &["jti-2"]));
+        let request = Envelope::default().under(&by_other);
+        for (path, holder, grant, stopped, permitted) in [
+            (None, None, Some("jti-1"), true, false),
+            (None, Some("t/ann"), None, true, false),
+            (None, Some("agent:maker"), Some("job-1"), true, false),
+            (None, Some("t/bob"), Some("jti-2"), true, false),
+            (None, Some("t/bob"), Some("jti-1"), false, true),
+            (None, None, Some("jti-3"), false, true),
+            (Some("w/pay"), None, Some("jti-1"), false, false),
+            (Some("w/else"), None, Some("jti-1"), false, true),
+            (Some("w/pay"), None, None, false, false),
+        ] {
+            let revocation = Revocation {
+                id: "r".into(),
+                path: path.map(Into::into),
+                holder: holder.map(Into::into),
+                grant: grant.map(Into::into),
+                reason: None,
+                by: "t/u".into(),
+                at: Millis(0),
+            };
+            let text = revocation.refusal();
+            let policy = Policy { revocations: vec![revocation], ..Policy::default() };
+            let (creator, home) = (Authority::unlimited(), Scope::default());
+            let actor = Actor { holder: "agent:a", caps: None, creator: &creator, made: &made, home: &home };
+            assert_eq!(policy.stops(actor, &request).is_some(), stopped, "{text}");
+            assert_eq!(policy.effective(actor, &request).permits("crud/read", "w/pay").is_ok(), permitted, "{text}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use super::item::{Kept, Section, Tags};
 use super::load::Load;
 use crate::domain::agent::AgentState;
+use crate::domain::authority::Resource;
 use crate::domain::decode;
 use crate::domain::ids::{AssetId, JobId};
 use crate::domain::lattice::Path;
@@ -198,6 +199,16 @@ impl ContextEntry {
 }
 
 impl Source {
+    /// What reading it needs leave for; an operation says for itself what it needs.
+    pub fn resource(&self) -> Option<Resource> {
+        match self {
+            Self::Operation { .. } | Self::Text(_) => None,
+            Self::Job { job, .. } => Some(Resource::job(job)),
+            Self::Path(path) => Some(path.into()),
+            Self::Asset(asset) => Some(Resource::asset(asset)),
+        }
+    }
+
     /// As the ledger names it; `None` for literal text.
     pub fn name(&self) -> Option<String> {
         match self {

@@ -2,7 +2,7 @@
 
 use super::origin::Origin;
 use super::text;
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Resource};
 use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
 use crate::domain::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
@@ -101,9 +101,9 @@ pub struct Tags {
     /// Who keeps it from turn to turn; absent = it is configured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kept: Option<Kept>,
-    /// Ability and resource of everything that reading it needed; empty = `crud/read` of its source.
+    /// Ability and resource of everything that reading it needed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<(String, String)>,
+    pub needs: Vec<(String, Resource)>,
     /// Of a conversation: what its turns were allowed to do at most.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub under: Option<Authority>,

@@ -9,7 +9,7 @@
 
 use super::item::{Content, Item};
 use super::text;
-use crate::domain::authority::{Authority, Capability};
+use crate::domain::authority::{Authority, Capability, Resource};
 use crate::domain::chat::ChatMessage;
 use crate::domain::session::TurnRecord;
 use std::borrow::Cow;
@@ -59,10 +59,7 @@ pub fn used(items: &[Item], authority: &Authority) -> Vec<Capability> {
     let shown = items.iter().filter(|item| !matches!(item.content, Content::Absent(..)));
     let mut used: Vec<Capability> = Vec::new();
     for item in shown {
-        let own = item.source.iter().map(|source| ("crud/read", source.as_str()));
-        let needs = item.tags.needs.iter().map(|(can, with)| (can.as_str(), with.as_str()));
-        let needs: Vec<_> = if item.tags.needs.is_empty() { own.collect() } else { needs.collect() };
-        for cap in needs.into_iter().filter_map(|(can, with)| authority.used(can, with)) {
+        for cap in item.tags.needs.iter().filter_map(|(can, on)| authority.used(can, on)) {
             if !used.contains(&cap) {
                 used.push(cap);
             }
@@ -106,7 +103,7 @@ pub fn sights(turns: &[TurnRecord], viewer: Viewer<'_>, open: impl Fn(&TurnRecor
 
 /// The turn had in its prompt, or could have had, what was learned by this capability.
 fn knew(turn: &TurnRecord, learned: &Capability) -> bool {
-    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, &learned.with).is_ok()
+    turn.wider.as_ref().unwrap_or(&turn.authority).permits(&learned.can, Resource::of(learned)).is_ok()
 }
 
 /// What turns of a goal knew, the call that opened the goal has returned.

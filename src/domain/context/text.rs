@@ -5,8 +5,8 @@ use super::foreign::{self, Foreign, name};
 use super::inputs::Frame;
 use super::item::{Content, Item, Section};
 use crate::domain::agent::{AgentConfig, Completion};
-use crate::domain::authority::Capability;
 use crate::domain::authority::capability::readable;
+use crate::domain::authority::{Capability, Resource};
 use crate::domain::event::{Event, Payload};
 use crate::domain::external;
 use crate::domain::ids::JobId;
@@ -65,7 +65,7 @@ pub fn system(frame: &Frame, configured: &str) -> String {
         }
         lines.extend(caps.iter().map(|cap| format!("- {}", name(&cap.to_string()))));
         let revoked = frame.authority.revoked().iter();
-        lines.extend(revoked.map(|revoked| format!("- not {}: it was revoked", name(revoked))));
+        lines.extend(revoked.map(|revoked| format!("- not {}: it was revoked", name(&revoked.to_string()))));
         lines.push(
             "Calls outside these capabilities fail, and retrying them is useless. If the goal can't be \
              reached with them, finish with a clear explanation."
@@ -78,10 +78,10 @@ pub fn system(frame: &Frame, configured: &str) -> String {
 
 /// One line per namespace that the agent can reach.
 fn lattice_reference(frame: &Frame) -> String {
-    let notes = format!("g/{}/n", frame.agent);
-    let reached = |namespace: &&Namespace| match namespace {
-        Namespace::Notes => frame.authority.reaches(&notes),
-        other => frame.authority.reaches(other.prefix()),
+    let notes = || Resource::within(Namespace::Agents, [frame.agent.as_str(), "n"]);
+    let reached = |namespace: &&Namespace| match **namespace {
+        Namespace::Notes => frame.authority.reaches(notes()),
+        other => frame.authority.reaches(Resource::all(other)),
     };
     let mut lines = vec![if frame.aliases { "## Covia Lattice" } else { "## Lattice" }.to_owned()];
     let reached = Namespace::ALL.iter().filter(reached);

@@ -198,11 +198,12 @@ fn check_segment(segment: &str) -> Result<(), String> {
     }
 }
 
+/// A `/` inside a key is shown as `\/`: the text of such a path is none that leads elsewhere.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.namespace.prefix())?;
         for segment in &self.segments {
-            write!(f, "/{segment}")?;
+            write!(f, "/{}", segment.replace('/', "\\/"))?;
         }
         Ok(())
     }
@@ -253,6 +254,7 @@ mod tests {
     fn an_array_of_keys_may_hold_slashes() {
         let path = Path::from_json(&json!(["w", "urls", "https://x/y", 0])).unwrap();
         assert_eq!(path.segments(), ["urls", "https://x/y", "0"]);
+        assert_eq!(path.to_string(), "w/urls/https:\\/\\/x\\/y/0");
         assert!(Path::from_json(&json!(["w", ".."])).is_err());
         assert!(Path::from_json(&json!({"w": 1})).is_err());
     }

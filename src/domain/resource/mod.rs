@@ -155,7 +155,8 @@ pub struct Held {
 impl Held {
     /// What an authority holds of resources.
     pub fn of(authority: &Authority) -> Self {
-        let except = authority.revoked().iter().filter_map(|name| name.strip_prefix(RESOURCES)?.strip_prefix('/'));
+        let except =
+            authority.revoked().iter().filter_map(|gone| gone.as_str().strip_prefix(RESOURCES)?.strip_prefix('/'));
         Self {
             read: authority.namespaces(Ability::Read.as_str()),
             write: authority.namespaces(Ability::Write.as_str()),
@@ -204,8 +205,13 @@ impl Held {
             with: format!("{RESOURCES}/{held}"),
             can: ability.as_str().into(),
         });
-        let resource = if namespace.is_empty() { RESOURCES.into() } else { format!("{RESOURCES}/{namespace}") };
-        Denied { ability: ability.as_str().into(), resource, held: held.collect(), revoked }.text(tool)
+        Denied {
+            ability: ability.as_str().into(),
+            resource: crate::domain::authority::Resource::namespace(namespace),
+            held: held.collect(),
+            revoked,
+        }
+        .text(tool)
     }
 
     /// The one namespace that a write means when it names none.
@@ -275,7 +281,7 @@ mod tests {
     fn held(grants: &[(&str, &str)], revoked: &[&str]) -> Held {
         let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });
         let authority = Authority::new(Some(caps.collect()));
-        Held::of(&revoked.iter().fold(authority, |held, gone| held.without(gone)))
+        Held::of(&revoked.iter().fold(authority, |held, gone| held.without(*gone)))
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::choose::bare;
 use super::{Handed, INSTANCE, INSTANCES, Scoped, Scopes, check_instance, is_secret};
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Resource};
 use crate::domain::context::assemble::Assembled;
 use crate::domain::context::fill::fill;
 use crate::domain::context::inputs::{Inputs, Served};
@@ -29,7 +29,7 @@ pub(super) struct Part {
     pub(super) names: Vec<String>,
     pub(super) instance: Option<String>,
     pub(super) source: Option<String>,
-    pub(super) needs: Vec<(String, String)>,
+    pub(super) needs: Vec<(String, Resource)>,
     pub(super) received: bool,
     pub(super) under: Option<Authority>,
     pub(super) content: Content,
@@ -119,16 +119,12 @@ fn part_of(item: &Item) -> Option<Part> {
     if item.source.as_deref().is_some_and(is_secret) {
         content = Content::Absent(Absence::Denied, "secrets can't be handed on".into());
     }
-    let needs = match (&item.source, needs.is_empty()) {
-        (Some(source), true) if !received => vec![("crud/read".to_owned(), source.clone())],
-        (Some(_) | None, _) => needs.clone(),
-    };
     Some(Part {
         key: kind.unwrap_or(key).to_owned(),
         names,
         instance: instance.clone(),
         source: item.source.clone(),
-        needs,
+        needs: needs.clone(),
         received,
         under: under.clone(),
         content,

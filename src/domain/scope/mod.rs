@@ -25,7 +25,7 @@ mod cut;
 mod tests;
 
 use crate::domain::approval::Consent;
-use crate::domain::authority::Authority;
+use crate::domain::authority::{Authority, Resource};
 use crate::domain::decode;
 use crate::domain::external::PUBLISH;
 use crate::domain::ids::{AgentId, sha256_hex};
@@ -243,7 +243,7 @@ pub struct Scoped {
     pub source: Option<String>,
     /// Ability and resource of everything that reading it needs: asked for again when it is handed on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub needs: Vec<(String, String)>,
+    pub needs: Vec<(String, Resource)>,
     /// The caller had it from its own caller: no less than revoking it takes it away.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub received: bool,

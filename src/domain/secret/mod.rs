@@ -56,7 +56,7 @@ impl SecretName {
         &self.0
     }
 
-    /// `s/NAME`: its lattice path, and the resource that abilities are asked on.
+    /// `s/NAME`: its lattice path.
     pub fn path(&self) -> String {
         format!("s/{}", self.0)
     }

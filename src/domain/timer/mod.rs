@@ -26,6 +26,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// What the holder of a token needs, by the word of its issuer, so that timers outlive the token.
+pub const KEEP: &str = "timer/keep";
+
 /// Name of a timer: 32 lower-case hex digits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -322,6 +325,14 @@ impl Timer {
         self.submission == Submission { envelope, ..submission.clone() }
     }
 
+    /// From then on it may not fire, and why.
+    pub fn ends(&self) -> Option<(Millis, &'static str)> {
+        let envelope = &self.submission.envelope;
+        let deadline = envelope.deadline.map(|at| (at, "the time of the request behind it is over"));
+        let expires = envelope.expires.map(|at| (at, "the token behind it ends"));
+        deadline.into_iter().chain(expires).min()
+    }
+
     /// It still fires.
     pub fn is_active(&self) -> bool {
         self.phase == Phase::Active
@@ -337,10 +348,12 @@ impl Timer {
     pub fn due(&self, now: Millis) -> Due {
         let (Phase::Active, Some(first)) = (&self.phase, self.next) else { return Due::default() };
         let Ok(times) = self.schedule.times() else { return Due::default() };
+        let ends = self.ends().map(|(at, _)| at);
+        let is_in_time = |time: &Millis| ends.is_none_or(|ends| *time < ends);
         let mut due = Due::default();
         let nothing_ran = now.since(first) > TIMER_GRACE;
         let mut at = Some(first);
-        while let Some(time) = at.filter(|time| *time <= now) {
+        while let Some(time) = at.filter(|time| *time <= now && is_in_time(time)) {
             let full = due.fire.len() >= TIMER_CATCH_UP;
             let wanted = match self.catch_up {
                 CatchUp::One => due.fire.is_empty(),
@@ -358,8 +371,7 @@ impl Timer {
                 at = times.next_after(now);
             }
         }
-        let ends = self.submission.envelope.deadline;
-        due.next = at.filter(|at| ends.is_none_or(|ends| *at < ends));
+        due.next = at.filter(is_in_time);
         due
     }
 

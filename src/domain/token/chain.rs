@@ -6,6 +6,7 @@ use crate::domain::authority::Capability;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::domain::values::Values;
+use crate::domain::values::protected::USER_ID;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -173,11 +174,13 @@ fn narrowed(link: &Claims, owner: &Owner, held: Option<Vec<Granted>>) -> Result<
 /// only its own id counts.
 fn identity(root: &Link, owner: &Owner) -> Values {
     let mut values = Values::new();
-    values.insert("user_id".to_owned(), Value::from(owner.user().as_str()));
+    values.insert(USER_ID.to_owned(), Value::from(owner.user().as_str()));
     if let Signer::Issuer(_) = root.signer {
-        for (key, claim) in [("user.name", &root.claims.name), ("user.email", &root.claims.email)] {
+        let named =
+            [(["user_name", "user.name"], &root.claims.name), (["user_email", "user.email"], &root.claims.email)];
+        for (keys, claim) in named {
             if let Some(text) = claim {
-                values.insert(key.to_owned(), Value::from(text.as_str()));
+                values.extend(keys.map(|key| (key.to_owned(), Value::from(text.as_str()))));
             }
         }
     }

@@ -69,7 +69,10 @@ fn a_key_speaks_for_itself_and_an_issuer_for_its_owners() {
 
     let ann = judged(&[issued(acme(), json!({"name": "Ann", "email": "ann@acme.example", "att": []}))]).unwrap();
     assert_eq!((ann.owner.to_string().as_str(), ann.capabilities), ("acme/ann", Some(vec![])));
-    let known = json!({"user_id": "ann", "user.name": "Ann", "user.email": "ann@acme.example"});
+    let known = json!({
+        "user_id": "ann", "user_name": "Ann", "user.name": "Ann",
+        "user_email": "ann@acme.example", "user.email": "ann@acme.example",
+    });
     assert_eq!(Value::Object(ann.claims), known);
 
     for link in [

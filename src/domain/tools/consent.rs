@@ -5,8 +5,8 @@ use super::entry::{Runs, ToolEntry};
 use super::tool_name;
 use crate::domain::agent::AgentConfig;
 use crate::domain::approval::Consent;
-use crate::domain::authority::Capability;
-use crate::domain::authority::capability::{ability_covers, overlaps};
+use crate::domain::authority::capability::ability_covers;
+use crate::domain::authority::{Authority, Capability, Resource};
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]
@@ -65,15 +65,18 @@ fn named<'p>(entry: &ToolEntry, meant: &impl Fn(&str) -> Option<&'p str>) -> Opt
     }
 }
 
-/// Whether what a call needs is touched by what the policy wants to be asked about.
-pub fn concerns(policy: &[Capability], ability: &str, resource: &str) -> bool {
+/// Whether what a call of who holds `authority` needs is touched by what the policy wants to be asked
+/// about.
+pub fn concerns(policy: &[Capability], authority: &Authority, ability: &str, resource: &Resource) -> bool {
     let abilities = |can: &str| ability_covers(can, ability) || ability_covers(ability, can);
-    policy.iter().any(|cap| overlaps(&cap.with, resource) && abilities(&cap.can))
+    policy.iter().any(|cap| authority.touches(cap, resource) && abilities(&cap.can))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::ids::SessionKey;
+    use crate::domain::lattice::layout::Scope;
     use serde_json::json;
 
     #[test]
@@ -119,7 +122,9 @@ mod tests {
 
     #[test]
     fn a_policy_asks_about_what_lies_in_a_path_and_what_it_lies_in() {
-        let policy = [Capability { with: "w/prod".into(), can: "crud/write".into() }];
+        let policy = ["w/prod", "n/plan"].map(|with| Capability { with: with.into(), can: "crud/write".into() });
+        let session = SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() };
+        let authority = Authority::unlimited().at(&Scope { session: Some(session), job: None });
         for (ability, resource, expected) in [
             ("crud/write", "w/prod", true),
             ("crud/write", "w/prod/db", true),
@@ -127,8 +132,12 @@ mod tests {
             ("crud/write", "w/product", false),
             ("crud/read", "w/prod/db", false),
             ("crud", "w", true),
+            ("crud/write", "n/plan/1", true),
+            ("crud/write", "g/a/n/plan", true),
+            ("crud/write", "g/b/n/plan", false),
         ] {
-            assert_eq!(concerns(&policy, ability, resource), expected, "{ability} {resource}");
+            let asked = concerns(&policy, &authority, ability, &resource.into());
+            assert_eq!(asked, expected, "{ability} {resource}");
         }
     }
 }

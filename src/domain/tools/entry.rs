@@ -44,6 +44,9 @@ pub struct NamedTool {
     /// What of the caller's context goes with a call.
     #[serde(default, alias = "_scopes", skip_serializing_if = "Option::is_none")]
     pub scopes: Option<Scopes>,
+    /// The entities that it is about: a request that names others doesn't have it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub entities: Vec<String>,
     /// Whether its calls wait for a person.
     #[serde(default, skip_serializing_if = "Consent::is_none")]
     pub approval: Consent,
@@ -79,6 +82,14 @@ impl TryFrom<Value> for ToolEntry {
 }
 
 impl ToolEntry {
+    /// The entities that it is about; none: it is for every request.
+    pub fn entities(&self) -> &[String] {
+        match self {
+            Self::Path(_) => &[],
+            Self::Named(tool) => &tool.entities,
+        }
+    }
+
     /// The catalog path that it names.
     pub fn operation(&self) -> Option<&str> {
         match self {
@@ -111,6 +122,12 @@ impl NamedTool {
         }
         if self.wait.is_some() && !matches!(runs, Runs::Delegate(_)) {
             return Err("`wait` belongs to `delegate`".into());
+        }
+        if !self.entities.is_empty() && !matches!(runs, Runs::Operation(_)) {
+            return Err("`entities` belongs to an `operation`; an agent asks for its own by `entityIdsRequired`".into());
+        }
+        if self.entities.iter().any(|entity| entity.trim().is_empty()) {
+            return Err("`entities`: expected non-empty strings".into());
         }
         if let Some(schema) = &self.input {
             misfits(schema, &Value::Null, 0).map_err(|error| format!("`input`: {error}"))?;
@@ -184,6 +201,8 @@ mod tests {
             ),
             (json!({"operation": "v/ops/a/b", "input": {}}), "`input` belongs to a tool without an operation"),
             (json!({"operation": "v/ops/a/b", "wait": 1}), "`wait` belongs to `delegate`"),
+            (json!({"delegate": "a", "entities": ["e"]}), "`entities` belongs to an `operation`"),
+            (json!({"operation": "o", "entities": [" "]}), "`entities`: expected non-empty strings"),
             (json!({"name": "n"}), "`description`: a tool without `operation` and `delegate` needs one"),
             (json!({"description": "d"}), "`name`: a tool without `operation` and `delegate` needs one"),
             (json!({"delegate": "anonymous", "name": "n"}), "`description`: an anonymous delegate needs one"),

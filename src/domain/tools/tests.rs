@@ -192,3 +192,38 @@ fn entity_ids_narrow_the_tools_to_those_that_carry_one_of_them() {
     assert_eq!(table.refused, [("v/ops/shop/order".into(), "it carries none of the entities of this request".into())]);
     assert!(table.target("send_email").is_some(), "an operation without entities is not affected");
 }
+
+#[test]
+fn a_tool_for_entities_is_for_no_other_request_under_any_name() {
+    let tools = |more: &[Value]| {
+        let own = json!({"operation": "v/ops/mail/send", "name": "mail_one", "entities": ["shop-1"]});
+        Value::Array([&[json!(RUN), own], more].concat())
+    };
+    let required = || json!({"entityIdsRequired": true});
+    let offered = |tools: Value, ids: Value| {
+        let table = with_tools(required(), tools, json!({"entity_ids": ids}));
+        table.names().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert!(offered(tools(&[]), json!(["shop-1"])).contains(&"mail_one".to_owned()));
+    assert!(!offered(tools(&[]), json!(["shop-3"])).contains(&"mail_one".to_owned()));
+    // Nor by its path, nor when it is found.
+    let error = through(required(), tools(&[]), "mail:send").unwrap_err();
+    assert_eq!(error, "`v/ops/mail/send`: it carries none of the entities of this request");
+    let mut config = required();
+    config["model"] = json!({"provider": "scripted", "name": "echo"});
+    config["tools"] = tools(&[]);
+    let mut config = AgentConfig::parse(&config).unwrap();
+    let none = || serde_json::Map::new();
+    let session = json!({"entity_ids": ["shop-3"]}).as_object().unwrap().clone();
+    let values = Resolver::new(session, none(), none(), config.context_mapping.clone());
+    let table = resolve(&config, &["v/ops/mail/send".into()], Ends::of(true), &values, &shop()[..]);
+    assert!(table.target("mail_send").is_none() && table.target("mail_one").is_none());
+    // What another tool has for these entities is called as that one is.
+    let other = json!({"operation": "v/ops/mail/send", "name": "mail_three", "entities": ["shop-3"]});
+    let bound = json!({"entityIdsRequired": true, "toolArgInjection": {"mail_three": {"from": "user_email"}}});
+    assert_eq!(through(bound, tools(&[other]), "mail:send"), Ok(json!({"from": "ada@x"})));
+    // Without the mandate no request would name any.
+    config.entity_ids_required = false;
+    let error = AgentConfig::parse(&json!(config)).unwrap_err().to_string();
+    assert!(error.contains("`tools[1].entities` needs `entityIdsRequired = true`"), "{error}");
+}

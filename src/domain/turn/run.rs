@@ -193,6 +193,25 @@ impl Run {
         (!plan.messages.is_empty() || !plan.results.is_empty()).then_some(plan)
     }
 
+    /// What a turn that serves `plan` may start at most, where `over` says why nothing starts for a
+    /// request any more. With a reason it starts nothing: what it serves ends there. An open task or a
+    /// loose run that goes on leaves what may not start for a turn of its own.
+    pub fn standing(&self, plan: Plan, over: impl Fn(&Envelope) -> Option<String>) -> (Plan, Option<String>) {
+        let ended = |pending: &Pending| self.request_of(pending).and_then(|request| over(&request.envelope));
+        if let Some(reason) = self.begun(plan.task.as_ref()).and_then(|request| over(&request.envelope)) {
+            let messages = plan.messages.into_iter().filter(|message| ended(message).is_some()).collect();
+            return (Plan { messages, ..plan }, Some(reason));
+        }
+        let Some(reason) = plan.results.iter().chain(&plan.messages).find_map(&ended) else { return (plan, None) };
+        let split = |all: Vec<Pending>| all.into_iter().partition::<Vec<_>, _>(|one| ended(one).is_some());
+        let (over_messages, messages) = split(plan.messages);
+        let (over_results, results) = split(plan.results);
+        if !self.state.shown.is_empty() {
+            return (Plan { messages, results, ..plan }, None);
+        }
+        (Plan { messages: over_messages, results: over_results, ..Plan::default() }, Some(reason))
+    }
+
     /// What a recorded reply serves: what it was shown, whatever has arrived since. Its task is
     /// missing when it has ended meanwhile.
     pub fn plan_of(&self, recorded: &Recorded) -> Plan {

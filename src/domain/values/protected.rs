@@ -1,9 +1,15 @@
 //! Keys that a request can't set: who somebody is, is not for him to say.
 
 use crate::domain::values::{Values, get};
+use serde_json::Value;
 
 /// Protected whoever asks.
 const ALWAYS: &str = "tenant_id";
+
+/// Of whom a request is, where a token says it: what it doesn't say, nobody says.
+pub const USER_ID: &str = "user_id";
+/// Names of the same, as tools and prompts use them: by the token's `sub`, `name` and `email`.
+pub const IDENTITY: [&str; 5] = [USER_ID, "user_name", "user_email", "user.name", "user.email"];
 
 /// The capability to set them all the same.
 pub const OVERRIDE: &str = "context/override";
@@ -18,6 +24,29 @@ pub struct OverrideDenied {
 
 fn list(keys: &[String]) -> String {
     keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// Takes what a session says of the identity of its sender out of it, wherever [`get`] would find it,
+/// and what lies below. Returns the keys that it had.
+pub fn take_identity(session: &mut Values) -> Vec<String> {
+    let mut taken = Vec::new();
+    for name in IDENTITY {
+        let below = format!("{name}.");
+        let given: Vec<String> =
+            session.keys().filter(|key| *key == name || key.starts_with(&below)).cloned().collect();
+        for key in given {
+            session.shift_remove(&key);
+            taken.push(key);
+        }
+        let inner = name.split_once('.').and_then(|(first, rest)| match session.get_mut(first) {
+            Some(Value::Object(map)) => map.shift_remove(rest),
+            _ => None,
+        });
+        if inner.is_some() {
+            taken.push(name.to_owned());
+        }
+    }
+    taken
 }
 
 /// Refuses a session that gives a value to `tenant_id` or to one of `claims`, the keys that came
@@ -55,6 +84,22 @@ mod tests {
         check_keys(json!({"tenant_id": null}), &[], &["tenant_id"]);
         check_keys(json!({"user_id": "x"}), &[], &[]);
         check_keys(json!({"user_id": "x", "tenant_id": "y"}), &claims, &["tenant_id", "user_id"]);
+    }
+
+    #[test]
+    fn what_is_said_of_an_identity_is_taken_out_wherever_it_would_be_found() {
+        let Value::Object(mut session) = json!({
+            "user_id": "x", "user_id.y": 1, "user_ids": [1], "user": {"name": "x", "email": null, "nick": "n"},
+            "user.name": "z", "user_email": ["x"], "userId": "own", "username": "u",
+        }) else {
+            unreachable!()
+        };
+        let taken = take_identity(&mut session);
+        assert_eq!(taken, ["user_id", "user_id.y", "user_email", "user.name", "user.name", "user.email"]);
+        let left = json!({"user_ids": [1], "user": {"nick": "n"}, "userId": "own", "username": "u"});
+        assert_eq!(Value::Object(session.clone()), left);
+        assert!(IDENTITY.iter().all(|name| get(&session, name).is_none()));
+        assert_eq!(take_identity(&mut session), Vec::<String>::new());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::agents;
 use crate::bus::{Address, InKind, Message};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::grant;
+use crate::domain::authority::{Resource, grant};
 use crate::domain::budget::Budget;
 use crate::domain::chat::ChatMessage;
 use crate::domain::decode;
@@ -57,15 +57,19 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
             (job, millis(arguments, "timeout", DEFAULT_TIMEOUT))
         }
     };
-    let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
-    let ended = done.filter(|job| job.status.is_terminal());
+    let known = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
+    let ignored = known.as_ref().map(|job| job.head.ignored.clone()).unwrap_or_default();
+    let ended = known.filter(|job| job.status.is_terminal());
     if ended.is_some() {
-        call.reads.kept(format!("j/{job}/output"));
+        call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
     }
     match (&call.site, ended) {
         (_, Some(done)) => Ok(answer(&agent, &done).into()),
         (Site::Turn(site), None) => Ok(still_running(site, &agent, job)),
-        (Site::Api { .. }, None) => Ok(json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"}).into()),
+        (Site::Api { .. }, None) => {
+            let started = json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"});
+            Ok(with_ignored(started, &ignored).into())
+        }
     }
 }
 
@@ -78,7 +82,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let agent = to.agent.clone().unwrap_or_else(own);
     if to.agent.is_some() {
         let (ability, resource) = request_needs(&agent);
-        let permitted = call.caller.authority.permits(ability, &resource);
+        let permitted = call.caller.authority.permits(ability, resource);
         permitted.map_err(|denied| OpError::Denied(denied.text(&format!("delegate `{agent}`"))))?;
     }
     let anonymous = to.agent.is_none().then(|| to.prompt.clone());
@@ -93,7 +97,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let wait = to.wait.map_or(CHILD_WAIT, Duration::from_millis).min(MAX_TIMEOUT);
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
-        call.reads.kept(format!("j/{job}/output"));
+        call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
         return Ok(answer(&agent, &done).into());
     }
     Ok(still_running(site, &agent, job))
@@ -102,6 +106,14 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
 /// What of its turn's context a child of a call gets.
 fn handed(site: &TurnSite<'_>) -> Handed {
     Handed { scoped: site.handed.iter().map(Scoped::handed).collect(), anonymous: None }
+}
+
+/// An answer with the keys of a `sessionContext` that counted for nothing.
+pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
+    if !ignored.is_empty() {
+        answer["ignored"] = json!({"sessionContext": ignored});
+    }
+    answer
 }
 
 /// The result of a call whose child is still running.
@@ -114,8 +126,8 @@ fn still_running(site: &TurnSite<'_>, agent: &AgentId, job: JobId) -> Output {
 }
 
 /// Ability and resource that a request to an agent needs.
-pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, String) {
-    ("agent/request", format!("g/{agent}"))
+pub(crate) fn request_needs(agent: &AgentId) -> (&'static str, Resource) {
+    ("agent/request", Resource::agent(agent))
 }
 
 /// What is sent, under no more authority than the caller's.
@@ -129,6 +141,7 @@ pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str
         input: arguments[content].clone(),
         session_id: session_of(arguments)?,
         caller: Some(call.caller.name.clone()),
+        session_context: arguments["sessionContext"].as_object().cloned().unwrap_or_default(),
         context_ids: decode::typed(arguments["contextIds"].clone()).unwrap_or_default(),
         context: grants,
         envelope,
@@ -260,8 +273,8 @@ async fn submit(
 /// `agent/message`.
 pub(super) async fn message(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
-    deliver(call, &agent, event_id(call), submission(call, arguments, "message")?).await?;
-    Ok(json!({"agentId": agent, "delivered": true}))
+    let ignored = deliver(call, &agent, event_id(call), submission(call, arguments, "message")?).await?;
+    Ok(with_ignored(json!({"agentId": agent, "delivered": true}), &ignored))
 }
 
 /// The id of what a call sends.
@@ -272,11 +285,15 @@ fn event_id(call: &Invocation<'_>) -> EventId {
     }
 }
 
-/// Sends a message.
-async fn deliver(call: &Invocation<'_>, agent: &AgentId, id: EventId, submission: Submission) -> Result<(), OpError> {
+/// Sends a message; returns the keys of its `sessionContext` that count for nothing.
+async fn deliver(
+    call: &Invocation<'_>,
+    agent: &AgentId,
+    id: EventId,
+    submission: Submission,
+) -> Result<Vec<String>, OpError> {
     let Site::Turn(site) = &call.site else {
-        submit(call, Some(id), agent, false, submission).await?;
-        return Ok(());
+        return Ok(submit(call, Some(id), agent, false, submission).await?.ignored);
     };
     if agents::get(call.venue, &call.caller.owner, agent).await?.is_none() {
         return Err(no_agent(agent));
@@ -293,7 +310,9 @@ async fn deliver(call: &Invocation<'_>, agent: &AgentId, id: EventId, submission
         by: Principal::ANYBODY,
         may_override: false,
     };
-    send(call, site, &arrival, InKind::Message, Vec::new()).await
+    ingress::heard(call.venue, &arrival).await?.map_err(|error| OpError::Invalid(error.to_string()))?;
+    send(call, site, &arrival, InKind::Message, Vec::new()).await?;
+    Ok(ingress::ignored(&arrival))
 }
 
 /// The conversation of a chat: the one that it names, which must be there, or a new one. That one is a
@@ -331,14 +350,16 @@ pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Val
     let key = conversation(call, &agent, &event, submission.session_id.as_ref()).await?;
     let session = key.session.clone();
     let submission = Submission { session_id: Some(session.clone()), ..submission };
-    deliver(call, &agent, event.clone(), submission).await?;
+    let ignored = deliver(call, &agent, event.clone(), submission).await?;
     let deadline = call.venue.clock.steady() + millis(arguments, "timeout", DEFAULT_TIMEOUT);
     loop {
         if let Some(text) = reply_to(call, &key, &event).await? {
-            return Ok(json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]}));
+            let answer = json!({"agentId": agent, "sessionId": session, "response": text, "answered": [event]});
+            return Ok(with_ignored(answer, &ignored));
         }
         if call.venue.clock.steady() >= deadline {
-            return Ok(json!({"agentId": agent, "sessionId": session, "response": null, "answered": []}));
+            let answer = json!({"agentId": agent, "sessionId": session, "response": null, "answered": []});
+            return Ok(with_ignored(answer, &ignored));
         }
         tokio::time::sleep(CHAT_POLL).await;
     }

@@ -4,6 +4,7 @@ use super::{agent_id, key_needed, schema};
 use crate::agents::lifecycle::{self, By, Fork, LifeError, Patch};
 use crate::agents::status;
 use crate::domain::agent::{AgentRecord, seed};
+use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
 use crate::jobs::{self, Cancelled};
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
@@ -38,7 +39,8 @@ impl From<LifeError> for OpError {
             | LifeError::Version { .. }
             | LifeError::Exists(_)
             | LifeError::Busy(_)
-            | LifeError::Taken(_) => Self::Conflict(text),
+            | LifeError::Taken(_)
+            | LifeError::TooMany(_) => Self::Conflict(text),
             LifeError::Config(_) => Self::Invalid(text),
             LifeError::AsksPeople(..) | LifeError::Denied(_) => Self::Denied(text),
             LifeError::Store(error) => Self::Store(error),
@@ -118,7 +120,7 @@ impl Operation for Life {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let own = |ability| -> Result<Need, OpError> {
-            Ok(Need { ability, resource: format!("g/{}", agent_id(arguments)?) })
+            Ok(Need { ability, resource: Resource::agent(&agent_id(arguments)?) })
         };
         Ok(match self.0 {
             Verb::Update => {
@@ -129,18 +131,19 @@ impl Operation for Life {
             Verb::Resume => vec![own("agent/resume")?],
             Verb::Delete => vec![own("agent/delete")?],
             Verb::Fork => {
-                let new = Need { ability: "agent/create", resource: format!("g/{}", target(arguments)?) };
+                let new = Need { ability: "agent/create", resource: Resource::agent(&target(arguments)?) };
                 vec![own("agent/fork")?, new]
             }
             Verb::CancelTask => {
-                vec![Need { ability: "job/cancel", resource: format!("j/{}", task_id(arguments)?) }]
+                vec![Need { ability: "job/cancel", resource: Resource::job(&task_id(arguments)?) }]
             }
         })
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         let id = agent_id(&arguments)?;
-        let by = By { authority: &call.caller.authority, turn: matches!(call.site, Site::Turn(_)) };
+        let trail = call.caller.trail();
+        let by = By { authority: &call.caller.authority, trail: &trail, turn: matches!(call.site, Site::Turn(_)) };
         let (venue, owner) = (call.venue, &call.caller.owner);
         let answer = match self.0 {
             Verb::Update => {

@@ -8,7 +8,9 @@ use super::lattice::number;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::agents;
 use crate::domain::agent::AgentConfig;
+use crate::domain::authority::Resource;
 use crate::domain::ids::AgentId;
+use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::secret::SecretName;
 use crate::resources;
@@ -62,19 +64,30 @@ fn agent_id(arguments: &Value) -> Result<AgentId, OpError> {
     AgentId::new(arguments["agentId"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(e.to_string()))
 }
 
+/// The input of an operation that sends `content` to an agent: what every request takes, and more.
+fn asking(content: &str, more: Value) -> Value {
+    let trusted = |kind: &str, about: &str| json!({"type": kind, "description": format!("{about} Trusted code says it."), "x-trusted": true});
+    let mut buckets = trusted("array", "Shared buckets that the request shows and may fill.");
+    buckets["items"] = json!({"type": "string"});
+    let mut properties = json!({
+        "agentId": {"type": "string"}, content: {}, "sessionId": {"type": "string"},
+        "context": trusted("array", "What the request may do at most: namespaces of resources, or {with, can}."),
+        "contextIds": buckets,
+        "sessionContext": trusted(
+            "object",
+            "Values of the request, such as the entities that it is about; who asks is said by the token."
+        ),
+    });
+    if let (Value::Object(properties), Value::Object(more)) = (&mut properties, more) {
+        properties.extend(more);
+    }
+    schema(&properties, &["agentId", content])
+}
+
 impl Verb {
     fn spec(self) -> Spec {
         let text = || json!({"type": "string"});
         let millis = || json!({"type": "integer", "minimum": 0});
-        let grants = || {
-            let text =
-                "What the request may do at most: namespaces of resources, or {with, can}. Trusted code says it.";
-            json!({"type": "array", "description": text, "x-trusted": true})
-        };
-        let buckets = || {
-            let text = "Shared buckets that the request shows and may fill. Trusted code says it.";
-            json!({"type": "array", "items": {"type": "string"}, "description": text, "x-trusted": true})
-        };
         let (path, description, input, effect) = match self {
             Self::Create => (
                 "v/ops/agent/create",
@@ -91,34 +104,25 @@ impl Verb {
             Self::Request => (
                 "v/ops/agent/request",
                 "Give a task to an agent. A fast answer comes back at once; otherwise status is STARTED and the result arrives later as a pending job result.",
-                schema(
-                    &json!({
-                        "agentId": text(), "input": {}, "sessionId": text(),
-                        "wait": millis(), "timeout": millis(), "context": grants(), "contextIds": buckets(),
-                        "budget": budget_schema(), "responseSchema": {"type": "object", "description": "JSON Schema of the output"}
+                asking(
+                    "input",
+                    json!({
+                        "wait": millis(), "timeout": millis(), "budget": budget_schema(),
+                        "responseSchema": {"type": "object", "description": "JSON Schema of the output"}
                     }),
-                    &["agentId", "input"],
                 ),
                 Effect::Idempotent,
             ),
             Self::Message => (
                 "v/ops/agent/message",
                 "Send a one-way message to an agent; no answer is awaited.",
-                schema(
-                    &json!({"agentId": text(), "message": {}, "sessionId": text(), "context": grants(), "contextIds": buckets()}),
-                    &["agentId", "message"],
-                ),
+                asking("message", json!({})),
                 Effect::Idempotent,
             ),
             Self::Chat => (
                 "v/ops/agent/chat",
                 "Send a message to an agent and wait for its next reply: in a new session, whose id is in the answer, or in one that there is.",
-                schema(
-                    &json!({
-                        "agentId": text(), "message": {}, "sessionId": text(), "timeout": millis(), "context": grants(), "contextIds": buckets()
-                    }),
-                    &["agentId", "message"],
-                ),
+                asking("message", json!({"timeout": millis()})),
                 Effect::Idempotent,
             ),
             Self::Info => (
@@ -150,9 +154,9 @@ impl Operation for Agent {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         let resource = match self.0 {
-            Verb::List => "g".to_owned(),
+            Verb::List => Resource::all(Namespace::Agents),
             Verb::Create | Verb::Request | Verb::Message | Verb::Chat | Verb::Info => {
-                format!("g/{}", agent_id(arguments)?)
+                Resource::agent(&agent_id(arguments)?)
             }
         };
         let mut needs = vec![Need { ability: self.0.ability(), resource }];
@@ -198,7 +202,7 @@ impl Operation for Agent {
 pub fn key_needed(config: &Value) -> Option<Need> {
     // What is no name may be a key: it is refused later, and never repeated.
     let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
-    Some(Need { ability: "secret/use", resource: name.path() })
+    Some(Need { ability: "secret/use", resource: Resource::secret(&name) })
 }
 
 fn no_agent(id: &AgentId) -> OpError {
@@ -233,8 +237,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
             )));
         }
     }
-    let (record, applied) =
-        agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, &call.caller.authority).await?;
+    let (record, applied) = agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, call.caller).await?;
     Ok(json!({
         "agentId": id,
         "status": agents::status(record.status, &[], call.venue.now()),

@@ -2,6 +2,7 @@
 
 use super::{agent_id, no_agent, schema};
 use crate::agents::{self, sessions};
+use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{SESSIONS_PAGE, TURNS_PAGE};
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
@@ -82,7 +83,7 @@ impl Operation for Sessions {
             Verb::List | Verb::Read => "crud/read",
             Verb::Fork => "agent/fork",
         };
-        Ok(vec![Need { ability, resource: format!("g/{}", agent_id(arguments)?) }])
+        Ok(vec![Need { ability, resource: Resource::agent(&agent_id(arguments)?) }])
     }
 
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {

@@ -5,6 +5,7 @@ mod send;
 
 use super::lattice::schema;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::domain::authority::Resource;
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::{Destination, reference};
 use address::Guarded;
@@ -105,9 +106,9 @@ pub fn operations(policy: HttpPolicy) -> Vec<Arc<dyn Operation>> {
 
 /// A URL as a resource: scheme, host, port when it isn't the scheme's own, path. No query, which
 /// may hold secrets, and no fragment.
-fn resource(url: &Url) -> String {
+fn resource(url: &Url) -> Resource {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    format!("{}://{}{port}{}", url.scheme(), url.host_str().unwrap_or_default(), url.path())
+    Resource::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
 }
 
 /// A URL as a place that secrets can be bound to.
@@ -209,7 +210,7 @@ impl Operation for Http {
         };
         // Whoever may call one place may not by that call the place it points to.
         let permitted = |url: &Url| {
-            let permitted = call.caller.authority.permits(self.verb.ability(), &resource(url));
+            let permitted = call.caller.authority.permits(self.verb.ability(), resource(url));
             permitted.map_err(|denied| OpError::Denied(denied.text(self.spec().path)))
         };
         self.sender.send(ask, &permitted).await.map(Into::into)

@@ -3,6 +3,7 @@
 //! It is the last step before an operation runs: what is recorded, approved, logged or shown was
 //! made before it, and has the references.
 
+use crate::domain::authority::Resource;
 use crate::domain::secret::{Destination, Mask, Reference, SecretName, reference};
 use crate::ops::{Invocation, OpError, Output, Registered};
 use crate::secrets::{self, Secret};
@@ -36,7 +37,7 @@ async fn open(
     name: &SecretName,
     to: &Destination,
 ) -> Result<Secret, OpError> {
-    let permitted = call.caller.authority.permits("secret/use", &name.path());
+    let permitted = call.caller.authority.permits("secret/use", Resource::secret(name));
     permitted.map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
     if secret.hosts.permits(to) {

@@ -4,6 +4,8 @@ pub mod fill;
 
 use super::lattice::schema;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::domain::authority::Resource;
+use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, Plain, SecretName};
 use crate::secrets::{self, SecretError, Set};
 use async_trait::async_trait;
@@ -100,11 +102,11 @@ impl Operation for Secret {
     }
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
-        let on = |ability| Ok(vec![Need { ability, resource: name_of(arguments)?.path() }]);
+        let on = |ability| Ok(vec![Need { ability, resource: Resource::secret(&name_of(arguments)?) }]);
         match self.0 {
             Verb::Set => on("secret/set"),
             Verb::Delete => on("secret/delete"),
-            Verb::List => Ok(vec![Need { ability: "secret/list", resource: "s".to_owned() }]),
+            Verb::List => Ok(vec![Need { ability: "secret/list", resource: Resource::all(Namespace::Secrets) }]),
             // The same answer for everybody, whether or not there is such a secret.
             Verb::Extract => Ok(Vec::new()),
         }

@@ -1,6 +1,8 @@
 //! `auth.mode = "jwt"` from outside: over HTTP, in the queue, on the command line, by the published client.
 
 mod cancel;
+mod identity;
+mod keys;
 mod readers;
 
 use crate::support::cli::{Process, command, run};

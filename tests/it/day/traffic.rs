@@ -11,6 +11,7 @@ use trellis::bus::{Address, Bus, InKind, Message};
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::approval::Verdict;
 use trellis::domain::authority::Authority;
+use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, EventId, JobId};
 use trellis::domain::time::Millis;
@@ -160,7 +161,7 @@ impl Traffic {
         let due: Vec<(Millis, AgentId)> = due;
         for (_, agent) in due {
             let authority = Authority::unlimited();
-            let by = By { authority: &authority, turn: false };
+            let by = By { authority: &authority, trail: &Trail::default(), turn: false };
             lifecycle::resume(&life.door.venue, &life.door.owner, &agent, by).await.unwrap();
         }
     }

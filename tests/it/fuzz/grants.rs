@@ -3,6 +3,7 @@
 use super::mutate::{self, Random};
 use super::paths::is_clean;
 use super::{Target, Verdict};
+use crate::support::operate::on;
 use serde_json::{Value, json};
 use trellis::domain::authority::grant::{self, Boundary};
 use trellis::domain::authority::{Authority, Capability, capability};
@@ -151,7 +152,7 @@ fn never_widens(parent: &[Capability], caps: &[Capability], random: &mut Random)
     for name in names([parent, caps], random) {
         for ability in ASKED {
             let asked = format!("`{ability}` on {name:?} of {parent:?} and {caps:?}");
-            let is = |authority: &Authority| authority.permits(ability, &name).is_ok();
+            let is = |authority: &Authority| authority.permits(ability, on(&name)).is_ok();
             let (of_parent, of_caps) = (permits(parent, ability, &name), permits(caps, ability, &name));
             if is(&above) != of_parent || is(&own) != of_caps {
                 return Err(format!("the oracle says otherwise of {asked}"));

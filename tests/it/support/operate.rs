@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::sync::Arc;
-use trellis::domain::authority::Authority;
+use trellis::domain::authority::{Authority, Capability, Resource};
 use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
 use trellis::ops::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
@@ -12,6 +12,11 @@ use trellis::workspace::Workspace;
 /// A caller who may do everything of an owner.
 pub fn boss(owner: &Owner) -> Caller {
     Caller::new(owner.clone(), "local/me".into(), Authority::unlimited())
+}
+
+/// A resource as a capability spells it.
+pub fn on(with: &str) -> Resource {
+    Resource::of(&Capability { with: with.into(), can: "*".into() })
 }
 
 /// Runs an operation in the workspace of the caller's owner.

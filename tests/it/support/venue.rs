@@ -216,7 +216,7 @@ impl TestVenue {
     pub async fn revoke(&self, path: &str) {
         let revocation = Revocation {
             id: "r1".into(),
-            path: Some(path.into()),
+            path: Some(super::operate::on(path)),
             holder: None,
             grant: None,
             reason: None,

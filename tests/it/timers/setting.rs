@@ -3,6 +3,7 @@
 use super::{ECHO, On, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
 use crate::support::cli::Up;
 use crate::support::http::Server;
+use crate::support::operate::on;
 use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -70,7 +71,7 @@ async fn what_it_sends_needs_what_sending_it_now_needs() {
     let kept = get(&venue, &id).await;
     assert!(kept.is_active());
     // It acts under no more than its setter had.
-    assert!(kept.submission.envelope.bound.permits("crud/read", "w/x").is_err());
+    assert!(kept.submission.envelope.bound.permits("crud/read", on("w/x")).is_err());
     assert!(call_as(&venue.venue, &holding(&["agent/trigger"]), None, "v/ops/timer/cancel", cancel).await.is_ok());
     assert_eq!(get(&venue, &id).await.phase, Phase::Cancelled);
     check_indexes(&venue).await;

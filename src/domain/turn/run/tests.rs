@@ -185,3 +185,41 @@ fn messages_that_kill_their_workers_are_given_up_and_a_dead_task_goes_first() {
     let Next::Settle(settled) = run.next(5) else { panic!("expected to settle") };
     assert_eq!(keys(&settled), ["k1"]);
 }
+
+#[test]
+fn what_was_revoked_starts_nothing_and_takes_nothing_along() {
+    let under = |pending: Pending, grant: &str| {
+        let envelope = Envelope { grants: vec![grant.to_owned()], ..Envelope::default() };
+        Pending { event: Event { envelope, ..pending.event }, ..pending }
+    };
+    let over = |envelope: &Envelope| envelope.grants.contains(&"lost".to_owned()).then(|| "revoked".to_owned());
+    let stands = |state: SessionState, inbox: Vec<Pending>| {
+        let run = Run { version: 1, state, inbox };
+        let (plan, reason) = run.standing(run.plan(), over);
+        let mut all: Vec<_> = plan.task.iter().map(|task| task.key.clone()).collect();
+        all.extend(plan.consumed());
+        (all.join(" "), reason.is_some())
+    };
+    let open = || task(1, JobStatus::Started);
+    let fresh = SessionState::default;
+    for (state, inbox, expected) in [
+        (fresh(), vec![under(open(), "kept"), under(message(2), "kept")], ("k1 k2", false)),
+        (fresh(), vec![under(open(), "lost"), under(message(2), "kept")], ("k1", true)),
+        (fresh(), vec![under(open(), "lost"), under(message(2), "lost")], ("k1 k2", true)),
+        (fresh(), vec![under(open(), "kept"), under(message(2), "lost"), under(message(3), "kept")], ("k2", true)),
+        (fresh(), vec![under(message(2), "kept"), under(message(3), "lost")], ("k3", true)),
+        (state(Some(1), true, &[4]), vec![under(open(), "kept"), under(message(2), "lost"), result(4)], ("k2", true)),
+        (state(Some(1), false, &[4]), vec![under(open(), "lost"), result(4)], ("k1 k4", true)),
+    ] {
+        let shown = format!("{inbox:?}");
+        assert_eq!(stands(state, inbox), (expected.0.to_owned(), expected.1), "{shown}");
+    }
+    let loose = |grant: &str| {
+        let envelope = Envelope { grants: vec![grant.to_owned()], ..Envelope::default() };
+        let under = Some(Mandate { envelope, ..Mandate::default() });
+        SessionState { shown: vec!["k9".into()], under, ..fresh() }
+    };
+    let inbox = || vec![under(message(2), "lost"), under(message(3), "kept")];
+    assert_eq!(stands(loose("kept"), inbox()), ("k3".to_owned(), false), "a loose run goes on without it");
+    assert_eq!(stands(loose("lost"), inbox()), ("k2".to_owned(), true));
+}

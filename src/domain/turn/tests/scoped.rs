@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::domain::chat::ToolSpec;
+use crate::domain::context::item::Tags;
 use crate::domain::limits::{HAND_OFF_BYTES, HAND_OFFS_BYTES};
 use crate::domain::scope::{Reach, Scopes};
 
@@ -23,7 +24,7 @@ fn recorded(times: usize) -> Recorded {
         priority: 500,
         required: false,
         unresolved: Vec::new(),
-        tags: crate::domain::context::item::Tags::default(),
+        tags: Tags { needs: vec![("crud/read".into(), "w/doc".into())], ..Tags::default() },
         origin: crate::domain::context::origin::Origin::default(),
         content: Content::Text("x".repeat(2 * HAND_OFF_BYTES)),
     };
@@ -43,7 +44,7 @@ fn a_successor_finds_what_goes_with_the_calls() {
     assert_eq!(kept.calls, first.calls);
     let scoped = &kept.calls[0].scoped[0];
     assert_eq!((scoped.key.as_str(), scoped.source.as_deref()), ("context/doc", Some("w/doc")));
-    assert_eq!(scoped.needs, [("crud/read".to_owned(), "w/doc".to_owned())]);
+    assert_eq!(scoped.needs, [("crud/read".to_owned(), "w/doc".into())]);
     assert!(scoped.bytes <= HAND_OFF_BYTES && scoped.of == 2 * HAND_OFF_BYTES, "more than its 300 bytes of the prompt");
 }
 

@@ -1,0 +1,154 @@
+//! What an ability is asked on: a name by whole segments, built from what is meant and from no text.
+//!
+//! A path printed and split again is another one as soon as a key has a `/` in it, so nothing makes
+//! a resource of the text of a path: a [`Path`], an id, or a capability as somebody spelled it does.
+
+use super::capability::{Capability, INNER_SLASH, RESOURCES, readable};
+use crate::domain::ids::{AgentId, AssetId, JobId, QueueName};
+use crate::domain::lattice::{Namespace, Path};
+use crate::domain::secret::SecretName;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What an ability is asked on. As it is stored and compared a `/` inside a key is [`INNER_SLASH`],
+/// as people read it `\/`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Resource(String);
+
+impl Resource {
+    /// What lies at `keys` in a namespace, each of them one segment. Other spellings of a job's or an
+    /// asset's id are the same resource.
+    pub fn within<'k>(namespace: Namespace, keys: impl IntoIterator<Item = &'k str>) -> Self {
+        let mut name = namespace.prefix().to_owned();
+        for (depth, key) in keys.into_iter().enumerate() {
+            name.push('/');
+            match (namespace, depth) {
+                (Namespace::Jobs, 0) if let Ok(id) = JobId::new(key) => name.push_str(id.as_str()),
+                (Namespace::Assets, 0) if let Ok(id) = AssetId::new(key) => name.push_str(id.as_str()),
+                _ => name.push_str(&key.replace('/', INNER_SLASH)),
+            }
+        }
+        Self(name)
+    }
+
+    /// All of a namespace.
+    pub fn all(namespace: Namespace) -> Self {
+        Self::within(namespace, [])
+    }
+
+    /// `g/<agent>`.
+    pub fn agent(id: &AgentId) -> Self {
+        Self::within(Namespace::Agents, [id.as_str()])
+    }
+
+    /// `j/<job>`.
+    pub fn job(id: &JobId) -> Self {
+        Self::within(Namespace::Jobs, [id.as_str()])
+    }
+
+    /// `a/<hash>`.
+    pub fn asset(id: &AssetId) -> Self {
+        Self::within(Namespace::Assets, [id.as_str()])
+    }
+
+    /// `s/<name>`.
+    pub fn secret(name: &SecretName) -> Self {
+        Self::within(Namespace::Secrets, [name.as_str()])
+    }
+
+    /// A queue of external workers.
+    pub fn queue(name: &QueueName) -> Self {
+        Self(format!("queue/{name}"))
+    }
+
+    /// A namespace of the resource dimension, `r/<name>`; `""` is all of it.
+    pub fn namespace(name: &str) -> Self {
+        Self(format!("{RESOURCES}/{name}").trim_end_matches('/').to_owned())
+    }
+
+    /// A place of the web. `path` begins with its `/`, as it is encoded there.
+    pub fn web(scheme: &str, host: &str, path: &str) -> Self {
+        Self(format!("{scheme}://{host}{path}"))
+    }
+
+    /// What the venue keeps for an owner and no path names, e.g. its policy.
+    pub fn kept(what: &'static str) -> Self {
+        Self(what.to_owned())
+    }
+
+    /// What a capability is on: as somebody spelled it, without a key that has a `/` in it.
+    pub fn of(cap: &Capability) -> Self {
+        Self(cap.with.trim_end_matches('/').to_owned())
+    }
+
+    /// As it is compared.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The same under another beginning.
+    pub(super) fn renamed(name: String) -> Self {
+        Self(name)
+    }
+}
+
+impl From<&Path> for Resource {
+    fn from(path: &Path) -> Self {
+        Self::within(path.namespace(), path.segments().iter().map(String::as_str))
+    }
+}
+
+impl From<&Self> for Resource {
+    fn from(resource: &Self) -> Self {
+        resource.clone()
+    }
+}
+
+/// Tests spell resources as capabilities do.
+#[cfg(test)]
+impl From<&str> for Resource {
+    fn from(text: &str) -> Self {
+        Self(text.trim_end_matches('/').to_owned())
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&readable(&self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_resource_has_one_name() {
+        let path = |keys: &[&str]| {
+            let keys = keys.iter().map(|key| (*key).to_owned()).collect();
+            Resource::from(&Path::from_segments(keys).unwrap())
+        };
+        let (job, asset) = ("0123456789abcdef".repeat(2), "0123456789abcdef".repeat(4));
+        for (resource, compared, shown) in [
+            (path(&["w"]), "w".to_owned(), "w".to_owned()),
+            (path(&["w", "vendor", "payroll"]), "w/vendor/payroll".into(), "w/vendor/payroll".into()),
+            (path(&["w", "vendor/payroll"]), "w/vendor\u{1f}payroll".into(), "w/vendor\\/payroll".into()),
+            (path(&["w", "/"]), "w/\u{1f}".into(), "w/\\/".into()),
+            (path(&["w", "%2Fx"]), "w/%2Fx".into(), "w/%2Fx".into()),
+            (path(&["j", &job, "a/b"]), format!("j/{job}/a\u{1f}b"), format!("j/{job}/a\\/b")),
+            (path(&["j", &format!("0x{}", job.to_uppercase())]), format!("j/{job}"), format!("j/{job}")),
+            (
+                path(&["a", &asset.to_uppercase(), "content"]),
+                format!("a/{asset}/content"),
+                format!("a/{asset}/content"),
+            ),
+            (Resource::job(&JobId::new(&job).unwrap()), format!("j/{job}"), format!("j/{job}")),
+            (Resource::namespace("app/u1"), "r/app/u1".into(), "r/app/u1".into()),
+            (Resource::namespace(""), "r".into(), "r".into()),
+            (Resource::web("https", "h:8443", "/a%2Fb"), "https://h:8443/a%2Fb".into(), "https://h:8443/a%2Fb".into()),
+        ] {
+            assert_eq!((resource.as_str(), resource.to_string()), (compared.as_str(), shown));
+        }
+    }
+}
