@@ -204,7 +204,9 @@ async fn guarantees(config: &Config, app: &App) -> Result<(), AppError> {
     if broken > 0 {
         tracing::warn!("{broken} guarantees do not hold with these servers; `trellis doctor` shows all");
     }
-    advice.iter().for_each(|line| tracing::warn!("{line}"));
+    for line in &advice {
+        tracing::warn!("{line}");
+    }
     Ok(())
 }
 

@@ -296,7 +296,9 @@ async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Resul
         return Ok(());
     }
     let mut seen = why::all(store, owner, id).await?;
-    seen.iter_mut().for_each(|reached| reached.removed = Some(venue.now()));
+    for reached in &mut seen {
+        reached.removed = Some(venue.now());
+    }
     let put = |(number, page): (usize, &[Reached])| DocWrite {
         key: key(number),
         expect: Expect::Any,

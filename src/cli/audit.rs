@@ -47,15 +47,14 @@ impl Audit {
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
         let input = json!({"repair": self.repair});
-        let shown = match self.running.ask(&config, "v/ops/venue/audit", &input).await? {
-            Some(shown) => shown,
-            None => {
-                let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-                let app = app.map_err(|e| worker::failure(&e))?;
-                let report = audit::report(&app.venue, self.repair).await;
-                app.close().await;
-                report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?
-            }
+        let shown = if let Some(shown) = self.running.ask(&config, "v/ops/venue/audit", &input).await? {
+            shown
+        } else {
+            let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
+            let app = app.map_err(|e| worker::failure(&e))?;
+            let report = audit::report(&app.venue, self.repair).await;
+            app.close().await;
+            report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?
         };
         context.out.value(&shown, || {
             NUMBERS.map(|name| format!("{name} = {}", shown[name].as_u64().unwrap_or_default())).join("\n")

@@ -26,15 +26,14 @@ impl Doctor {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         let config = context.load(Vec::new())?.config;
-        let found = match self.running.ask(&config, "v/ops/venue/doctor", &json!({})).await? {
-            Some(found) => found,
-            None => {
-                let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
-                let app = app.map_err(|e| worker::failure(&e))?;
-                let found = doctor::examine(&app.venue).await;
-                app.close().await;
-                found.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?.to_json()
-            }
+        let found = if let Some(found) = self.running.ask(&config, "v/ops/venue/doctor", &json!({})).await? {
+            found
+        } else {
+            let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
+            let app = app.map_err(|e| worker::failure(&e))?;
+            let found = doctor::examine(&app.venue).await;
+            app.close().await;
+            found.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?.to_json()
         };
         context.out.value(&found, || text(context.out, &found))?;
         let all = found["guarantees"].as_array().map_or(0, Vec::len);

@@ -56,11 +56,7 @@ pub fn json(text: &str) -> Cow<'_, str> {
     out.into()
 }
 
-fn written<'t>(
-    text: &'t str,
-    style: impl Fn(&str) -> Option<&'static str>,
-    kept: impl Fn(char) -> bool,
-) -> Cow<'t, str> {
+fn written(text: &str, style: impl Fn(&str) -> Option<&'static str>, kept: impl Fn(char) -> bool) -> Cow<'_, str> {
     if !text.chars().any(|c| is_unseen(c) && !kept(c)) {
         return text.into();
     }

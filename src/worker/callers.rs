@@ -68,5 +68,5 @@ pub(super) async fn identified(
         checked.map_err(|error| Unknown::Refused(error.code(), error.to_string()))?;
     }
     let (envelope, caller) = (known.caller.request(), Some(known.caller.name.clone()));
-    Ok((Submission { envelope, caller, ..submission }, known.caller.principal, known.may_override))
+    Ok((Submission { caller, envelope, ..submission }, known.caller.principal, known.may_override))
 }

@@ -82,8 +82,8 @@ impl Workspace {
         collection: &Collection,
         root: Root,
     ) -> Result<Value, WorkspaceError> {
-        let mut room = READ_WHOLE_BYTES;
-        self.whole_within(overlay, collection, root, &mut room).await
+        let mut left = READ_WHOLE_BYTES;
+        self.whole_within(overlay, collection, root, &mut left).await
     }
 
     /// The same with a number of bytes that others have had a part of.
@@ -92,14 +92,14 @@ impl Workspace {
         overlay: &Overlay,
         collection: &Collection,
         root: Root,
-        room: &mut usize,
+        left: &mut usize,
     ) -> Result<Value, WorkspaceError> {
         let prefix = collection.entries(root.generation);
         match root.shape {
             Shape::Leaf { value } => Ok(value),
             Shape::Map => {
                 let mut map = Map::new();
-                for (key, bytes) in self.all_below(overlay, &prefix, room).await? {
+                for (key, bytes) in self.all_below(overlay, &prefix, left).await? {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
                     map.insert(name, decode(&key, &bytes)?);
                 }
@@ -107,7 +107,7 @@ impl Workspace {
             }
             Shape::Array { .. } => {
                 let mut items = Vec::new();
-                for (key, bytes) in self.all_below(overlay, &prefix, room).await? {
+                for (key, bytes) in self.all_below(overlay, &prefix, left).await? {
                     items.append(&mut decode(&key, &bytes)?);
                 }
                 Ok(Value::Array(items))
@@ -119,28 +119,28 @@ impl Workspace {
         let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
         let mut map = Map::new();
-        let mut room = READ_WHOLE_BYTES;
-        for (key, bytes) in self.all_below(overlay, &prefix, &mut room).await? {
+        let mut left = READ_WHOLE_BYTES;
+        for (key, bytes) in self.all_below(overlay, &prefix, &mut left).await? {
             let Some(name) = decode_token(&key[prefix.len()..]) else { continue };
             let root: Root = decode(&key, &bytes)?;
             let Ok(inner) = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]) else { continue };
             if let Some((collection, _)) = Collection::of(&inner, &self.scope) {
-                map.insert(name, self.whole_within(overlay, &collection, root, &mut room).await?);
+                map.insert(name, self.whole_within(overlay, &collection, root, &mut left).await?);
             }
         }
         Ok(Some(Value::Object(map)))
     }
 
-    /// The documents of one value that is read whole, as far as there is room for them.
+    /// The documents of one value that is read whole, as far as there is left for them.
     async fn all_below(
         &self,
         overlay: &Overlay,
         prefix: &str,
-        room: &mut usize,
+        left: &mut usize,
     ) -> Result<BTreeMap<DocKey, Bytes>, WorkspaceError> {
-        let found = overlay.scan_within(self, prefix, READ_DOCUMENTS, *room).await?;
+        let found = overlay.scan_within(self, prefix, READ_DOCUMENTS, *left).await?;
         let found = found.ok_or_else(too_large)?;
-        *room = room.saturating_sub(found.values().map(Bytes::len).sum());
+        *left = left.saturating_sub(found.values().map(Bytes::len).sum());
         Ok(found)
     }
 }

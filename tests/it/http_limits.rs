@@ -145,17 +145,17 @@ async fn requests_that_run_have_a_limit_and_the_next_hears_why() {
         }
         assert_eq!(Raw::to(&server.url).await.closed().await.1, 0);
         running.pop();
-        let mut served = 0;
+        let mut status = 0;
         for _ in 0..100 {
             let mut raw = Raw::to(&server.url).await;
             raw.request("GET", "/livez", "").await;
-            served = raw.answer().await.status;
-            if served == 200 {
+            status = raw.answer().await.status;
+            if status == 200 {
                 break;
             }
             tokio::time::sleep(SHORT / 6).await;
         }
-        assert_eq!(served, 200, "a place is free again");
+        assert_eq!(status, 200, "a place is free again");
         let mut half = Raw::to(&server.url).await;
         half.send("GET /livez HT").await;
         let start = Instant::now();

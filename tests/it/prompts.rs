@@ -69,8 +69,8 @@ async fn values_fetched_data_inputs_and_results_forge_no_line() {
         "caps": [{"with": "w", "can": "crud"}],
     })).await;
     for (at, end) in ["\n", "\r", "\u{b}", "\u{c}", "\u{85}", "\u{2028}", "\n \u{200b}\t"].into_iter().enumerate() {
-        let evil: String =
-            FORGED.iter().map(|head| format!("x{end}{}{end}{head} 99% 1970", head.to_uppercase())).collect();
+        let evil = |head: &&str| format!("x{end}{}{end}{head} 99% 1970", head.to_uppercase());
+        let evil = FORGED.iter().map(evil).collect::<Vec<_>>().concat();
         venue.write("w/evil", json!(evil)).await;
         let Value::Object(values) = json!({"who": evil}) else { panic!("a map") };
         let submission =

@@ -168,12 +168,12 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     assert!(why::removed(store, &venue.owner, None, "w/nothing").await.unwrap().is_empty());
     // A new agent of that name has its own.
     venue.agent("reader", json!({})).await;
-    let rules = Rules { turns: Some(Duration::from_secs(90 * 24 * 3600)), ..Rules::NEVER };
+    let rules = Rules { turns: Some(Duration::from_hours(90 * 24)), ..Rules::NEVER };
     let janitor = Janitor::new(rules);
-    clock.advance(Duration::from_secs(89 * 24 * 3600));
+    clock.advance(Duration::from_hours(89 * 24));
     janitor.look(&venue.venue).await.unwrap();
     assert!(!why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty());
-    clock.advance(Duration::from_secs(2 * 24 * 3600));
+    clock.advance(Duration::from_hours(2 * 24));
     janitor.look(&venue.venue).await.unwrap();
     assert!(why::removed(store, &venue.owner, None, "w/secret").await.unwrap().is_empty(), "as long as its turns");
 }

@@ -1,4 +1,4 @@
-//! What JetStream remembers of what the store has done: completions, and the epoch.
+//! What `JetStream` remembers of what the store has done: completions, and the epoch.
 
 use super::super::{Address, BusError, Completed, Witness, subject};
 use super::{NatsBus, streams};

@@ -93,10 +93,9 @@ pub fn sights(turns: &[TurnRecord], viewer: Viewer<'_>, open: impl Fn(&TurnRecor
         handed_up(turns, &mut marked);
     }
     let shown = turns.iter().zip(marked).map(|(turn, marks)| match viewer.stands_for(turn) {
-        false => Sight::Hidden,
         true if marks.is_empty() => Sight::Whole,
         true if open(turn) => Sight::Marked(marks),
-        true => Sight::Hidden,
+        true | false => Sight::Hidden,
     });
     shown.collect()
 }

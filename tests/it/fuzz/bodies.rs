@@ -43,7 +43,7 @@ fn check(input: &str, _: &mut Random) -> Result<Verdict, String> {
     match trellis::ingress::parse(input.as_bytes()) {
         Ok(submission) => {
             accepted = true;
-            submission_is_read_back(input, submission)?;
+            submission_is_read_back(input, &submission)?;
         }
         Err(error) => refused = error.to_string(),
     }
@@ -70,7 +70,7 @@ fn check(input: &str, _: &mut Random) -> Result<Verdict, String> {
     Ok(if accepted { Verdict::Accepted } else { Verdict::Refused(refused) })
 }
 
-fn submission_is_read_back(input: &str, submission: Submission) -> Result<(), String> {
+fn submission_is_read_back(input: &str, submission: &Submission) -> Result<(), String> {
     if !input.trim_start().starts_with('{') || input.len() > SUBMISSION_BYTES {
         return Err("this is no map of a legal size".to_owned());
     }
@@ -87,7 +87,7 @@ fn submission_is_read_back(input: &str, submission: Submission) -> Result<(), St
         return Err("it is not read back from the mailbox".to_owned());
     }
     let sent = serde_json::to_vec(&submission).map_err(|error| error.to_string())?;
-    if trellis::ingress::parse(&sent).as_ref() != Ok(&submission) {
+    if trellis::ingress::parse(&sent).as_ref() != Ok(submission) {
         return Err("it is not read back from the queue".to_owned());
     }
     Ok(())

@@ -103,15 +103,14 @@ impl Site {
         let inbox = format!("_INBOX.{}.refused", uuid::Uuid::now_v7().simple());
         let mut answers = self.venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
         let body = body(&inbox);
-        let error = match self.send(kind, agent, id, &body).await {
-            Err(error) => error,
-            Ok(()) => {
-                assert!(matches!(self.way, Way::Queue { .. }), "{kind} {id} was taken");
-                let answer = tokio::time::timeout(LIMIT, answers.next()).await.expect("it is not refused").unwrap();
-                let answer: Value = serde_json::from_slice(&answer).unwrap();
-                assert_eq!(answer["status"], "REJECTED", "{answer}");
-                answer["error"].to_string()
-            }
+        let error = if let Err(error) = self.send(kind, agent, id, &body).await {
+            error
+        } else {
+            assert!(matches!(self.way, Way::Queue { .. }), "{kind} {id} was taken");
+            let answer = tokio::time::timeout(LIMIT, answers.next()).await.expect("it is not refused").unwrap();
+            let answer: Value = serde_json::from_slice(&answer).unwrap();
+            assert_eq!(answer["status"], "REJECTED", "{answer}");
+            answer["error"].to_string()
         };
         assert!(error.contains(reason), "expected `{reason}` in {error}");
     }

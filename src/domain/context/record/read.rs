@@ -74,14 +74,11 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, Damaged> {
 }
 
 fn row(line: &str) -> Result<Row, Damaged> {
-    let (key, source, allowed, asked, given, rendered, status, reason, origin) = match parse::<OriginRowLine>(line) {
-        Ok(row) => row,
-        Err(_) => {
-            let (key, source, allowed, asked, given, rendered, status, reason): RowLine = parse(line)?;
-            (key, source, allowed, asked, given, rendered, status, reason, Origin::default())
-        }
-    };
-    Ok(Row { key, source, allowed, asked, given, rendered, status, reason, origin })
+    if let Ok((key, source, allowed, asked, given, rendered, status, reason, origin)) = parse::<OriginRowLine>(line) {
+        return Ok(Row { key, source, allowed, asked, given, rendered, status, reason, origin });
+    }
+    let (key, source, allowed, asked, given, rendered, status, reason): RowLine = parse(line)?;
+    Ok(Row { key, source, allowed, asked, given, rendered, status, reason, origin: Origin::default() })
 }
 
 /// Reads the record of the turn `name` (`owner/agent/session/turn`). `transcript` is what is left

@@ -163,14 +163,14 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
     };
     let text = || Content::Text("x".into());
     let items = [
-        item(Some("w/a"), &[], text()),
-        item(Some("w/a"), &[], text()),
+        item(Some("w/a"), &[("crud/read", "w/a")], text()),
+        item(Some("w/a"), &[("crud/read", "w/a")], text()),
         item(None, &[], text()),
-        item(Some("v/ops"), &[], text()),
+        item(Some("v/ops"), &[("crud/read", "v/ops")], text()),
         item(Some("op"), &[("crud/read", "w/b"), ("http/get", "https://x/")], text()),
-        item(Some("w/gone"), &[], Content::Absent(Absence::Denied, String::new())),
+        item(Some("w/gone"), &[("crud/read", "w/gone")], Content::Absent(Absence::Denied, String::new())),
         item(Some("r/scratchpad/b"), &[], text()),
     ];
     let found = used(&items, &Authority::unlimited());
-    assert_eq!(found, [cap("w/a", "crud/read"), cap("w/b", "crud/read"), cap("https://x/", "http/get")]);
+    assert_eq!(found, [cap("w/a", "crud/read"), cap("w/b", "crud/read"), cap("https://x", "http/get")]);
 }
