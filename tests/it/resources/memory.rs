@@ -74,7 +74,7 @@ async fn what_may_only_be_read_offers_no_tool_that_writes_and_refuses_it_all_the
     assert_eq!(outcome, "unknown tool");
     assert_eq!(
         site.tools("clerk", "hidden").await,
-        ["files_list", "files_read", "files_write", "memory_get", "memory_read", "memory_search"]
+        ["files_list", "files_read", "files_write", "memory_read", "memory_search", "memory_get"]
     );
     let some = json!([{"with": "r/app/user/a", "can": "read"}, {"with": "r/app/user/b", "can": "*"}]);
     let (outcome, text) = site.call("path", some, "files_write", json!({"path": "app/user/a/x", "content": "x"})).await;
@@ -82,7 +82,10 @@ async fn what_may_only_be_read_offers_no_tool_that_writes_and_refuses_it_all_the
     assert!(text.contains("app/user/b/app/user/a/x"), "{text}");
     let read = json!([{"with": "r/app/user/a", "can": "read"}]);
     site.call("only", read, "files_write", json!({"path": "x", "content": "x"})).await;
-    assert_eq!(site.tools("clerk", "only").await, ["files_list", "files_read", "memory_read", "memory_search"]);
+    assert_eq!(
+        site.tools("clerk", "only").await,
+        ["files_list", "files_read", "memory_read", "memory_search", "memory_get"]
+    );
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Checkpoint, Held, Lease, Store, keys};
 
 /// The calls of these tests: a tool, and which arguments it is given.
-const SHAPES: [(&str, &[&str]); 15] = [
+const SHAPES: [(&str, &[&str]); 21] = [
     ("memory_read", &[]),
     ("memory_read", &["topics"]),
     ("memory_search", &["query"]),
@@ -39,7 +39,13 @@ const SHAPES: [(&str, &[&str]); 15] = [
     ("memory_write", &["content", "topics"]),
     ("memory_write", &["content", "scope"]),
     ("memory_correct", &["content", "id"]),
+    ("memory_write", &["content", "type"]),
+    ("memory_put", &["content", "key"]),
+    ("memory_put", &["content", "key", "type"]),
+    ("memory_get", &["key"]),
     ("memory_forget", &["id"]),
+    ("memory_forget", &["scope"]),
+    ("memory_forget", &[]),
     ("files_list", &[]),
     ("files_read", &["path"]),
     ("files_read", &["length", "offset", "path"]),
