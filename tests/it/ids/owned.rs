@@ -80,7 +80,7 @@ async fn an_id_is_of_a_caller_and_an_authority(on: On) {
         ("run", ask("x"), ask("y")),
         ("invoke", ask("x"), ask("y")),
         ("invoke", append(1), append(2)),
-        ("run", trigger("1h"), trigger("2h")),
+        ("run", trigger("20m"), trigger("30m")),
     ]
     .into_iter()
     .enumerate()
