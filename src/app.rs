@@ -8,6 +8,7 @@ use crate::bus::{Bus, BusError};
 use crate::clock::Clock;
 use crate::config::{BusUrl, Config, HttpConfig, StoreUrl, mask_url};
 use crate::doctor;
+use crate::domain::decode;
 use crate::http::{self, HttpOptions, Room};
 use crate::model::Model;
 use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
@@ -252,7 +253,7 @@ async fn venue_at(address: SocketAddr) -> String {
             }
             body.extend_from_slice(&piece);
         }
-        let status: serde_json::Value = serde_json::from_slice(&body).ok()?;
+        let status = decode::json(&body).ok()?;
         Some(status["name"].as_str()?.chars().take(100).collect::<String>())
     };
     let name = name.await.map(|name| name.escape_debug().to_string());

@@ -2,7 +2,6 @@
 
 use super::lifecycle::LifeError;
 use crate::domain::authority::Authority;
-use crate::domain::chat::ChatMessage;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};
@@ -104,19 +103,7 @@ pub async fn read(
     for (place, doc) in page.docs {
         let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
         last = record.turn;
-        let record = record.seen_by(reader);
-        let mut turn = json!(record);
-        if let Some(map) = turn.as_object_mut() {
-            map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
-        }
-        // Arguments as the model wrote them, not as they are stored.
-        for (said, message) in turn["said"].as_array_mut().into_iter().flatten().zip(&record.said) {
-            let ChatMessage::Assistant { calls, .. } = message else { continue };
-            for (shown, call) in said["calls"].as_array_mut().into_iter().flatten().zip(calls) {
-                shown["arguments"] = call.arguments.shown();
-            }
-        }
-        turns.push(turn);
+        turns.push(record.seen_by(reader).shown());
     }
     Ok((turns, full.then_some(last)))
 }

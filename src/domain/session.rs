@@ -13,6 +13,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::scope::HandedOn;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// What a session remembers from turn to turn, apart from its turn records.
@@ -224,6 +225,35 @@ impl TurnRecord {
             hidden: true,
             ..Self::default()
         }
+    }
+
+    /// As a record without the books of authority: they name what the runtime has filled in, which is in
+    /// no transcript.
+    pub fn bare(&self) -> Value {
+        let mut turn = json!(self);
+        if let Some(map) = turn.as_object_mut() {
+            map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
+        }
+        // Never by index: that would put a `null` where nothing is.
+        let calls = turn.get_mut("calls").and_then(Value::as_array_mut);
+        for call in calls.into_iter().flatten().filter_map(Value::as_object_mut) {
+            call.retain(|key, _| !["needs", "reads"].contains(&key.as_str()));
+        }
+        turn
+    }
+
+    /// The same with arguments as the model wrote them.
+    pub fn shown(&self) -> Value {
+        let mut turn = self.bare();
+        let said = turn.get_mut("said").and_then(Value::as_array_mut);
+        for (said, message) in said.into_iter().flatten().zip(&self.said) {
+            let ChatMessage::Assistant { calls, .. } = message else { continue };
+            let shown = said.get_mut("calls").and_then(Value::as_array_mut);
+            for (shown, call) in shown.into_iter().flatten().zip(calls) {
+                shown["arguments"] = call.arguments.shown();
+            }
+        }
+        turn
     }
 
     /// The same without anything that was said: when it was, what it cost and what it did stays.

@@ -51,7 +51,7 @@ pub(super) async fn list(
     let (cursor, limit) = (asked.text("cursor"), limit(&asked)?);
     let found = find(&*api.venue.store, (who.owner(), &who.caller.reads()), &agent, &filter, cursor, limit).await?;
     let shown = found.turns.iter().map(|(session, record)| {
-        let mut shown = json!(record);
+        let mut shown = record.bare();
         shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
         shown["session"] = session.as_str().into();
         shown

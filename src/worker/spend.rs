@@ -7,7 +7,7 @@ use crate::domain::budget::{self, Account, Call, Origin, Purse, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::domain::rate::{self, Wait};
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
-use crate::rates;
+use crate::rates::{self, Booked};
 use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
 use bytes::Bytes;
 use std::time::Duration;
@@ -54,23 +54,13 @@ pub(super) async fn ask(
         }
     };
     let id = rates::id(&setting.owner, &setting.session, setting.turn);
-    let reply = request.model.max_tokens.map(u64::from);
-    let tokens = match rate::reserve(&worker.options.rates.limits, &request.model, prompt, reply, REPLY) {
-        Ok(tokens) => tokens,
-        Err(reason) => {
-            if !purse.is_empty() {
-                change(worker, leased, purse, settle(None)).await?;
-            }
-            return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Permanent { reason }))));
-        }
-    };
-    let booked = match rates::book(&worker.venue, &worker.options.rates, &request.model, id, tokens).await? {
+    let booked = match book(worker, &request, id, prompt).await? {
         Ok(booked) => booked,
-        Err(wait) => {
+        Err(instead) => {
             if !purse.is_empty() {
                 change(worker, leased, purse, settle(None)).await?;
             }
-            return Ok(Asked::Wait(wait));
+            return Ok(instead);
         }
     };
     let observed = tokio::select! {
@@ -100,6 +90,21 @@ pub(super) async fn ask(
         return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short)))));
     }
     Ok(Asked::Made(observed))
+}
+
+/// A place under the rate limits of the model's provider, or what becomes of the call instead.
+async fn book<'w>(
+    worker: &'w Worker,
+    request: &ModelRequest,
+    id: String,
+    prompt: u64,
+) -> Result<Result<Booked<'w>, Asked>, StoreError> {
+    let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
+    let tokens = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
+        Ok(tokens) => tokens,
+        Err(reason) => return Ok(Err(Asked::Made(Observed::Answered(Err(ModelFailure::Permanent { reason }))))),
+    };
+    Ok(rates::book(&worker.venue, rates, &request.model, id, tokens).await?.map_err(Asked::Wait))
 }
 
 /// A part of each budget, or why there is none.
