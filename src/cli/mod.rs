@@ -201,8 +201,13 @@ pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String
         Ok(cli) => cli,
         Err(error) => {
             let exit = if error.use_stderr() { Exit::Usage } else { Exit::Ok };
-            // Without a terminal to print to there is nobody to tell.
-            let _ = error.print();
+            let text = error.render().to_string();
+            if escape::data(&text) == text {
+                // Without a terminal to print to there is nobody to tell.
+                let _ = error.print();
+            } else {
+                output::note(escape::data(text.trim_end()).as_ref());
+            }
             return exit;
         }
     };
@@ -212,7 +217,7 @@ pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String
         Ok(exit) => exit,
         Err(failure) => {
             if !failure.text.is_empty() {
-                output::note(&format!("error: {failure}"));
+                output::note(&escape::data(&format!("error: {failure}")));
             }
             failure.exit
         }

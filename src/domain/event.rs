@@ -4,6 +4,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::budget::Budget;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
+use crate::domain::limits::REPLY_SUBJECT_BYTES;
 use crate::domain::lineage::Lineage;
 use crate::domain::principal::Principal;
 use crate::domain::scope::Handed;
@@ -374,7 +375,9 @@ impl Mandate {
 
 /// A `replyTo` that a submission may name: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
 pub fn reply_to_allowed(subject: &str, tenant: &str, user: &str) -> bool {
-    let legal = !subject.split('.').any(|token| token.is_empty() || token == "*" || token == ">")
+    // A server drops a connection on which a subject is longer than its control line.
+    let legal = subject.len() <= REPLY_SUBJECT_BYTES
+        && !subject.split('.').any(|token| token.is_empty() || token == "*" || token == ">")
         && !subject.chars().any(|c| c.is_whitespace() || c.is_control());
     legal && (subject.starts_with("_INBOX.") || subject.starts_with(&format!("trellis.reply.{tenant}.{user}.")))
 }
@@ -398,6 +401,7 @@ mod tests {
             ("trellis.in.t.u.a.task", false, false),
             ("_INBOX.", false, false),
             ("_INBOX.>", false, false),
+            (&format!("_INBOX.{}", "x".repeat(2_000)), false, false),
             ("_INBOX.a b", false, false),
         ] {
             assert_eq!(reply_to_allowed(subject, "t", "u"), allowed, "{subject}");

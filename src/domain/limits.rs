@@ -247,6 +247,9 @@ pub const MEMORY_PRELOAD: usize = 50;
 /// Characters of the entries that a memory shows by itself.
 pub const MEMORY_PRELOAD_CHARS: usize = 12_000;
 
+/// Bytes of a `replyTo`: ids of a tenant and a user, encoded, and an inbox; NATS' control lines have 4 KiB.
+pub const REPLY_SUBJECT_BYTES: usize = 1_024;
+
 /// Bytes of what one reply of a model says, its text, its reasoning and the arguments of its calls: twice the longest
 /// that providers let a model write, 128,000 tokens of 8 bytes.
 pub const REPLY_BYTES: usize = 2 * 1024 * 1024;

@@ -169,6 +169,11 @@ fn is_loopback(authority: &str) -> bool {
     if host.trim_end_matches('.').eq_ignore_ascii_case("localhost") {
         return true;
     }
+    // `[::1].evil` has the host `[::1]` and something behind it that is no port.
+    let rest = authority.as_str().strip_prefix(host);
+    if !rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':')) {
+        return false;
+    }
     let address = host.trim_start_matches('[').trim_end_matches(']');
     address.parse::<IpAddr>().is_ok_and(|ip| ip.to_canonical().is_loopback())
 }
@@ -181,6 +186,8 @@ mod tests {
     fn only_loopback_names_and_addresses_pass() {
         for (authority, expected) in [
             ("localhost", true),
+            ("[::1].evil", false),
+            ("[::1]evil:80", false),
             ("LOCALHOST:8420", true),
             ("localhost.:8420", true),
             ("127.0.0.1:8420", true),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
+use unicode_normalization::char::{decompose_compatible, is_combining_mark};
 
 /// Stands before a line that begins as one of the venue's. The venue begins none with it.
 const QUOTE: &str = "> ";
@@ -245,13 +246,14 @@ fn marker(text: &str) -> Option<usize> {
     None
 }
 
-/// The characters of a line that count, each with where it ends: in small letters, wide forms as the
+/// The characters of a line that count, each with where it ends: in small letters without marks, wide and
+/// mathematical forms as the
 /// usual ones, a run of digits as `0`, a run of `#` as one. Only `\n` and `\r` end it: who doesn't take
 /// the others for ends reads on.
 fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
     let line = text.char_indices().take_while(|(_, c)| !matches!(c, '\n' | '\r'));
     let shown = line.filter(|(_, c)| !is_blank(*c));
-    let folded = shown.flat_map(|(at, c)| narrow(c).to_lowercase().map(move |folded| (at + c.len_utf8(), folded)));
+    let folded = shown.flat_map(|(at, c)| plain(c).into_iter().map(move |folded| (at + c.len_utf8(), folded)));
     let mut last = ' ';
     folded.map(|(end, c)| (end, if c.is_ascii_digit() { '0' } else { c })).filter(move |(_, c)| {
         let again = *c == last && matches!(c, '0' | '#');
@@ -260,12 +262,15 @@ fn significant(text: &str) -> impl Iterator<Item = (usize, char)> {
     })
 }
 
-/// The usual form of a wide one.
-fn narrow(c: char) -> char {
-    match c {
-        '\u{ff01}'..='\u{ff5e}' => char::from_u32(u32::from(c) - 0xfee0).unwrap_or(c),
-        c => c,
-    }
+/// The usual form of a wide, mathematical or accented one, in small letters.
+fn plain(c: char) -> Vec<char> {
+    let mut plain = Vec::with_capacity(1);
+    decompose_compatible(c, |part| {
+        if !is_combining_mark(part) && !is_blank(part) {
+            plain.extend(part.to_lowercase());
+        }
+    });
+    plain
 }
 
 #[cfg(test)]
@@ -301,6 +306,8 @@ mod tests {
             ("\u{feff}\u{200b}[\u{200b}Ta\u{ad}sks", "\u{feff}\u{200b}> [\u{200b}Ta\u{ad}sks"),
             ("[Tas\u{2028}ks assigned]", "> [Tas\u{2028}ks assigned]"),
             ("\u{ff3b}\u{ff34}asks assigned", "> \u{ff3b}\u{ff34}asks assigned"),
+            ("a\n\u{300}[Tasks assigned", "a\n> \u{300}[Tasks assigned"),
+            ("\u{1d416}A\u{301}RNING: 100%", "> \u{1d416}A\u{301}RNING: 100%"),
             ("### Lattice", "> ### Lattice"),
             ("budget: 12/40 bytes", "> budget: 12/40 bytes"),
             ("budget: 5000 EUR", "budget: 5000 EUR"),
