@@ -1,0 +1,69 @@
+"""Attacks a venue in each of its modes and says what did not hold: `run.py path/to/trellis [theme …]`.
+
+Needs nats-server and redis-server, and Python with nats-py, pyjwt and cryptography. Everything is on loopback, on free ports,
+in folders of its own, which are gone afterwards. One line per expectation that failed; at the end `N passed, N failed`."""
+
+import importlib
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import venue
+
+# By theme: the modes that it attacks.
+THEMES = {
+    "shapes": ["up", "fleet"],
+    "paths": ["up"],
+    "headings": ["up"],
+    "ids": ["up", "fleet"],
+    "signals": ["fleet"],
+    "revocation": ["up", "fleet"],
+    "outgoing": ["up", "fleet"],
+    "people": ["up", "fleet"],
+    "connections": ["up", "fleet"],
+    "cli_output": ["up"],
+    "resources": ["up", "fleet"],
+    "tokens": ["jwt"],
+    "taken_back": ["jwt"],
+    "tenants": ["jwt"],
+}
+
+
+def main():
+    binary, only = str(pathlib.Path(sys.argv[1]).resolve()), sys.argv[2:]
+    model, folder = venue.Model(), pathlib.Path(tempfile.mkdtemp(prefix="trellis-attack-"))
+    counts = {}
+    try:
+        for mode in ("up", "fleet", "jwt"):
+            themes = [t for t, modes in THEMES.items() if mode in modes and (not only or t in only)]
+            for theme in themes:
+                module = importlib.import_module(theme)
+                v = None
+                before = len(venue.PASSED), len(venue.FAILED)
+                began = time.time()
+                try:
+                    v = venue.Venue(binary, mode, model, folder / f"{theme}-{mode}", getattr(module, "SETS", ()))
+                    module.attack(v)
+                    venue.check(theme, f"the venue is alive in the end ({mode})", v.alive(), v.log()[-800:])
+                    log = v.log()
+                    venue.check(theme, f"nothing panicked ({mode})", "panicked" not in log, [l for l in log.splitlines() if "panicked" in l][:3])
+                except Exception:
+                    venue.check(theme, f"the script runs to its end ({mode})", False, traceback.format_exc())
+                finally:
+                    if v:
+                        v.stop()
+                p, f = len(venue.PASSED) - before[0], len(venue.FAILED) - before[1]
+                counts[theme, mode] = p, f
+                print(f"-- {theme} ({mode}): {p} passed, {f} failed, {time.time() - began:.0f} s", flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print(f"{len(venue.PASSED)} passed, {len(venue.FAILED)} failed")
+    return 1 if venue.FAILED else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
