@@ -56,14 +56,14 @@ def attack(v):
             n = len(hits)
             s, said = v.http("PUT", "/agents/ssrf", {"model": {"provider": provider, "name": "x", "baseUrl": base}, "retry": {"attempts": 1}})
             if s < 300:
-                v.task("ssrf", wait=2500)
+                v.task("ssrf", wait=1200)
             check(T, f"a model of {provider} at {base} is not called on this machine", len(hits) == n, (s, said, hits[n:][:1]))
             v.http("DELETE", "/agents/ssrf?remove=true")
     # Names of scripted models that are paths.
     for name in ("/etc/passwd", "/dev/zero", "/dev/stdin", "../../etc/passwd", "..", ".", "", "rules/../x", "/proc/self/environ", "config/examples/scripted.toml", "\u0000", "~/x", "file:///etc/passwd", "trellis.toml", "./trellis.toml", "echo/../../x", "ECHO", "x" * 5000):
         s, said = v.http("PUT", "/agents/scr", {"model": {"provider": "scripted", "name": name}})
         if s < 300:
-            s, said = v.task("scr", wait=2500)
+            s, said = v.task("scr", wait=1200)
             s2, info = v.http("GET", "/agents/scr")
             said = {**(said if isinstance(said, dict) else {}), **info}
         text = json.dumps(said)

@@ -27,6 +27,7 @@ THEMES = {
     "connections": ["up", "fleet"],
     "cli_output": ["up"],
     "resources": ["up", "fleet"],
+    "collisions": ["up", "fleet", "jwt"],
     "tokens": ["jwt"],
     "taken_back": ["jwt"],
     "tenants": ["jwt"],

@@ -101,3 +101,25 @@ def attack(v):
         hit = json.dumps(v.http("GET", "/agents/hist/turns?q=canary-pay", token=t)[1])
         miss = json.dumps(v.http("GET", "/agents/hist/turns?q=canary-zzz", token=t)[1])
         check(T, f"{who}: a search does not tell what hidden turns say", hit.count('"name"') == miss.count('"name"'), (hit[:300], miss[:200]))
+
+    # Previews and replays as a way to read: the agent may read w/pay, who asks for its context may not.
+    v.agent(["ok"], {"context": [{"ref": "w/pay", "label": "pay"}, {"op": "v/ops/lattice/read", "input": {"path": "w/pay"}, "label": "op"}]}, name="prev", token=ann)
+    s, p1 = v.task("prev", "hello", body={"sessionId": "p"}, token=ann)
+    evil = {"model": {"provider": "scripted", "name": "echo"}, "context": [{"ref": "w/pay", "label": "z"}, {"op": "v/ops/lattice/read", "input": {"path": "w/pay"}, "label": "y"}, {"op": "v/ops/lattice/write", "input": {"path": "w/byreplay", "value": 1}, "label": "x"}, {"ref": "g/hist/timeline", "label": "t"}], "systemPrompt": "{{w/pay}}"}
+    for who, att in {**narrow, "reader of prev": ["g/prev:crud/read"], "all of prev": ["g/prev:*"], "reader of prev and pub": ["g/prev:crud/read", "w/pub:*"], "writer of agents": ["g:crud/read", "g/prev:agent"]}.items():
+        t = v.issue("acme/ann", att)
+        for method, path, body in (("POST", "/agents/prev/context", {}), ("POST", "/agents/prev/context", {"session": "p"}), ("POST", "/agents/prev/context", {"task": "x", "sessionContext": {"k": 1}}), ("POST", "/agents/prev/turns/p/1/replay", {}), ("POST", "/agents/prev/turns/p/1/replay", {"config": evil}), ("POST", "/agents/prev/turns/p/1/replay", {"model": "scripted/echo"}), ("POST", "/agents/prev/turns/p/1/replay", {"without": ["w/zzz"]}), ("POST", "/agents/hist/turns/s1/3/replay", {"config": evil}), ("GET", "/agents/prev/turns/p/1?prompt=true", None), ("POST", "/agents/prev/context", {"context": []}), ("POST", "/agents/prev/sessions/p/fork", {"at": 1, "to": "pf"}), ("POST", "/agents/prev/fork", {"to": "prevfork", "timeline": True}), ("GET", "/agents/prevfork/turns/p/1?prompt=true", None), ("PATCH", "/agents/prev", {"config": {"description": "x"}})):
+            s, said = v.http(method, path, body, token=t)
+            check(T, f"{who}: {method} {path} {str(body)[:40]} shows nothing that it could not read", "canary-pay" not in json.dumps(said) and s < 500, (s, json.dumps(said)[:500]))
+    check(T, "a replay writes nothing", v.read("w/byreplay", token=ann)[1].get("exists") is False)
+    # The agent changed by who may change it, but not read what it reads.
+    for who, att in {"crud on the agent": ["g/prev:crud", "g/prev:agent"], "all on the agent": ["g/prev:*"]}.items():
+        t = v.issue("acme/ann", att)
+        v.model.says("jwt-taken", [[("lattice_read", {"path": "w/pay"}), ("lattice_write", {"path": "w/taken", "value": 1})], "done"])
+        s, said = v.http("PATCH", "/agents/prev", {"config": {"model": {"provider": "local", "name": "jwt-taken"}, "context": [{"ref": "w/pay", "label": "q"}], "systemPrompt": "mine"}}, token=t)
+        s2, said2 = v.http("POST", "/agents/prev/tasks?wait=5000", {"input": "x"}, token=t)
+        check(T, f"{who}: its changed agent reads nothing for it", "canary-pay" not in json.dumps([said2, v.model.seen.get("jwt-taken", [])]), (s, s2, said2))
+        s, said = v.http("PUT", "/agents/prev", {"model": {"provider": "local", "name": "jwt-taken"}}, token=t)
+        v.model.seen["jwt-taken"] = []
+        v.http("POST", "/agents/prev/tasks?wait=5000", {"input": "x"}, token=ann)
+        check(T, f"{who}: an agent that it has changed is, for the owner, no wider than it", s >= 400 or "canary-pay" not in json.dumps(v.model.seen.get("jwt-taken", [])), (s, said, str(v.model.seen.get("jwt-taken", []))[-300:]))
