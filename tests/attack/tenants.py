@@ -123,3 +123,16 @@ def attack(v):
         v.model.seen["jwt-taken"] = []
         v.http("POST", "/agents/prev/tasks?wait=5000", {"input": "x"}, token=ann)
         check(T, f"{who}: an agent that it has changed is, for the owner, no wider than it", s >= 400 or "canary-pay" not in json.dumps(v.model.seen.get("jwt-taken", [])), (s, said, str(v.model.seen.get("jwt-taken", []))[-300:]))
+
+    # What operators keep for a tenant: others read their own and write nothing.
+    root = v.issue("acme/root")
+    s, said = v.write("v/context/project", {"rule": "canary-shared"}, token=root, owner="acme/ann")
+    s2, said2 = v.write("v/context/users/bob", {"note": "canary-bobs"}, token=root, owner="acme/bob")
+    for who, token in (("ann", ann), ("bob", bob), ("eve", eve), ("narrow", v.issue("acme/ann", ["w:*"])), ("claims v", v.issue("acme/ann", ["v:*"]))):
+        for op, input in (("lattice/write", {"path": "v/context/project", "value": "evil"}), ("lattice/write", {"path": "v/context/users/bob", "value": "evil"}), ("lattice/write", {"path": ["v", "context", "project", "rule"], "value": "evil"}), ("lattice/delete", {"path": "v/context/project"}), ("lattice/append", {"path": "v/context/project/list", "value": 1}), ("lattice/copy", {"from": "w", "to": "v/context/project"}), ("lattice/write", {"path": "v/context", "value": {}}), ("job/run", {"operation": "v/ops/lattice/write", "input": {"path": "v/context/project", "value": "evil"}})):
+            s, said = v.run(op, input, token=token)
+            check(T, f"{who} can't {op} {input.get('path') or 'v/context'}", s in (400, 401, 403, 404), (s, said))
+        for path in ("v/context/users/bob", "v/context/users", "v/context", ["v", "context", "users", "bob"]):
+            s, said = v.read(path, token=token)
+            check(T, f"{who} reads of {path} nothing of another user", who == "bob" or "canary-bobs" not in json.dumps(said), (s, said))
+            check(T, f"{who} reads of {path} nothing of another tenant", who != "eve" or "canary-shared" not in json.dumps(said), (s, said))
