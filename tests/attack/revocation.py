@@ -39,13 +39,24 @@ def attack(v):
     tm = v.last_model
     s, said = v.http("POST", "/agents/ticked/timers", {"input": "tick", "every": "10s", "context": [{"with": "w/t", "can": "crud/read"}], "name": "g"})
     check(T, "a timer with a grant is set or refused with a reason", s < 500, said)
-    setter = v.agent([[("agent_trigger", {"agentId": "ticked", "input": "tick", "after": "3s"}), ("agent_create", {"agentId": "bychild", "config": {"model": {"provider": "local", "name": "bychild"}, "caps": [{"with": "w", "can": "crud"}]}})], "done"], {"tools": ["v/ops/agent/trigger", "v/ops/agent/create"], "caps": [{"with": "g", "can": "agent"}, {"with": "w", "can": "crud"}]}, name="setter")
+    v.agent([[("lattice_read", {"path": "w/t"})], "done"] * 20, name="control")
+    mc = v.last_model
+    setter = v.agent([[("agent_trigger", {"agentId": "ticked", "input": "tick", "after": "10500ms"}), ("agent_create", {"agentId": "bychild", "config": {"model": {"provider": "local", "name": "bychild"}, "caps": [{"with": "w", "can": "crud"}]}})], "done"], {"tools": ["v/ops/agent/trigger", "v/ops/agent/create"], "caps": [{"with": "g", "can": "agent"}, {"with": "w", "can": "crud"}]}, name="setter")
     s, job = v.task("setter")
     check(T, "an agent sets a timer and makes an agent", job.get("status") == "COMPLETE", job)
+    results = [x.get("content") for x in v.model.seen[v.last_model][-1]["messages"] if x.get("role") == "tool"]
+    check(T, "the timer of the agent is set", '"timer"' in str(results[:1]), results)
+    v.http("POST", "/agents/control/timers", {"input": "tick", "after": "3s"})
     v.model.says("bychild", [[("lattice_read", {"path": "w/t"})], "done"])
     s, said = v.run("policy/revoke", {"holder": "agent:setter"})
+    s, said = v.run("policy/show", {}) if s >= 400 else (s, said)
+    for t in v.http("GET", "/timers?agentId=ticked")[1].get("items", []):
+        if t.get("name") == "g":
+            v.http("DELETE", "/timers/" + t["timer"])
+    time.sleep(0.5)
     seen = len(v.model.seen.get(tm, []))
-    time.sleep(6)
+    time.sleep(13)
+    check(T, "a timer that nobody took back fires", v.model.seen.get(mc), "")
     check(T, "the timer of an agent whose rights are revoked calls no model", len(v.model.seen.get(tm, [])) == seen, len(v.model.seen.get(tm, [])) - seen)
     s, job = v.task("bychild", wait=5000)
     check(T, "an agent that was made by it reads nothing any more", "canary-timer" not in json.dumps(v.model.seen.get("bychild", [])), (job, v.model.seen.get("bychild", [])[-1:]))
