@@ -30,11 +30,6 @@ impl SpeaksFor {
         names.into_iter().map(prefix).collect::<Result<_, String>>().map(|prefixes| Self(Some(prefixes)))
     }
 
-    /// Whether it speaks for everybody: who can sign for one tenant alone makes nobody act for all.
-    pub const fn is_everybody(&self) -> bool {
-        self.0.is_none()
-    }
-
     /// Whether `owner` is one of them. Never one that is a key: it speaks for itself.
     pub fn covers(&self, owner: &Owner) -> bool {
         let Self(prefixes) = self;
