@@ -10,7 +10,7 @@ use crate::domain::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// What an ability is asked on. As it is stored and compared a `/` inside a key is [`INNER_SLASH`],
+/// What an ability is asked on. As it is stored and compared a `/` inside a key is `INNER_SLASH`,
 /// as people read it `\/`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -2,8 +2,8 @@
 //!
 //! | source | what it spells otherwise | where |
 //! |---|---|---|
-//! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat` | here, [`model`] |
-//! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind` | [`agntz`] |
+//! | Covia | `state`, `operation`, `model` as text, `llmOperation`, `url`, `apiKey`, `responseFormat` | here, `model` |
+//! | agntz | `kind`, `instruction`, `outputSchema`, `maxSteps`, `tokenBudget`, `timeoutMs`, tools by `kind` | `agntz` |
 //!
 //! What has no meaning here is refused by its name and with the reason, never ignored.
 
