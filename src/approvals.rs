@@ -8,7 +8,7 @@ use crate::domain::authority::Resource;
 use crate::domain::event::{Event, Payload, order};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
-use crate::domain::limits::{LIST_BYTES, LIST_PAGE};
+use crate::domain::limits::LIST_PAGE;
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
 use crate::jobs::{self, Listed};
@@ -23,9 +23,6 @@ use std::collections::BTreeSet;
 
 /// Name under which the venue itself answers.
 const VENUE: &str = "venue";
-
-/// Approvals of one page.
-const PAGE: usize = 500;
 
 /// An approval, and the version of its document.
 pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
@@ -63,32 +60,13 @@ pub async fn list(
         let waits = some.iter().filter(|(.., job)| job.as_ref().is_none_or(|job| open.contains(job)));
         places.extend(waits.map(|(_, _, id, _)| [keys::approval(id)]));
     }
-    let wanted = &places[offset.min(places.len())..offset.saturating_add(limit).min(places.len())];
-    let (found, _) = steps::read(&*venue.store, owner, wanted, LIST_BYTES).await?;
-    let next = offset + found.len();
-    let mut items = Vec::with_capacity(found.len());
-    for ([key], mut doc) in wanted.iter().zip(found) {
-        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<Approval>(key, &bytes)).transpose()?);
-    }
+    let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
     Ok(Listed { items, total: places.len(), next })
 }
 
 /// Shows all approvals that an owner keeps, one after the other.
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
-    let mut after: Option<String> = None;
-    loop {
-        let found =
-            steps::scan(&*venue.store, owner, keys::APPROVALS, after.as_deref(), false, PAGE, LIST_BYTES).await?;
-        after = found.docs.last().map(|(key, _)| key.clone());
-        for (key, doc) in found.docs {
-            if let Some(bytes) = doc.value {
-                look(decode(&key, &bytes)?);
-            }
-        }
-        if found.ended {
-            return Ok(());
-        }
-    }
+    steps::each(&*venue.store, owner, keys::APPROVALS, look).await
 }
 
 /// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who

@@ -3,8 +3,10 @@
 //! A list doesn't know how large its records are. Who read a page at once would hold as many
 //! megabytes as the page has places.
 
-use super::{Doc, DocKey, Store, StoreError};
+use super::{Doc, DocKey, Store, StoreError, decode};
 use crate::domain::ids::Owner;
+use crate::domain::limits::LIST_BYTES;
+use serde::de::DeserializeOwned;
 
 /// Bytes of one step, as far as the steps before it tell.
 const STEP_BYTES: usize = 1 << 20;
@@ -12,6 +14,8 @@ const STEP_BYTES: usize = 1 << 20;
 const FIRST: usize = 8;
 /// Documents, or groups of them, of one step at most: behind a hundred small ones may be as many large ones.
 const MOST: usize = 32;
+/// Documents of one look of [`each`].
+const PAGE: usize = 500;
 
 /// How far a read may go.
 struct Steps {
@@ -93,6 +97,46 @@ pub async fn read<const N: usize>(
 
 fn weight(doc: &Doc) -> usize {
     doc.value.as_ref().map_or(0, bytes::Bytes::len)
+}
+
+/// Shows every record under a prefix, one after the other.
+pub async fn each<T: DeserializeOwned>(
+    store: &dyn Store,
+    owner: &Owner,
+    prefix: &str,
+    look: &mut (dyn FnMut(T) + Send),
+) -> Result<(), StoreError> {
+    let mut after: Option<DocKey> = None;
+    loop {
+        let found = scan(store, owner, prefix, after.as_deref(), false, PAGE, LIST_BYTES).await?;
+        after = found.docs.last().map(|(key, _)| key.clone());
+        for (key, doc) in found.docs {
+            if let Some(bytes) = doc.value {
+                look(decode(&key, &bytes)?);
+            }
+        }
+        if found.ended {
+            return Ok(());
+        }
+    }
+}
+
+/// The records at these places: at most `limit` after the first `offset`, and the offset of the next page.
+pub async fn page<T: DeserializeOwned>(
+    store: &dyn Store,
+    owner: &Owner,
+    places: &[[DocKey; 1]],
+    offset: usize,
+    limit: usize,
+) -> Result<(Vec<T>, usize), StoreError> {
+    let wanted = &places[offset.min(places.len())..offset.saturating_add(limit).min(places.len())];
+    let (found, _) = read(store, owner, wanted, LIST_BYTES).await?;
+    let next = offset + found.len();
+    let mut items = Vec::with_capacity(found.len());
+    for ([key], mut doc) in wanted.iter().zip(found) {
+        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode(key, &bytes)).transpose()?);
+    }
+    Ok((items, next))
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::agents;
 use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
-use crate::domain::limits::{LIST_BYTES, TIMER_BYTES, TIMERS_PER_AGENT};
+use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::principal::Principal;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Kind, Phase, Timer, TimerId, Wanted};
@@ -53,31 +53,13 @@ pub async fn list(
     each(venue, owner, &mut look).await?;
     known.sort();
     let places: Vec<_> = known.into_iter().map(|(.., key)| key).collect();
-    let wanted = &places[offset.min(places.len())..offset.saturating_add(limit).min(places.len())];
-    let (found, _) = steps::read(&*venue.store, owner, wanted, LIST_BYTES).await?;
-    let next = offset + found.len();
-    let mut items = Vec::with_capacity(found.len());
-    for ([key], mut doc) in wanted.iter().zip(found) {
-        items.extend(doc.pop().and_then(|doc| doc.value).map(|bytes| decode::<Timer>(key, &bytes)).transpose()?);
-    }
+    let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
     Ok(Listed { items, total: places.len(), next })
 }
 
 /// Shows all timers that an owner keeps, one after the other.
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + Send)) -> Result<(), StoreError> {
-    let mut after: Option<String> = None;
-    loop {
-        let found = steps::scan(&*venue.store, owner, keys::TIMERS, after.as_deref(), false, PAGE, LIST_BYTES).await?;
-        after = found.docs.last().map(|(key, _)| key.clone());
-        for (key, doc) in found.docs {
-            if let Some(bytes) = doc.value {
-                look(decode(&key, &bytes)?);
-            }
-        }
-        if found.ended {
-            return Ok(());
-        }
-    }
+    steps::each(&*venue.store, owner, keys::TIMERS, look).await
 }
 
 /// Sets a timer. The same again changes nothing; something else under its id replaces it.
