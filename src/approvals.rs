@@ -32,7 +32,7 @@ pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<
 }
 
 /// A page of an owner's approvals, the newest first: of those that wait for an answer, or of all that
-/// are kept. It ends where the approvals would weigh more than [`LIST_BYTES`].
+/// are kept. It ends where the approvals would weigh more than [`crate::domain::limits::LIST_BYTES`].
 pub async fn list(
     venue: &Venue,
     owner: &Owner,

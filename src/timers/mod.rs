@@ -36,7 +36,7 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<T
 }
 
 /// A page of the timers of an owner, or of one agent, by the time at which they fire next: of those
-/// that still fire, or of all that are kept. It ends where they would weigh more than [`LIST_BYTES`].
+/// that still fire, or of all that are kept. It ends where they would weigh more than [`crate::domain::limits::LIST_BYTES`].
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
