@@ -145,6 +145,7 @@ impl App {
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = Catalog::with(config.catalog.test, http_policy(config));
+        let catalog = catalog.calling(config.models.endpoints.keys().map(String::as_str));
         let secrets = vault(config, role)?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, metrics };

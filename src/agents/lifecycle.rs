@@ -147,6 +147,8 @@ pub struct Patch {
     pub state_config: Map<String, Value>,
     /// Nothing is changed unless the configuration has this version.
     pub expect: Option<u64>,
+    /// Names in the result that the venue doesn't know are an error.
+    pub strict: bool,
 }
 
 /// Changes some keys of an agent's configuration. The result is checked as a whole; its version
@@ -167,6 +169,7 @@ pub async fn update(
             return Err(LifeError::Terminated(id.clone()));
         }
         let config = patched(&record.config, patch)?;
+        super::names::checked(venue, &config, patch.strict).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
         }

@@ -4,6 +4,7 @@ mod check;
 pub mod merge;
 pub mod schema;
 pub mod seed;
+pub mod unknown;
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::policy::{Actor, Policy, Revocation};

@@ -3,7 +3,7 @@
 pub mod consent;
 pub mod entry;
 pub mod guard;
-mod harness;
+pub(in crate::domain) mod harness;
 mod resource;
 
 use self::entry::{NamedTool, Runs, ToolEntry};

@@ -51,16 +51,20 @@ pub(super) async fn get(State(api): State<Api>, who: Who, Path(id): Path<String>
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `PUT agents/{id}`: the agent is as this configuration says, whatever it was before.
+/// `PUT agents/{id}`: the agent is as this configuration says, whatever it was before. `strict`, in the
+/// query or beside the configuration's keys, refuses names that the venue doesn't know.
 pub(super) async fn apply(
     State(api): State<Api>,
     who: Who,
     Path(id): Path<String>,
-    Json(body): Json,
+    asked: Asked,
+    Json(mut body): Json,
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
+    let strict = asked.flag("strict")? | take_strict(&mut body)?;
     let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
     resources::check(&config).map_err(Problem::bad_request)?;
+    let warnings = agents::names::checked(&api.venue, &config, strict).map_err(Problem::bad_request)?;
     if let Some(need) = key_needed(&body) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;
@@ -76,8 +80,17 @@ pub(super) async fn apply(
         "result": result,
         "status": agents::status(record.status, &[], api.venue.now()),
         "configVersion": record.config_version,
+        "warnings": warnings,
     });
     Ok((status, axum::Json(body)).into_response())
+}
+
+fn take_strict(body: &mut Value) -> Result<bool, Problem> {
+    match body.as_object_mut().and_then(|map| map.shift_remove("strict")) {
+        None => Ok(false),
+        Some(Value::Bool(strict)) => Ok(strict),
+        Some(other) => Err(Problem::bad_request(format!("`strict`: expected `true` or `false`, got {other}"))),
+    }
 }
 
 /// `POST agents/{id}/tasks`: 202 with the job; the same submission again: 200, `duplicate`.

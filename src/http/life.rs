@@ -30,9 +30,14 @@ pub(super) async fn update(
     State(api): State<Api>,
     who: Who,
     Path(id): Path<String>,
+    asked: Asked,
     Json(body): Json,
 ) -> Result<Response, Problem> {
-    Ok(run(&api, &who, "update", body, json!({"agentId": id})).await?.into_response())
+    let mut path = json!({"agentId": id});
+    if asked.flag("strict")? {
+        path["strict"] = true.into();
+    }
+    Ok(run(&api, &who, "update", body, path).await?.into_response())
 }
 
 /// `PUT agents/{id}/suspend`, with `{"reason": …}` or nothing.

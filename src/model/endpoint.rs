@@ -1,12 +1,13 @@
 //! Which URL a provider is called at, and with whose key: environment keys go nowhere else.
 
 use crate::domain::chat::ModelSettings;
+use crate::model::registry::SCRIPTED;
 use crate::ops::OpError;
 use crate::ops::http::{HttpPolicy, destination};
 use crate::secrets::Secret;
 use genai::adapter::AdapterKind;
 use reqwest::Url;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// Sent where a protocol wants a key and the endpoint has none.
@@ -148,14 +149,11 @@ pub enum TargetError {
     },
 }
 
-/// The names of all providers.
-pub fn providers(options: &ProviderOptions) -> Vec<&str> {
+/// The names of all providers that a model may have, with these endpoints of the venue's configuration.
+pub fn providers<'e>(endpoints: impl Iterator<Item = &'e str>) -> Vec<String> {
     let kinds = AdapterKind::all().iter().filter(|kind| !UNSUPPORTED.contains(kind));
-    let mut names: Vec<&str> = kinds.map(AdapterKind::as_lower_str).collect();
-    names.extend(options.endpoints.keys().map(String::as_str));
-    names.sort_unstable();
-    names.dedup();
-    names
+    let own = kinds.map(|kind| kind.as_lower_str().to_owned()).chain([SCRIPTED.to_owned()]);
+    own.chain(endpoints.map(str::to_owned)).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// Where a call of `settings` goes. `default_url` is the URL of a provider that needs none.
@@ -249,9 +247,8 @@ fn kind_of(provider: &str, options: &ProviderOptions) -> Result<AdapterKind, Tar
         None if options.endpoints.contains_key(provider) => Ok(AdapterKind::OpenAI),
         None => Err(TargetError::UnknownProvider {
             given: provider.to_owned(),
-            known: providers(options)
+            known: providers(options.endpoints.keys().map(String::as_str))
                 .iter()
-                .chain(&["scripted"])
                 .map(|name| format!("`{name}`"))
                 .collect::<Vec<_>>()
                 .join(", "),

@@ -39,6 +39,7 @@ use crate::domain::scope::Scoped;
 use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
 use crate::domain::tools::{Described, Directory};
+use crate::model::endpoint::providers;
 use crate::store::{Lease, StoreError};
 use crate::venue::Venue;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -308,11 +309,12 @@ pub struct Registered {
     pub entities: Vec<String>,
 }
 
-/// All operations by path, and their aliases.
+/// All operations by path, and their aliases; and the names of the model providers that agents may name.
 #[derive(Default)]
 pub struct Catalog {
     operations: BTreeMap<&'static str, Registered>,
     aliases: BTreeMap<&'static str, &'static str>,
+    providers: Vec<String>,
 }
 
 impl Catalog {
@@ -323,7 +325,7 @@ impl Catalog {
 
     /// [`Catalog::new`] with a policy for HTTP calls.
     pub fn with(test: bool, http: http::HttpPolicy) -> Self {
-        let mut catalog = Self::default();
+        let mut catalog = Self { providers: providers([].into_iter()), ..Self::default() };
         let groups = [
             lattice::operations(),
             agent::operations(),
@@ -354,6 +356,17 @@ impl Catalog {
             catalog.aliases.insert(alias, path);
         }
         catalog
+    }
+
+    /// The same where the venue's configuration names these endpoints of models, too.
+    #[must_use]
+    pub fn calling<'e>(self, endpoints: impl Iterator<Item = &'e str>) -> Self {
+        Self { providers: providers(endpoints), ..self }
+    }
+
+    /// The names of the model providers that agents may name.
+    pub fn providers(&self) -> &[String] {
+        &self.providers
     }
 
     fn add(&mut self, operation: Arc<dyn Operation>) {

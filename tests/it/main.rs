@@ -74,5 +74,6 @@ mod store_differential;
 mod tidy;
 mod timers;
 mod values;
+mod warnings;
 mod worker;
 mod workspace;

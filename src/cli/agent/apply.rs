@@ -5,14 +5,29 @@ use super::super::exit::{Exit, Failure};
 use super::super::output::{Format, Out, write_line};
 use super::diff::{Changed, diff};
 use super::files::read_all;
+use super::warn;
 use crate::domain::agent::AgentConfig;
 use crate::domain::ids::AgentId;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
+/// How agents are applied.
+#[derive(Clone, Copy)]
+pub(super) struct Mode {
+    pub(super) dry_run: bool,
+    pub(super) strict: bool,
+}
+
 /// Makes each agent of the files as its file says, one after the other, and shows what changes.
-pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], dry_run: bool) -> Result<Exit, Failure> {
+pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], mode: Mode) -> Result<Exit, Failure> {
+    let Mode { dry_run, strict } = mode;
     let agents = read_all(files)?;
+    for (id, (config, file)) in agents.iter().filter(|_| strict) {
+        // All or none, as with what is wrong in a file by itself.
+        let body = json!({"agentId": id, "config": config, "strict": true, "dryRun": true});
+        let checked = client.run("v/ops/agent/create", &body, None).await;
+        checked.map_err(|e| Failure::new(e.exit, format!("agent `{id}` of `{}`: {e}", file.display())))?;
+    }
     let mut answers = Vec::new();
     for (id, (config, file)) in &agents {
         let answer = one(client, id, config, dry_run).await.map_err(|failure| {
@@ -20,6 +35,7 @@ pub(super) async fn apply(client: &Client, out: Out, files: &[PathBuf], dry_run:
             let rest = if done > 0 { format!(" ({done} of {} are applied)", agents.len()) } else { String::new() };
             Failure::new(failure.exit, format!("agent `{id}` of `{}`{rest}: {failure}", file.display()))
         })?;
+        warn(&answer.json);
         if out.format == Format::Text {
             show(id, &answer, dry_run)?;
         }
@@ -57,7 +73,8 @@ async fn one(client: &Client, id: &AgentId, config: &Value, dry_run: bool) -> Re
             Some(_) if changes.is_empty() => "unchanged",
             Some(_) => "updated",
         };
-        (result, json!({"agentId": id, "dryRun": true}))
+        let body = json!({"agentId": id, "config": config, "dryRun": true});
+        (result, client.run("v/ops/agent/create", &body, None).await?)
     } else {
         let body = json!({"agentId": id, "config": config, "overwrite": true});
         let answer = client.run("v/ops/agent/create", &body, None).await?;

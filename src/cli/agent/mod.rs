@@ -11,6 +11,7 @@ use super::submit::NO_AGENT;
 use super::{Context, input};
 use crate::domain::agent::schema;
 use crate::domain::ids::AgentId;
+use apply::Mode;
 use clap::Subcommand;
 pub use files::config_of;
 use serde_json::{Value, json};
@@ -32,6 +33,9 @@ pub enum Agent {
         /// Show what would change, and change nothing
         #[arg(long)]
         dry_run: bool,
+        /// Apply none when one of them names a provider, operation or ability that the venue doesn't know
+        #[arg(long)]
+        strict: bool,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -50,6 +54,9 @@ pub enum Agent {
         /// Only when the configuration has this version
         #[arg(long, value_name = "VERSION")]
         expect: Option<u64>,
+        /// Refuse a result that names a provider, operation or ability that the venue doesn't know
+        #[arg(long)]
+        strict: bool,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -134,8 +141,8 @@ impl Agent {
     /// Runs it.
     pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
         match self {
-            Self::Apply { files, dry_run, server } => {
-                apply::apply(&Client::new(&server)?, context.out, &files, dry_run).await
+            Self::Apply { files, dry_run, strict, server } => {
+                apply::apply(&Client::new(&server)?, context.out, &files, Mode { dry_run, strict }).await
             }
             Self::Get { id, server } => {
                 let info = Client::new(&server)?.get(&format!("agents/{}", encode(id.as_str())), &[]).await;
@@ -149,13 +156,14 @@ impl Agent {
                 Ok(Exit::Ok)
             }
             Self::List { after, server } => list(&Client::new(&server)?, context.out, after).await,
-            Self::Update { id, keys, expect, server } => {
+            Self::Update { id, keys, expect, strict, server } => {
                 let mut input = json!({"agentId": id});
                 // One key of a map is merged into it, a whole key replaces what is there.
                 let (deep, whole): (Vec<_>, Vec<_>) = keys.into_iter().partition(|(key, _)| key.contains('.'));
                 input["config"] = Value::Object(whole.into_iter().collect());
                 input["state"] = json!({"config": nested(deep)});
                 input["expect"] = expect.map_or(Value::Null, Value::from);
+                input["strict"] = strict.then_some(true).into();
                 run(&Client::new(&server)?, context.out, "update", input, |answer| {
                     let what = if answer["updated"] == true { "updated" } else { "unchanged" };
                     format!("{id} {what}, configuration {}", answer["configVersion"])
@@ -214,8 +222,16 @@ async fn run(
     }
     let answer = client.run(&format!("v/ops/agent/{verb}"), &input, None).await;
     let answer = answer.map_err(|e| e.about("no agent `", NO_AGENT))?;
+    warn(&answer);
     out.value(&answer, || text(&answer))?;
     Ok(Exit::Ok)
+}
+
+/// What the venue warns of in a configuration, on stderr.
+fn warn(answer: &Value) {
+    for warning in answer["warnings"].as_array().into_iter().flatten().filter_map(Value::as_str) {
+        note(&format!("warning: agent `{}`: {warning}", field(answer, "agentId")));
+    }
 }
 
 fn status_line(answer: &Value) -> String {

@@ -1,6 +1,7 @@
 //! Authority: what a turn or a caller may do. One question, [`Authority::permits`], is asked before
 //! every read, call, delegation and again at commit. It only ever narrows.
 
+pub mod ability;
 pub mod capability;
 mod cover;
 pub mod envelope;

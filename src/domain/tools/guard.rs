@@ -9,10 +9,13 @@ use std::collections::BTreeMap;
 /// The operation that runs another one, which its `operation` names, with its `input`.
 pub const RUN: &str = "v/ops/job/run";
 
+/// Where the catalog lies in the tree.
+pub const OPERATIONS: &str = "v/ops/";
+
 /// `lattice/read`, `lattice:read` and `/v/ops/lattice/read` → `v/ops/lattice/read`.
 pub fn catalog_path(path: &str) -> String {
     let path = path.trim_matches('/').replace(':', "/");
-    if path.starts_with("v/ops/") { path } else { format!("v/ops/{path}") }
+    if path.starts_with(OPERATIONS) { path } else { format!("{OPERATIONS}{path}") }
 }
 
 /// What holds for one operation.

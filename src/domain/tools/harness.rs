@@ -10,7 +10,7 @@ use crate::domain::values::inject::Injection;
 use serde_json::{Value, json};
 
 /// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
-pub(super) const NAMES: [&str; 9] = [
+pub(in crate::domain) const NAMES: [&str; 9] = [
     "complete_task",
     "fail_task",
     "context_load",

@@ -1,8 +1,8 @@
 //! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
-use super::{agent_id, key_needed, schema};
+use super::{agent_id, key_needed, schema, strict_schema};
 use crate::agents::lifecycle::{self, By, Fork, LifeError, Patch};
-use crate::agents::status;
+use crate::agents::{names, status};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
@@ -83,7 +83,7 @@ impl Verb {
         match self {
             Self::Update => schema(
                 &json!({
-                    "agentId": text(), "config": {"type": "object"}, "state": {"type": "object"},
+                    "agentId": text(), "config": {"type": "object"}, "state": {"type": "object"}, "strict": strict_schema(),
                     "expect": {"type": "integer", "minimum": 1, "description": "The version that the configuration must have"}
                 }),
                 &["agentId"],
@@ -148,7 +148,9 @@ impl Operation for Life {
         let answer = match self.0 {
             Verb::Update => {
                 let (record, updated) = lifecycle::update(venue, owner, &id, &patch(&arguments)?, by).await?;
-                shown(call, &record, "updated", updated)
+                let mut answer = shown(call, &record, "updated", updated);
+                answer["warnings"] = names::warnings(venue, &record.config).into();
+                answer
             }
             Verb::Suspend => {
                 let reason = arguments["reason"].as_str();
@@ -191,7 +193,8 @@ fn patch(arguments: &Value) -> Result<Patch, OpError> {
     if config.is_empty() && state_config.is_empty() {
         return Err(OpError::Invalid("expected `config` or `state.config` with the keys to change".into()));
     }
-    Ok(Patch { config, state_config, expect: arguments["expect"].as_u64() })
+    let strict = arguments["strict"] == true;
+    Ok(Patch { config, state_config, expect: arguments["expect"].as_u64(), strict })
 }
 
 fn shown(call: &Invocation<'_>, record: &AgentRecord, key: &str, value: impl serde::Serialize) -> Value {

@@ -41,6 +41,10 @@ fn schema(properties: &Value, required: &[&str]) -> Value {
     json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
 }
 
+fn strict_schema() -> Value {
+    json!({"type": "boolean", "description": "Refuse what is otherwise a warning: names that the venue doesn't know"})
+}
+
 fn page_schema() -> Value {
     json!({
         "after": {"type": "string", "description": "`next` of the page before"},
@@ -95,7 +99,8 @@ impl Verb {
                 schema(
                     &json!({
                         "agentId": text(), "config": {"type": "object"}, "definition": {}, "state": {"type": "object"},
-                        "overwrite": {"type": "boolean"}
+                        "overwrite": {"type": "boolean"}, "strict": strict_schema(),
+                        "dryRun": {"type": "boolean", "description": "Say what would be warned of, and change nothing"}
                     }),
                     &["agentId"],
                 ),
@@ -227,6 +232,11 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     };
     let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     resources::check(&config).map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+    let warnings = agents::names::checked(call.venue, &config, arguments["strict"] == true);
+    let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+    if arguments["dryRun"] == true {
+        return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}));
+    }
     let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
     if overwrite && matches!(call.site, Site::Turn(_)) {
         // Else an agent could take away the question that people want to be asked.
@@ -244,5 +254,6 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         "created": applied == agents::Applied::Created,
         "updated": applied == agents::Applied::Updated,
         "configVersion": record.config_version,
+        "warnings": warnings,
     }))
 }

@@ -1,0 +1,156 @@
+//! What a configuration names and a venue doesn't know: legal, and perhaps a slip.
+
+use super::{AgentConfig, ToolEntry};
+use crate::domain::authority::Capability;
+use crate::domain::authority::ability::{ABILITIES, is_known};
+use crate::domain::context::entry::ContextEntry;
+use crate::domain::nearest::nearest;
+use crate::domain::tools::Directory;
+use crate::domain::tools::guard::{OPERATIONS, catalog_path};
+use crate::domain::tools::harness;
+
+/// Groups of operations that are named in the sources and not built.
+const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
+
+/// What a venue knows.
+pub struct Known<'k, D: Directory + ?Sized> {
+    /// Names of model providers.
+    pub providers: &'k [String],
+    /// Its operations.
+    pub operations: &'k D,
+}
+
+impl AgentConfig {
+    /// A line for each name that the venue doesn't know: where it stands, and the nearest known one.
+    pub fn unknown<D: Directory + ?Sized>(&self, known: &Known<'_, D>) -> Vec<String> {
+        let mut found = Vec::new();
+        let provider = &self.model.provider;
+        if !known.providers.contains(provider) {
+            let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
+            found.push(format!("`model.provider`: no provider `{provider}`{}", hint(nearest(provider, &names))));
+        }
+        for (at, entry) in self.tools.iter().enumerate() {
+            let place = match entry {
+                ToolEntry::Path(name) if harness::NAMES.contains(&name.as_str()) => continue,
+                ToolEntry::Path(_) => format!("tools[{at}]"),
+                ToolEntry::Named(_) => format!("tools[{at}].operation"),
+            };
+            found.extend(entry.operation().and_then(|path| operation(&place, path, known)));
+        }
+        for (at, entry) in self.context.iter().enumerate() {
+            if let ContextEntry::Full(full) = entry
+                && let Some(path) = &full.op
+            {
+                found.extend(operation(&format!("context[{at}].op"), path, known));
+            }
+        }
+        for (key, list) in [("caps", &self.caps), ("delegable", &self.delegable)] {
+            found.extend(list.iter().flatten().enumerate().filter_map(|(at, cap)| ability(key, at, cap)));
+        }
+        found
+    }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
+}
+
+fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<String> {
+    let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
+    let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
+    (!is_known(can)).then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", hint(nearest(can, &names))))
+}
+
+/// A path that means no operation.
+fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &Known<'_, D>) -> Option<String> {
+    if known.operations.find(path).is_some() {
+        return None;
+    }
+    let full = catalog_path(path);
+    if let Some((_, why)) = NOT_BUILT.iter().find(|(group, _)| full.starts_with(group)) {
+        return Some(format!("`{place}`: `{path}`: {why}"));
+    }
+    // What all of them begin with makes none of them alike.
+    let short = |path: &str| path.trim_start_matches(OPERATIONS).to_owned();
+    let all = known.operations.all();
+    let paths = all.iter().flat_map(|found| std::iter::once(&found.path).chain(&found.aliases));
+    let names: Vec<String> = paths.map(|path| short(path)).chain(harness::NAMES.map(str::to_owned)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let near = nearest(&short(&full), &names)
+        .map(|name| if harness::NAMES.contains(&name) { name.to_owned() } else { format!("{OPERATIONS}{name}") });
+    Some(format!("`{place}`: no operation `{path}`{}", hint(near.as_deref())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::tools::Described;
+    use serde_json::{Value, json};
+
+    fn described(path: &str, aliases: &[&str]) -> Described {
+        Described {
+            asked: path.into(),
+            path: path.into(),
+            description: String::new(),
+            input: json!({}),
+            entities: Vec::new(),
+            aliases: aliases.iter().map(|alias| (*alias).to_owned()).collect(),
+        }
+    }
+
+    fn unknown(config: Value) -> Vec<String> {
+        let mut config = config;
+        if config.get("model").is_none() {
+            config["model"] = json!({"provider": "scripted", "name": "echo"});
+        }
+        let operations = [described("v/ops/lattice/read", &["v/ops/covia/read"]), described("v/ops/agent/create", &[])];
+        let known = Known { providers: &["openai".to_owned(), "scripted".to_owned()], operations: &operations[..] };
+        AgentConfig::parse(&config).unwrap().unknown(&known)
+    }
+
+    #[test]
+    fn each_unknown_name_is_said_with_its_place_and_the_nearest_known_one() {
+        for (config, expected) in [
+            (json!({"tools": ["v/ops/lattice/read", "covia:read", "more_tools", "agent/create"]}), vec![]),
+            (json!({"tools": [{"delegate": "somebody"}]}), vec![]),
+            (json!({"tools": [{"name": "note", "description": "latent"}]}), vec![]),
+            (json!({"caps": [{"with": "w", "can": "crud"}, {"with": "r/a", "can": "read"}]}), vec![]),
+            (json!({"caps": [{"with": "", "can": "*"}]}), vec![]),
+            (json!({"model": "opnai/gpt"}), vec!["`model.provider`: no provider `opnai`, did you mean `openai`"]),
+            (json!({"model": "zzz/gpt"}), vec!["`model.provider`: no provider `zzz`"]),
+            (
+                json!({"tools": ["v/ops/lattice/raed", {"operation": "agent/craete", "name": "x"}]}),
+                vec![
+                    "`tools[0]`: no operation `v/ops/lattice/raed`, did you mean `v/ops/lattice/read`",
+                    "`tools[1].operation`: no operation `agent/craete`, did you mean `v/ops/agent/create`",
+                ],
+            ),
+            (
+                json!({"tools": ["covia_read"]}),
+                vec!["`tools[0]`: no operation `covia_read`, did you mean `v/ops/covia/read`"],
+            ),
+            (json!({"tools": ["more_tool"]}), vec!["`tools[0]`: no operation `more_tool`, did you mean `more_tools`"]),
+            (json!({"tools": ["v/ops/q/q"]}), vec!["`tools[0]`: no operation `v/ops/q/q`"]),
+            (
+                json!({"tools": ["mcp:tools:call", "v/ops/mcp/github/search"]}),
+                vec![
+                    "`tools[0]`: `mcp:tools:call`: tools of MCP servers are not built yet",
+                    "`tools[1]`: `v/ops/mcp/github/search`: tools of MCP servers are not built yet",
+                ],
+            ),
+            (
+                json!({"context": ["w/x", {"op": "lattice/lst"}]}),
+                vec!["`context[1].op`: no operation `lattice/lst`, did you mean `v/ops/lattice/read`"],
+            ),
+            (
+                json!({"caps": [{"with": "w", "can": "crud/raed"}], "delegable": [{"with": "w", "can": "crd"}]}),
+                vec![
+                    "`caps[0].can`: nothing needs `crud/raed`, did you mean `crud/read`",
+                    "`delegable[0].can`: nothing needs `crd`, did you mean `crud`",
+                ],
+            ),
+        ] {
+            assert_eq!(unknown(config.clone()), expected, "{config}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The abilities that anything here asks for.
+
+use super::capability::ability_covers;
+
+/// Every ability that an operation, a route or a resource asks for; a test holds it against the code.
+pub const ABILITIES: [&str; 40] = [
+    "agent/create",
+    "agent/delete",
+    "agent/fork",
+    "agent/message",
+    "agent/request",
+    "agent/resume",
+    "agent/suspend",
+    "agent/trigger",
+    "agent/update",
+    "asset/store",
+    "crud/append",
+    "crud/delete",
+    "crud/read",
+    "crud/write",
+    "http/get",
+    "http/post",
+    "job/approve",
+    "job/cancel",
+    "job/delete",
+    "job/message",
+    "job/pause",
+    "job/redrive",
+    "job/resume",
+    "policy/approvals",
+    "policy/restore",
+    "policy/revoke",
+    "policy/roots",
+    "policy/show",
+    "queue/publish",
+    "read",
+    "resource/list",
+    "resource/purge",
+    "secret/delete",
+    "secret/list",
+    "secret/set",
+    "secret/use",
+    "timer/keep",
+    "venue/audit",
+    "venue/doctor",
+    "write",
+];
+
+/// Whether holding it is enough for anything.
+pub fn is_known(held: &str) -> bool {
+    ABILITIES.iter().any(|asked| ability_covers(held, asked))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_covers_an_ability_is_one() {
+        for (held, known) in [
+            ("*", true),
+            ("crud", true),
+            ("crud/read", true),
+            ("write", true),
+            ("crud/raed", false),
+            ("crud/read/x", false),
+            ("crude", false),
+            ("", false),
+        ] {
+            assert_eq!(is_known(held), known, "{held:?}");
+        }
+        assert!(ABILITIES.is_sorted());
+    }
+}

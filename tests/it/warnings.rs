@@ -1,0 +1,119 @@
+//! Names in a configuration that the venue doesn't know: a warning, and an error where the caller is strict.
+
+use crate::support::cli::Up;
+use crate::support::http::Server;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::path::Path;
+use trellis::domain::authority::ability;
+
+fn slips() -> Value {
+    json!({
+        "model": {"provider": "opneai", "name": "gpt-5.4"},
+        "tools": ["v/ops/lattice/raed", "mcp:tools:call"],
+        "caps": [{"with": "w", "can": "crud/raed"}]
+    })
+}
+
+/// What is warned of, in its order.
+const WARNINGS: [&str; 4] = [
+    "`model.provider`: no provider `opneai`, did you mean `openai`",
+    "`tools[0]`: no operation `v/ops/lattice/raed`, did you mean `v/ops/lattice/read`",
+    "`tools[1]`: `mcp:tools:call`: tools of MCP servers are not built yet",
+    "`caps[0].can`: nothing needs `crud/raed`, did you mean `crud/read`",
+];
+
+fn operation(name: &str, input: &Value) -> Value {
+    json!({"operation": format!("v/ops/agent/{name}"), "input": input})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slip_is_a_warning_at_every_entrance_and_an_error_where_the_caller_is_strict() {
+    let server = Server::start().await;
+    let strict = |config: Value| {
+        let mut config = config;
+        config["strict"] = true.into();
+        config
+    };
+    // Refused first: nothing is written.
+    server.put("/api/v1/agents/a?strict=true", slips()).await.is_problem(400, WARNINGS[1]);
+    server.put("/api/v1/agents/a", strict(slips())).await.is_problem(400, "without `strict` these are warnings");
+    let create = |strict: bool| operation("create", &json!({"agentId": "b", "config": slips(), "strict": strict}));
+    server.post("/api/v1/run", create(true)).await.is_problem(400, WARNINGS[0]);
+    for agent in ["a", "b"] {
+        server.get(&format!("/api/v1/agents/{agent}")).await.is_problem(404, "no agent");
+    }
+    let mut odd = slips();
+    odd["strict"] = "yes".into();
+    server.put("/api/v1/agents/a", odd).await.is_problem(400, "`strict`: expected `true` or `false`");
+
+    let dry = operation("create", &json!({"agentId": "b", "config": slips(), "dryRun": true}));
+    let said = server.post("/api/v1/run", dry).await.body(200);
+    assert_eq!(said, json!({"agentId": "b", "dryRun": true, "warnings": WARNINGS}));
+    server.get("/api/v1/agents/b").await.is_problem(404, "no agent");
+    assert_eq!(server.put("/api/v1/agents/a", slips()).await.body(201)["warnings"], json!(WARNINGS));
+    assert_eq!(server.post("/api/v1/run", create(false)).await.body(200)["warnings"], json!(WARNINGS));
+
+    let more = json!({"config": {"delegable": [{"with": "w", "can": "crd"}]}});
+    let patch = async |query: &str| {
+        server.send(Method::PATCH, &format!("/api/v1/agents/a{query}"), &[], more.to_string()).await
+    };
+    let patched = patch("?strict=true").await;
+    patched.is_problem(400, "`delegable[0].can`: nothing needs `crd`, did you mean `crud`");
+    let said = patch("").await.body(200);
+    assert_eq!((&said["updated"], said["warnings"].as_array().map(Vec::len)), (&json!(true), Some(5)));
+    let update = |strict| operation("update", &json!({"agentId": "b", "config": more["config"], "strict": strict}));
+    server.post("/api/v1/run", update(true)).await.is_problem(400, WARNINGS[3]);
+    assert_eq!(server.post("/api/v1/run", update(false)).await.body(200)["warnings"].as_array().map(Vec::len), Some(5));
+
+    let known = json!({"model": "openai/gpt-5.4", "tools": ["covia:read", "subgoal"], "loop": "goalTree"});
+    assert_eq!(server.put("/api/v1/agents/c", strict(known)).await.body(201)["warnings"], json!([]));
+}
+
+#[test]
+fn the_command_warns_on_stderr_and_applies_nothing_when_it_is_strict() {
+    let up = Up::start();
+    up.file("good.json", &json!({"model": "scripted/echo"}).to_string());
+    up.file("slip.json", &slips().to_string());
+    let cli = |args: &[&str]| up.run(args);
+    let all = ["agent", "apply", "good.json", "slip.json"];
+    cli(&[&all[..], &["--strict"]].concat()).expect(2, WARNINGS[0]);
+    cli(&["agent", "get", "good"]).expect(5, "no agent `good`");
+    let dry = cli(&[&all[..], &["--dry-run"]].concat()).expect(0, WARNINGS[2]);
+    assert!(dry.out.contains("slip would be created"), "{dry:?}");
+    let done = cli(&all).expect(0, &format!("warning: agent `slip`: {}", WARNINGS[3]));
+    assert!(done.out.contains("slip created"), "{done:?}");
+    cli(&["agent", "update", "good", "model=nobody/x", "--strict"]).expect(2, "`model.provider`: no provider `nobody`");
+    cli(&["agent", "update", "good", "model=nobody/x"]).expect(0, "warning: agent `good`: `model.provider`");
+}
+
+/// Texts behind which the code names an ability.
+const ASKED_BY: [&str; 6] = ["permits(\"", "ability: \"", "Holder(\"", "need(\"", "own(\"", "all(\""];
+
+#[test]
+fn every_ability_that_the_code_asks_for_is_a_known_one() {
+    let mut asked = 0;
+    let mut folders = vec![Path::new(env!("CARGO_MANIFEST_DIR")).join("src")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let code = text.split("#[cfg(test)]").next().unwrap();
+            let after = ASKED_BY.iter().flat_map(|begin| code.split(begin).skip(1));
+            let arms = code.split("=> \"").skip(1).filter(|_| code.contains("const fn ability"));
+            for rest in after.chain(arms) {
+                let name = rest.split('"').next().unwrap();
+                if name.matches('/').count() == 1 && name.bytes().all(|b| b.is_ascii_lowercase() || b"/-".contains(&b))
+                {
+                    asked += 1;
+                    assert!(ability::is_known(name), "`{name}` of {} is missing in ability.rs", path.display());
+                }
+            }
+        }
+    }
+    assert!(asked > 40, "{asked}");
+}
