@@ -1,5 +1,6 @@
 //! Jobs as callers see them: read, list, wait, cancel.
 
+pub mod hold;
 pub mod list;
 
 use self::list::Filter;
@@ -249,6 +250,31 @@ pub async fn cancel_children(venue: &Venue, owner: &Owner, id: &JobId) -> Result
     }
 }
 
+/// Ends an open job from outside its turns: whoever waits is told, its session looks, and `more` goes out
+/// with it.
+pub async fn end(
+    venue: &Venue,
+    owner: &Owner,
+    job: &Job,
+    result: &JobResult,
+    more: Vec<OutboxEntry>,
+) -> Result<Finished, StoreError> {
+    let finish = JobFinish {
+        job: job.head.id.clone(),
+        status: result.status,
+        result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
+    };
+    let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+    let mut entries = outbox::completions(&venue.key, owner, &job.head, result);
+    entries.extend(more);
+    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
+    if finished == Finished::Done {
+        venue.relay(owner, &entries).await;
+        venue.wake(owner, &session).await;
+    }
+    Ok(finished)
+}
+
 /// What became of a cancellation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Cancelled {
@@ -265,15 +291,8 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
     let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| format!("cancelled: {r}"));
     let result = JobResult::ended(JobStatus::Cancelled, ErrorCode::Cancelled, why);
-    let finish = JobFinish {
-        job: id.clone(),
-        status: JobStatus::Cancelled,
-        result: Bytes::from(serde_json::to_vec(&result).expect("results serialise")),
-    };
-    let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-    let mut entries = outbox::completions(&venue.key, owner, &job.head, &result);
-    entries.extend(cancel_children(venue, owner, id).await?);
-    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
+    let children = cancel_children(venue, owner, id).await?;
+    let finished = end(venue, owner, &job, &result, children).await?;
     let Some(after) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     match finished {
         Finished::Unknown => Ok(Cancelled::Unknown),
@@ -283,8 +302,6 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
             if let Err(error) = venue.bus.signal(&control, Bytes::from(id.to_string())).await {
                 tracing::debug!(%error, "cancel not signalled; the worker sees it at its next renewal");
             }
-            venue.relay(owner, &entries).await;
-            venue.wake(owner, &session).await;
             Ok(Cancelled::Done(after))
         }
     }

@@ -49,7 +49,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         SessionKey { agent: "bench-0".parse().expect("a legal id"), session: name.parse().expect("a legal id") };
     let id = EventId::new(name).expect("a legal id");
     let now = venue.now();
-    let event = Event::new(id.clone(), now, Payload::Message { input: serde_json::Value::Null });
+    let event = Event::new(id.clone(), now, Payload::Message { input: serde_json::Value::Null, to: None });
     let body = Bytes::from(serde_json::to_vec(&event).expect("events serialise"));
     let event = NewEvent {
         id,
@@ -89,6 +89,7 @@ async fn commits(store: &dyn Store, venue: &Venue, lease: &Lease, end: Instant) 
                 put(keys::turn(&lease.session, turn), Bytes::from(vec![b'x'; RECORD])),
                 put(keys::timeline_entry(&lease.session, venue.now(), turn), Bytes::new()),
             ],
+            status: None,
             finish: Vec::new(),
             outbox: Vec::new(),
             state: Bytes::from(vec![b'x'; STATE]),

@@ -34,6 +34,10 @@ pub enum InKind {
     Result,
     /// Body: `{"job": …}`.
     Cancel,
+    /// Body: `{"job": …}`: no turn begins for it.
+    Pause,
+    /// Body: `{"job": …}`: a paused one goes on.
+    Resume,
     /// Body: an answer to an approval, see [`crate::domain::approval::AnswerBody`].
     Decide,
     /// Body: `{"session": …}`: look at that session now. No event of its own.

@@ -182,13 +182,23 @@ const fn kind_token(kind: InKind) -> &'static str {
         InKind::Message => "message",
         InKind::Result => "result",
         InKind::Cancel => "cancel",
+        InKind::Pause => "pause",
+        InKind::Resume => "resume",
         InKind::Decide => "decide",
         InKind::Wake => "wake",
     }
 }
 
-const KINDS: [InKind; 6] =
-    [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Decide, InKind::Wake];
+const KINDS: [InKind; 8] = [
+    InKind::Task,
+    InKind::Message,
+    InKind::Result,
+    InKind::Cancel,
+    InKind::Pause,
+    InKind::Resume,
+    InKind::Decide,
+    InKind::Wake,
+];
 
 fn parse_kind(token: &str) -> Option<InKind> {
     KINDS.into_iter().find(|kind| kind_token(*kind) == token)
@@ -265,7 +275,7 @@ mod tests {
     #[test]
     fn inbound_subjects_round_trip() {
         for (o, a) in [("acme/jo", "helper"), ("a.b/c>d", "ünï*"), ("100%/x", "%41")] {
-            for kind in [InKind::Task, InKind::Message, InKind::Result, InKind::Cancel, InKind::Decide, InKind::Wake] {
+            for kind in KINDS {
                 let (owner, agent) = (owner(o), AgentId::new(a).unwrap());
                 let text = subject("p", &Address::In { owner: owner.clone(), agent: agent.clone(), kind });
                 assert_eq!(parse_inbound("p", &text).unwrap(), (owner, agent, kind), "{text}");

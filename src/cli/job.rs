@@ -1,12 +1,13 @@
-//! `trellis job get|list|wait|cancel|watch`.
+//! `trellis job get|list|wait|cancel|pause|resume|message|watch`.
 
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::filter::{Filter, more};
 use super::output::{Out, field, plain};
-use super::{Context, wait, watch};
-use crate::domain::ids::{AgentId, JobId, SessionId};
+use super::{Context, input, wait, watch};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::time::Millis;
+use crate::ingress;
 use clap::Subcommand;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -78,6 +79,44 @@ pub enum Job {
         #[command(flatten)]
         server: Server,
     },
+    /// Pause a job: the running turn commits, and none begins until `job resume`
+    ///
+    /// Its children, timers and approvals go on, and so does its deadline.
+    #[command(after_help = "Example:\n  trellis job pause 0123456789abcdef0123456789abcdef")]
+    Pause {
+        /// Its id
+        id: JobId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Let a paused job go on
+    #[command(after_help = "Example:\n  trellis job resume 0123456789abcdef0123456789abcdef")]
+    Resume {
+        /// Its id
+        id: JobId,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
+    /// Say something to an open job: its next turn reads it
+    #[command(after_help = "Example:\n  trellis job message 0123456789abcdef0123456789abcdef 'only invoices of 2026'")]
+    Message {
+        /// Its id
+        id: JobId,
+        /// What to say: text, JSON, `@file`, or `-` for stdin
+        #[arg(allow_hyphen_values = true)]
+        input: String,
+        /// Take the input as text even if it looks like JSON
+        #[arg(long)]
+        text: bool,
+        /// Your id of this message: sending it again under the same id changes nothing
+        #[arg(long = "id", value_name = "KEY")]
+        key: Option<EventId>,
+        /// Which server, and for whom
+        #[command(flatten)]
+        server: Server,
+    },
     /// Follow a job: status changes, and the text as it is written
     #[command(after_help = "Example:\n  trellis job watch 0123456789abcdef0123456789abcdef")]
     Watch {
@@ -106,6 +145,15 @@ impl Job {
                 record.and_then(|record| wait::report(out, &record, timeout))
             }
             Self::Cancel { id, reason, server } => cancel(&Client::new(&server)?, out, &id, reason).await,
+            Self::Pause { id, server } => hold(&Client::new(&server)?, out, &id, "pause").await,
+            Self::Resume { id, server } => hold(&Client::new(&server)?, out, &id, "resume").await,
+            Self::Message { id, input, text, key, server } => {
+                let said = json!({"id": id, "message": input::value(&input, text)?});
+                let key = key.unwrap_or_else(ingress::fresh_id);
+                let answer = Client::new(&server)?.run("v/ops/job/message", &said, Some(&key)).await?;
+                out.value(&answer, || format!("{id} {}", field(&answer, "status")))?;
+                Ok(Exit::Ok)
+            }
             Self::Watch { id, server } => watch::follow(&Client::new(&server)?, out, &id).await,
         };
         done.map_err(|e| e.about("no job `", NO_JOB))
@@ -161,6 +209,12 @@ async fn list(
 async fn cancel(client: &Client, out: Out, id: &JobId, reason: Option<String>) -> Result<Exit, Failure> {
     let body = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
     let record = client.put(&format!("jobs/{id}/cancel"), &body).await?;
+    out.value(&record, || format!("{id} {}", field(&record, "status")))?;
+    Ok(Exit::Ok)
+}
+
+async fn hold(client: &Client, out: Out, id: &JobId, verb: &str) -> Result<Exit, Failure> {
+    let record = client.put(&format!("jobs/{id}/{verb}"), &json!({})).await?;
     out.value(&record, || format!("{id} {}", field(&record, "status")))?;
     Ok(Exit::Ok)
 }

@@ -106,6 +106,9 @@ pub enum Payload {
     Message {
         /// Its content.
         input: Value,
+        /// The task that it belongs to: it is read in the turns of that one alone, as part of its request.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        to: Option<JobId>,
     },
     /// The completion of an outbound job.
     Result {
@@ -173,6 +176,9 @@ pub struct Submission {
     /// JSON Schema of the task's output, in the place of the agent's own `outputs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
+    /// The open job that a message belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
     /// The dead task that it drives again. Only the venue's own submissions have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
@@ -313,6 +319,7 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: 
         handed,
         budget,
         response_schema,
+        job,
         redrive_of: _,
         seal: _,
     } = submission;
@@ -328,6 +335,9 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: 
     }
     if let (Some(schema), Value::Array(said)) = (response_schema, &mut said) {
         said.push(json!({"responseSchema": schema}));
+    }
+    if let (Some(job), Value::Array(said)) = (job, &mut said) {
+        said.push(json!({"job": job}));
     }
     if let (Some(mark), Value::Array(said)) = (by.mark(), &mut said) {
         said.push(json!({"principal": mark}));

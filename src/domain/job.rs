@@ -297,7 +297,8 @@ impl Job {
         if !self.head.ignored.is_empty() {
             record["ignored"] = serde_json::json!({"sessionContext": self.head.ignored});
         }
-        if let Some(waiting) = self.waiting.as_ref().filter(|_| !self.status.is_terminal()) {
+        let waits = !self.status.is_terminal() && self.status != JobStatus::Paused;
+        if let Some(waiting) = self.waiting.as_ref().filter(|_| waits) {
             record["waiting"] = serde_json::json!(waiting);
         }
         if let Some(outbound) = &self.outbound {

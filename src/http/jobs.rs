@@ -1,7 +1,8 @@
-//! `jobs`: list, read, wait, cancel, delete; and what no job of this version can do.
+//! `jobs`: list, read, wait, cancel, delete; hold, let go on, speak to.
 
 use super::Api;
 use super::extract::{Asked, Json, Who};
+use super::operate::operate;
 use super::problem::Problem;
 use crate::approvals;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
@@ -181,35 +182,24 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
 
 /// `PUT jobs/{id}/pause`.
 pub(super) async fn pause(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let job = known(&api, &who, &job_id(&id)?).await?;
-    let (id, status) = (&job.head.id, job.status.as_str());
-    Err(Problem::conflict(format!("job `{id}` is {status} and its operation can't be paused; it can be cancelled")))
+    let output = operate(&api, &who, "v/ops/job/pause", json!({"id": job_id(&id)?})).await?;
+    Ok(axum::Json(output.value).into_response())
 }
 
 /// `PUT jobs/{id}/resume`.
 pub(super) async fn resume(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let job = known(&api, &who, &job_id(&id)?).await?;
-    Err(Problem::conflict(format!("job `{}` is {}, expected PAUSED", job.head.id, job.status.as_str())))
+    let output = operate(&api, &who, "v/ops/job/resume", json!({"id": job_id(&id)?})).await?;
+    Ok(axum::Json(output.value).into_response())
 }
 
-/// `POST jobs/{id}`: a message to a job that waits for input.
+/// `POST jobs/{id}`: a message to an open job, in any JSON; it is read in the next turn of the job.
 pub(super) async fn message(
     State(api): State<Api>,
     who: Who,
     Path(id): Path<String>,
-    Json(_): Json,
+    Json(body): Json,
 ) -> Result<Response, Problem> {
-    let job = known(&api, &who, &job_id(&id)?).await?;
-    if job.status == JobStatus::InputRequired {
-        return Err(Problem::conflict(format!(
-            "job `{}` waits for the answer to an approval: `GET /api/v1/approvals`, `POST /api/v1/approvals/{{id}}`",
-            job.head.id
-        )));
-    }
-    Err(Problem::conflict(format!(
-        "job `{}` is {} and waits for no input; send a message to its agent `{}` instead",
-        job.head.id,
-        job.status.as_str(),
-        job.head.agent
-    )))
+    let arguments = json!({"id": job_id(&id)?, "message": body});
+    let output = operate(&api, &who, "v/ops/job/message", arguments).await?;
+    Ok((StatusCode::ACCEPTED, axum::Json(output.value)).into_response())
 }

@@ -114,6 +114,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::Id(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
+            SubmissionError::NotOpen { .. } => Self::conflict(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, error)
             }

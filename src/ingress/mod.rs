@@ -1,30 +1,34 @@
 //! Stages 1 and 2: a submission becomes an admission, from the queue or directly.
 
+mod addressed;
+mod error;
 mod replace;
 
 use crate::agents;
 use crate::bus::InKind;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::grant::{self, GrantError};
+use crate::domain::authority::grant;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
     reply_to_own,
 };
 use crate::domain::ids::{
-    AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
+    AgentId, EventId, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
 };
-use crate::domain::job::{ErrorCode, JobHead, Request};
+use crate::domain::job::{JobHead, Request};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::resource::scratchpad;
 use crate::domain::time::Millis;
-use crate::domain::values::entities::{self, EntityIdsRequired};
+use crate::domain::values::entities;
 use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
+pub use addressed::hears;
 use bytes::Bytes;
+pub use error::SubmissionError;
 pub use replace::make_way;
 
 /// What a caller submits.
@@ -48,90 +52,6 @@ pub struct Arrival {
     pub by: Principal,
     /// Its sender holds `context/override`: it may give values to keys that a token has claimed.
     pub may_override: bool,
-}
-
-/// Why a submission can't become an admission.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SubmissionError {
-    /// Not JSON of the right shape.
-    #[error("malformed submission: {0}")]
-    Malformed(String),
-    /// Over the limit.
-    #[error(
-        "the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path"
-    )]
-    TooLarge {
-        /// As sent.
-        bytes: usize,
-        /// Allowed.
-        limit: usize,
-    },
-    /// Not an inbox of the caller.
-    #[error("`replyTo` `{0}` is not allowed, expected `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`")]
-    ReplyTo(String),
-    /// `replyTo` is somewhere that isn't the submitter's own.
-    #[error(
-        "`replyTo` `{subject}` is not allowed, expected `trellis.reply.{tenant}.{user}.>`: with a token an answer goes \
-         to the inbox of its owner alone"
-    )]
-    ReplyToOther {
-        /// As named.
-        subject: String,
-        /// The owner's tenant, as it stands in subjects.
-        tenant: String,
-        /// The owner's user, as it stands in subjects.
-        user: String,
-    },
-    /// Values over the limit.
-    #[error("`sessionContext` has {0} bytes, expected at most {SESSION_CONTEXT_BYTES}; put large values into `w/`")]
-    ContextTooLarge(usize),
-    /// Values that the caller may not set.
-    #[error(transparent)]
-    Override(#[from] protected::OverrideDenied),
-    /// A message to an agent that asks for entities, without any.
-    #[error(transparent)]
-    EntityIds(#[from] EntityIdsRequired),
-    /// A budget that can't be meant, or of a message.
-    #[error("`budget`: {0}")]
-    Budget(String),
-    /// A type of its output that can't be kept, or of a message.
-    #[error("`responseSchema`: {0}")]
-    ResponseSchema(String),
-    /// Names of buckets that break a rule.
-    #[error("`contextIds`: {0}")]
-    ContextIds(String),
-    /// A grant that breaks a rule.
-    #[error(transparent)]
-    Grant(#[from] GrantError),
-    /// Its id is no legal name, or one that only the venue makes.
-    #[error(transparent)]
-    Id(#[from] IdError),
-    /// It says of itself what only the venue says.
-    #[error(
-        "`{0}` is set by the venue, leave it out; authority is named by `context` and by the `Authorization` header"
-    )]
-    Forged(&'static str),
-}
-
-impl SubmissionError {
-    /// As it stands in the terminal answer.
-    pub const fn code(&self) -> ErrorCode {
-        match self {
-            Self::Malformed(_)
-            | Self::TooLarge { .. }
-            | Self::ReplyTo(_)
-            | Self::ReplyToOther { .. }
-            | Self::ContextTooLarge(_)
-            | Self::ContextIds(_)
-            | Self::ResponseSchema(_)
-            | Self::Id(_)
-            | Self::Budget(_) => ErrorCode::Refused,
-            Self::Override(_) => ErrorCode::ContextOverrideDenied,
-            Self::EntityIds(_) => ErrorCode::EntityIdsRequired,
-            Self::Grant(_) => ErrorCode::GrantInvalid,
-            Self::Forged(_) => ErrorCode::Forged,
-        }
-    }
 }
 
 /// The values of a submission that are its caller's to set. Who he is, his token has said: what he
@@ -289,7 +209,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session, &envelope)));
     let payload = match &job {
         Some(job) => Payload::Task { job: job.clone(), input },
-        None => Payload::Message { input },
+        None => Payload::Message { input, to: submission.job.clone() },
     };
     let event = Event {
         caller: submission.caller.clone(),
@@ -309,7 +229,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         id: id.clone(),
         body_hash: body_hash(agent, kind, submission, &arrival.by),
         kind,
-        job,
+        job: job.or_else(|| submission.job.clone()),
         order: order(kind, arrival.received, arrival.sequence),
         body: encode(&event),
         open,
@@ -322,6 +242,9 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
 
 /// The admission of a submission to an agent that hears it.
 pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
+    if let Some(to) = &arrival.submission.job {
+        return Ok(addressed::addressed(venue, arrival, to).await?.and_then(|arrival| admission(venue, &arrival)));
+    }
     let admission = admission(venue, arrival);
     Ok(match heard(venue, arrival).await? {
         Ok(()) => admission,
@@ -423,7 +346,7 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
         return Err(SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.into());
     }
     let admit = let_in(venue, arrival).await??;
-    let job = admit.event.as_ref().and_then(|event| event.job.clone());
+    let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| open.job.clone());
     make_way(venue, &admit).await?;
     let admitted = venue.store.admit(venue.now(), &admit).await?;
     let kind = if arrival.task { "task" } else { "message" };

@@ -1,4 +1,6 @@
-//! `v/ops/job/*`: run an operation by its path, look at a job.
+//! `v/ops/job/*`: run an operation by its path, look at a job, hold it.
+
+mod hold;
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
 use crate::approvals;
@@ -27,7 +29,9 @@ struct JobResult;
 
 /// The operations of this group.
 pub fn operations() -> Vec<Arc<dyn Operation>> {
-    vec![Arc::new(JobRun), Arc::new(JobResult)]
+    let mut all: Vec<Arc<dyn Operation>> = vec![Arc::new(JobRun), Arc::new(JobResult)];
+    all.extend(hold::Verb::ALL.map(|verb| Arc::new(verb) as Arc<dyn Operation>));
+    all
 }
 
 /// Another operation under a name that every agent has: never more than that operation itself.

@@ -29,7 +29,7 @@ const fn is_sealed(kind: InKind) -> bool {
     match kind {
         InKind::Result | InKind::Cancel => true,
         // Submissions have a seal among their own keys, answers a token; a wake says nothing.
-        InKind::Task | InKind::Message | InKind::Decide | InKind::Wake => false,
+        InKind::Task | InKind::Message | InKind::Pause | InKind::Resume | InKind::Decide | InKind::Wake => false,
     }
 }
 

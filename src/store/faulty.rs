@@ -2,10 +2,10 @@
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError,
-    Swept, Window, Written,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    StoreError, Swept, Window, Written,
 };
-use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -191,6 +191,17 @@ impl Store for FaultyStore {
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError> {
         self.call("finish", self.inner.finish(now, owner, session, finish, open, outbox)).await
+    }
+
+    async fn park(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        job: &JobId,
+        pause: bool,
+    ) -> Result<Parked, StoreError> {
+        self.call("park", self.inner.park(now, owner, session, job, pause)).await
     }
 
     async fn seat(

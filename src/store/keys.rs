@@ -18,7 +18,7 @@
 //! | `r/files/c/<path>/<hash>` | JSON text, the content of the file | commits | as the record |
 //! | `r/scratchpad/<bucket>/<at>-<job>` | JSON note, see `domain::resource::scratchpad` | commits | the newest 200, until purged |
 //! | `j/<job>` | JSON job head, immutable | admit, checkpoint | `retention.jobs` after its end |
-//! | `j/<job>/s` | `STATUS updated-ms` | store | as the head |
+//! | `j/<job>/s` | `STATUS updated-ms`; while paused `PAUSED updated-ms STATUS`, as what it goes on | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `j/<job>/w` | JSON of what it waited for last | workers | as the head |
 //! | `q/<job>` | JSON of how it stands with a job of an external worker, see `domain::external` | the turn that makes it, workers | as the job |
@@ -380,10 +380,20 @@ pub fn encode_status(status: JobStatus, updated: Millis) -> String {
     format!("{} {}", status.as_str(), updated.0)
 }
 
-/// The inverse of [`encode_status`].
+/// Bytes of the status document of a paused job, which goes on as `before`.
+pub fn encode_paused(before: JobStatus, updated: Millis) -> String {
+    format!("{} {}", encode_status(JobStatus::Paused, updated), before.as_str())
+}
+
+/// Status and time of a status document.
 pub fn decode_status(bytes: &[u8]) -> Option<(JobStatus, Millis)> {
-    let (status, updated) = std::str::from_utf8(bytes).ok()?.split_once(' ')?;
-    Some((JobStatus::parse(status)?, Millis(updated.parse().ok()?)))
+    let mut parts = std::str::from_utf8(bytes).ok()?.splitn(3, ' ');
+    Some((JobStatus::parse(parts.next()?)?, Millis(parts.next()?.parse().ok()?)))
+}
+
+/// As what the job of a status document goes on when it isn't paused any more.
+pub fn status_before(bytes: &[u8]) -> Option<JobStatus> {
+    JobStatus::parse(std::str::from_utf8(bytes).ok()?.splitn(3, ' ').nth(2)?)
 }
 
 #[cfg(test)]
@@ -398,6 +408,15 @@ mod tests {
         assert_eq!(Gate::decode(b"ACTIVE 8"), None);
         assert_eq!(encode_status(JobStatus::Complete, Millis(7)), "COMPLETE 7");
         assert_eq!(decode_status(b"COMPLETE 7"), Some((JobStatus::Complete, Millis(7))));
+        assert_eq!(encode_paused(JobStatus::InputRequired, Millis(7)), "PAUSED 7 INPUT_REQUIRED");
+        for (line, status, before) in [
+            ("PAUSED 7 STARTED", Some((JobStatus::Paused, Millis(7))), Some(JobStatus::Started)),
+            ("STARTED 7", Some((JobStatus::Started, Millis(7))), None),
+            ("STARTED", None, None),
+            ("X 7 Y", None, None),
+        ] {
+            assert_eq!((decode_status(line.as_bytes()), status_before(line.as_bytes())), (status, before), "{line}");
+        }
     }
 
     #[test]

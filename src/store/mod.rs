@@ -12,19 +12,21 @@ pub mod embedded;
 pub mod faulty;
 mod forget;
 pub mod keys;
+mod outside;
 pub mod patient;
 pub mod redis;
 pub mod steps;
 mod types;
 
 use crate::domain::decode::stored;
-use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
 pub use forget::*;
+pub use outside::*;
 pub use types::*;
 
 /// Why a store call gave no answer.
@@ -145,6 +147,21 @@ pub trait Store: Send + Sync + 'static {
         open: Option<&NewJob>,
         outbox: &[OutboxEntry],
     ) -> Result<Finished, StoreError>;
+
+    /// Pauses an open job, or lets a paused one go on.
+    ///
+    /// After it: no lease hands out the task of a paused job in any other status, whatever a running
+    /// turn commits, and no crash counts against it. One that goes on has the status that it would have
+    /// had, and its session is due at once; when a live lease has it, it is looked at again at its end. A
+    /// crash before it: nothing. Doing it again: `Already`.
+    async fn park(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        job: &JobId,
+        pause: bool,
+    ) -> Result<Parked, StoreError>;
 
     /// Makes a session that has neither turns nor events be at a turn with a state, or (`None`)
     /// forgets one: its turns' number, state, mailbox and waiting are gone, jobs and documents

@@ -331,6 +331,9 @@ pub struct Commit {
     pub consume: Vec<String>,
     /// Documents.
     pub writes: Vec<DocWrite>,
+    /// The status of the served job from now on, unless it has ended; of a paused one, that as which it
+    /// goes on.
+    pub status: Option<(JobId, JobStatus)>,
     /// Jobs completed.
     pub finish: Vec<JobFinish>,
     /// Messages to publish.
@@ -408,46 +411,6 @@ pub enum Released {
     Done(Next),
     /// Another has the lease.
     Fenced,
-}
-
-/// A write outside turns, by an operator or an API caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Written {
-    /// All of them, at once.
-    Done,
-    /// None of them.
-    Conflict(Vec<DocConflict>),
-}
-
-/// Answer of [`crate::store::Store::finish`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Finished {
-    /// The job has this status now.
-    Done,
-    /// It already had a terminal one.
-    Already(JobStatus),
-    /// No such job.
-    Unknown,
-}
-
-/// What a session is made to be from outside its turns.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seat {
-    /// Turns that it has, at least 1.
-    pub version: u64,
-    /// What the next turn finds.
-    pub state: Bytes,
-}
-
-/// Answer of [`crate::store::Store::seat`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Seated {
-    /// The session is so.
-    Done,
-    /// A worker holds it until then.
-    Held(Millis),
-    /// It has turns or events of its own already.
-    Taken,
 }
 
 /// What one owner's sweep found.

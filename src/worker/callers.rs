@@ -58,8 +58,12 @@ pub(super) async fn identified(
         // Where nobody needs a token, whoever may publish for an owner speaks as that owner.
         return unnamed(Submission { caller: Some(delivery.owner.to_string()), ..submission });
     };
-    let ability = if delivery.kind == InKind::Task { "agent/request" } else { "agent/message" };
-    let permitted = known.caller.authority.permits(ability, Resource::agent(&delivery.agent));
+    let (ability, on) = match &submission.job {
+        _ if delivery.kind == InKind::Task => ("agent/request", Resource::agent(&delivery.agent)),
+        Some(job) => ("job/message", Resource::job(job)),
+        None => ("agent/message", Resource::agent(&delivery.agent)),
+    };
+    let permitted = known.caller.authority.permits(ability, on);
     permitted.map_err(|error| {
         Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", error.text("this submission")))
     })?;

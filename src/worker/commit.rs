@@ -174,10 +174,6 @@ async fn build(
         writes.push(put(keys::turn(session, amended.turn), bytes(amended)));
     }
     writes.extend(decision.asked.iter().map(|approval| put(keys::approval(&approval.id), bytes(approval))));
-    if let Some((job, status)) = &decision.status {
-        let line = keys::encode_status(*status, record.end);
-        writes.push(put(keys::job_status(job), line.into()));
-    }
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
         writes.extend(books::writes(session, record.turn, ledger));
@@ -205,6 +201,7 @@ async fn build(
         turn: record.turn,
         consume: decision.consume.clone(),
         writes,
+        status: decision.status.clone(),
         finish,
         outbox: outbox.clone(),
         state: bytes(&decision.state),
@@ -286,6 +283,7 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
         turn: leased.run.version + 1,
         consume: consume.clone(),
         writes,
+        status: None,
         finish: Vec::new(),
         outbox: outbox.clone(),
         state: bytes(&state),

@@ -2,11 +2,8 @@
 
 use super::callers::{self, Unknown};
 use super::stage::{self, Stage};
-use super::{Worker, session};
-use crate::approvals;
+use super::{Worker, orders, session};
 use crate::bus::{Delivery, InKind, Settle};
-use crate::domain::approval::AnswerBody;
-use crate::domain::authority::Resource;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{ResultBody, reply_to_allowed, reply_to_own};
 use crate::domain::external::Answer;
@@ -16,7 +13,6 @@ use crate::domain::limits::MESSAGE_DEPTH;
 use crate::external::{self, Taken};
 use crate::ingress::{self, Arrival};
 use crate::jobs;
-use crate::ops::OpError;
 use crate::outbox;
 use crate::outbox::seal::{self, Sender};
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
@@ -34,16 +30,9 @@ struct WakeBody {
     session: SessionId,
 }
 
-#[derive(Deserialize)]
-struct CancelBody {
-    job: JobId,
-    #[serde(default)]
-    reason: Option<String>,
-}
-
 /// The terminal answer to a message that can't become an event.
 #[expect(clippy::unnecessary_box_returns, reason = "the error side of results that are mostly ids: it should be small")]
-fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
+pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
     Box::new(JobResult::ended(JobStatus::Rejected, code, error))
 }
 
@@ -64,13 +53,15 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
                 delivery.settle.ack().await;
             }
         },
-        InKind::Cancel => cancel(worker, &delivery).await,
-        InKind::Decide => decide(worker, &delivery).await,
+        InKind::Cancel => orders::cancel(worker, &delivery).await,
+        InKind::Pause => orders::hold(worker, &delivery, true).await,
+        InKind::Resume => orders::hold(worker, &delivery, false).await,
+        InKind::Decide => orders::decide(worker, &delivery).await,
     }
 }
 
 /// What only the venue sends, and whose it is.
-fn said(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Box<JobResult>> {
+pub(super) fn said(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Box<JobResult>> {
     let mut body = body_of(decode::message(&delivery.body, MESSAGE_DEPTH), what)?;
     let Delivery { owner, agent, kind, .. } = delivery;
     let sender = seal::unsealed(&worker.venue.key, owner, agent, *kind, &mut body);
@@ -80,12 +71,12 @@ fn said(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Send
     Ok((body, sender))
 }
 
-fn body_of<T>(parsed: Result<T, Wrong>, what: &str) -> Result<T, Box<JobResult>> {
+pub(super) fn body_of<T>(parsed: Result<T, Wrong>, what: &str) -> Result<T, Box<JobResult>> {
     parsed.map_err(|error| refusal(ErrorCode::Refused, format!("malformed {what}: {error}")))
 }
 
 #[expect(clippy::unnecessary_box_returns, reason = "it is the error side of the same results")]
-fn forged(what: &str) -> Box<JobResult> {
+pub(super) fn forged(what: &str) -> Box<JobResult> {
     let or = if what == "result" { ", or with the `job` and `token` of a job for an external worker" } else { "" };
     let text = format!("FORGED: a {what} counts only under the seal of the venue that sends it{or}");
     refusal(ErrorCode::Forged, text)
@@ -145,70 +136,13 @@ async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
     delivery.settle.ack().await;
 }
 
-/// A cancellation: by the venue, or by who may cancel that job.
-async fn cancel(worker: &Worker, delivery: &Delivery) {
-    let body = said(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
-        Sender::Venue | Sender::Anybody => Ok((body_of(decode::typed::<CancelBody>(body), "cancel")?, sender)),
-        Sender::Forger => Err(forged("cancel")),
-    });
-    let (body, sender) = match body {
-        Ok(said) => said,
-        Err(refused) => return refuse(worker, delivery, refused).await,
-    };
-    if sender == Sender::Anybody
-        && let Err(unknown) = may_cancel(worker, delivery, &body).await
-    {
-        return not_known(worker, delivery, unknown).await;
-    }
-    match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
-        Ok(_) => delivery.settle.ack().await,
-        Err(error) => {
-            tracing::warn!(%error, "cancel not applied yet");
-            delivery.settle.nak(RETRY).await;
-        }
-    }
-}
-
-async fn may_cancel(worker: &Worker, delivery: &Delivery, body: &CancelBody) -> Result<(), Unknown> {
-    let caller = callers::person(worker, delivery).await?;
-    let permitted = caller.authority.permits("job/cancel", Resource::job(&body.job));
-    permitted.map_err(|denied| {
-        Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text("this cancellation")))
-    })
-}
-
 /// The answer to a sender who isn't known, or not yet.
-async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
+pub(super) async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
     match unknown {
         Unknown::Refused(code, text) => refuse(worker, delivery, refusal(code, text)).await,
         Unknown::Later(error) => {
             tracing::warn!(%error, "sender not looked up yet");
             delivery.settle.nak(RETRY).await;
-        }
-    }
-}
-
-/// A person's answer to what an agent waits for.
-async fn decide(worker: &Worker, delivery: &Delivery) {
-    let AnswerBody { approval, digest, answer } = match decode::from_json(&delivery.body) {
-        Ok(body) => body,
-        Err(error) => {
-            return refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed answer: {error}"))).await;
-        }
-    };
-    let caller = match callers::person(worker, delivery).await {
-        Ok(caller) => caller,
-        Err(unknown) => return not_known(worker, delivery, unknown).await,
-    };
-    match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
-        Ok(_) => delivery.settle.ack().await,
-        Err(OpError::Store(error)) => {
-            tracing::warn!(%error, "answer not taken yet");
-            delivery.settle.nak(RETRY).await;
-        }
-        Err(error) => {
-            let code = if matches!(error, OpError::Denied(_)) { ErrorCode::CapDenied } else { ErrorCode::Refused };
-            refuse(worker, delivery, refusal(code, error.to_string())).await;
         }
     }
 }
@@ -471,7 +405,7 @@ async fn reject(
 }
 
 /// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
-async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
+pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
     let key = &worker.venue.key;
     let place = id_of_place(key, delivery);
     // An id that is nobody's to take isn't answered under either.

@@ -23,6 +23,7 @@ mod intake;
 mod keeper;
 mod known;
 mod live;
+mod orders;
 mod origin;
 pub mod preview;
 mod recheck;

@@ -11,10 +11,13 @@ use crate::domain::context::record::manifest::Base;
 use crate::domain::dead::Attempt;
 use crate::domain::decode;
 use crate::domain::event::Event;
+use crate::domain::ids::JobId;
+use crate::domain::job::JobResult;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
+use crate::jobs;
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -197,7 +200,14 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return rest(worker, leased, None).await;
     };
-    let start = match leased.checkpoint {
+    if let Some((job, result)) = leased.run.paused_too_long(worker.venue.now()) {
+        return over(worker, leased, &job, &result).await;
+    }
+    let start = match &leased.checkpoint {
+        Some(recorded) if leased.run.is_paused(recorded.job.as_ref()) => {
+            let deadline = leased.run.deadline();
+            return rest(worker, leased, deadline).await;
+        }
         Some(_) => Start::Mailbox,
         None => match begin(worker, leased, record.status == AgentStatus::Active).await? {
             Begin::Turn(start) => start,
@@ -258,4 +268,11 @@ async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Resu
     let then = After::Release { arrivals: leased.arrivals, due, backoff: false };
     let next = release(worker, leased, worker.venue.now(), then).await?;
     Ok(leased.held(next)?)
+}
+
+/// The time of a paused task is over: it ends as from outside, and its session is looked at again.
+async fn over(worker: &Worker, leased: &mut Leased, job: &JobId, result: &JobResult) -> Result<bool, Stop> {
+    jobs::hold::over(&worker.venue, &leased.lease.owner, job, result).await?;
+    let now = worker.venue.now();
+    rest(worker, leased, Some(now)).await
 }

@@ -78,13 +78,23 @@ async fn a_job_can_be_cancelled_and_then_deleted() {
     let job = opened.body(201)["id"].clone();
     assert_eq!(location, path(&job, ""));
     server.put(&path(&job, "/delete"), Value::Null).await.is_problem(409, "is PENDING: cancel it");
-    server.put(&path(&job, "/pause"), Value::Null).await.is_problem(409, "can't be paused");
     server.put(&path(&job, "/resume"), Value::Null).await.is_problem(409, "expected PAUSED");
-    server.post(&path(&job, ""), json!("more")).await.is_problem(409, "waits for no input");
+    for _ in 0..2 {
+        assert_eq!(server.put(&path(&job, "/pause"), Value::Null).await.body(200)["status"], "PAUSED");
+    }
+    assert_eq!(server.get("/api/v1/jobs?status=PAUSED").await.body(200)["items"], json!([job]));
+    let told = server.post(&path(&job, ""), json!("more")).await.body(202);
+    assert_eq!((&told["status"], &told["queueDepth"], &told["job"]), (&json!("queued"), &json!(1), &job));
+    server.post(&path(&job, ""), Value::Null).await.is_problem(400, "expected what is to be said");
+    assert_eq!(server.put(&path(&job, "/resume"), Value::Null).await.body(200)["status"], "PENDING");
+    assert_eq!(server.put(&path(&job, "/pause"), Value::Null).await.body(200)["status"], "PAUSED");
     server.put(&path(&job, "/cancel"), json!({"reason": 5})).await.is_problem(400, "`reason`");
     let cancelled = server.put(&path(&job, "/cancel"), json!({"reason": "typo"})).await.body(200);
     assert_eq!((&cancelled["status"], &cancelled["error"]), (&json!("CANCELLED"), &json!("cancelled: typo")));
     assert_eq!(server.put(&path(&job, "/cancel"), Value::Null).await.body(200)["status"], "CANCELLED");
+    server.put(&path(&job, "/pause"), Value::Null).await.is_problem(409, "can't be paused any more");
+    server.put(&path(&job, "/resume"), Value::Null).await.is_problem(409, "expected PAUSED");
+    server.post(&path(&job, ""), json!("more")).await.is_problem(409, "waits for no input");
     assert_eq!(server.get("/api/v1/jobs").await.body(200)["items"], json!([job]));
     assert_eq!(server.put(&path(&job, "/delete"), Value::Null).await.body(200)["id"], job);
     server.get(&location).await.is_problem(404, "no job");

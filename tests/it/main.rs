@@ -53,6 +53,7 @@ mod nats_strays;
 mod operations;
 mod outage;
 mod own_renewal;
+mod paused;
 mod prompts;
 mod queue;
 mod reads;

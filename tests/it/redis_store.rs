@@ -77,6 +77,7 @@ fn commit(grant: &Grant, state: impl Into<Bytes>) -> Commit {
         turn: grant.version + 1,
         consume: grant.mailbox.iter().map(|entry| entry.key.clone()).collect(),
         writes: Vec::new(),
+        status: None,
         finish: Vec::new(),
         outbox: Vec::new(),
         state: state.into(),

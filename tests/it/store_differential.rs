@@ -15,12 +15,14 @@ use trellis::store::{
 };
 
 const STEPS: usize = 200;
-const SEEDS: std::ops::Range<u64> = 0..8;
+const SEEDS: std::ops::Range<u64> = 0..12;
 /// Everything is compared after so many steps; answers after each.
 const COMPARED_EVERY: usize = 5;
 
 /// Answers that the runs must reach together, or they test little.
-const REACHED: [&str; 28] = [
+const REACHED: [&str; 30] = [
+    "Already(Paused)",
+    "job_status: Some(Paused)",
     "New",
     "Duplicate",
     "Conflict",
@@ -209,7 +211,7 @@ impl Run<'_> {
             kind,
             job: match kind {
                 EventKind::Task => Some(job(n)),
-                EventKind::Message => None,
+                EventKind::Message => self.dice.one_in(3).then(|| job(n + 1)),
                 EventKind::Result => Some(job(200 + n)),
             },
             order: format!("{:04}", self.dice.below(9)),
@@ -326,6 +328,12 @@ impl Run<'_> {
         let commit = Commit {
             turn: holding.version + 1,
             finish: finish.map(|job| JobFinish { job, status: JobStatus::Complete, result: "{}".into() }).collect(),
+            status: self.dice.one_in(4).then(|| holding.mailbox.iter().find_map(|e| e.job.clone())).flatten().map(
+                |job| {
+                    let waits = self.dice.one_in(2);
+                    (job, if waits { JobStatus::InputRequired } else { JobStatus::Started })
+                },
+            ),
             consume: consume.iter().map(|entry| entry.key.clone()).collect(),
             writes: (0..self.dice.below(2)).map(|_| self.write()).collect(),
             outbox: if self.dice.one_in(2) { vec![entry(format!("turn-{}", self.turns))] } else { Vec::new() },
@@ -367,6 +375,16 @@ impl Run<'_> {
         let outbox = [entry(format!("finish-{n}"))];
         self.last = format!("finish {session} {finish:?} {open:?}");
         both!(self.finish(self.now, &self.owner, &session, &finish, open.as_ref(), &outbox));
+    }
+
+    async fn park(&mut self) {
+        let n = if self.dice.one_in(8) { 300 + self.dice.below(9) } else { self.dice.below(60) };
+        let (session, pause) = (self.session(), self.dice.one_in(2));
+        self.last = format!("park {session} {n} {pause}");
+        both!(self.park(self.now, &self.owner, &session, &job(n), pause));
+        if self.dice.one_in(3) {
+            both!(self.park(self.now, &self.owner, &session, &job(n), pause));
+        }
     }
 
     async fn sweep(&mut self) {
@@ -412,7 +430,7 @@ impl Run<'_> {
 
     async fn step(&mut self) {
         self.now = self.now.plus(Duration::from_millis(self.dice.below(2_500)));
-        match self.dice.below(20) {
+        match self.dice.below(22) {
             0 => self.set_gate().await,
             1..=6 => self.admit().await,
             7 => self.renew().await,
@@ -422,6 +440,7 @@ impl Run<'_> {
             15 => self.finish().await,
             16 => self.write_docs().await,
             17 | 18 => self.sweep().await,
+            19 | 20 => self.park().await,
             _ => self.publish().await,
         }
         if self.step.is_multiple_of(COMPARED_EVERY) {

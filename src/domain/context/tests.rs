@@ -37,7 +37,7 @@ fn event(n: u8, payload: Payload) -> (String, Event) {
 }
 
 fn message(n: u8, input: impl Into<Value>) -> (String, Event) {
-    event(n, Payload::Message { input: input.into() })
+    event(n, Payload::Message { input: input.into(), to: None })
 }
 
 fn result(n: u8, output: impl Into<Value>) -> (String, Event) {

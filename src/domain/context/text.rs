@@ -164,7 +164,7 @@ pub fn event(event: &Event) -> (String, Content) {
                 (None, None) => (format!("{head}output="), Content::Value(Value::Null)),
             }
         }
-        Payload::Message { input } | Payload::Task { input, .. } => match &event.caller {
+        Payload::Message { input, .. } | Payload::Task { input, .. } => match &event.caller {
             Some(caller) => (format!("[Message from: {}]\n", name(caller)), content(input)),
             None => ("[Message]\n".to_owned(), content(input)),
         },

@@ -168,7 +168,7 @@ fn inbox(inputs: &Inputs, assembled: &Assembled) -> Vec<Part> {
 
 const fn said(event: &Event) -> &Value {
     match &event.payload {
-        Payload::Task { input, .. } | Payload::Message { input } => input,
+        Payload::Task { input, .. } | Payload::Message { input, .. } => input,
         Payload::Result { .. } | Payload::Decision { .. } => &Value::Null,
     }
 }

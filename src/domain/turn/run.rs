@@ -1,16 +1,19 @@
 //! What a lease holder knows between turns, and what is to be done next.
 
 #[cfg(test)]
+mod held_tests;
+#[cfg(test)]
 mod tests;
 
 use super::Recorded;
+use super::setting::Last;
 use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
-use crate::domain::job::JobStatus;
+use crate::domain::job::{JobResult, JobStatus};
 use crate::domain::scope::Handed;
 use crate::domain::session::{PendingJob, SessionState};
 use crate::domain::time::Millis;
@@ -35,6 +38,11 @@ impl Pending {
     /// A task whose job has not ended from outside: cancelled, or dead.
     fn is_open_task(&self) -> bool {
         matches!(self.event.payload, Payload::Task { .. }) && !self.status.is_some_and(JobStatus::is_terminal)
+    }
+
+    /// Somebody has paused its job: no turn begins for it.
+    fn is_paused(&self) -> bool {
+        self.status == Some(JobStatus::Paused)
     }
 }
 
@@ -122,6 +130,9 @@ impl Run {
         if let Some(poisoned) = self.poisoned(crash_limit) {
             return Next::GiveUp(Box::new(poisoned));
         }
+        if self.is_held() {
+            return Next::Rest;
+        }
         if let Some(awaiting) = &self.state.awaiting {
             let news = self.is_withdrawn() || self.answers().next().is_some();
             let until = awaiting.until();
@@ -135,6 +146,29 @@ impl Run {
         if news || task_wants || !self.state.shown.is_empty() { Next::Turn(Box::new(plan)) } else { Next::Rest }
     }
 
+    /// Whether a job is open here and paused.
+    pub fn is_paused(&self, job: Option<&JobId>) -> bool {
+        job.and_then(|job| self.open_task(job)).is_some_and(Pending::is_paused)
+    }
+
+    /// The begun task, else the oldest open one.
+    fn task(&self) -> Option<&Pending> {
+        let begun = self.state.task.as_ref().and_then(|progress| self.open_task(&progress.job));
+        begun.or_else(|| self.inbox.iter().find(|pending| pending.is_open_task()))
+    }
+
+    /// Its task is paused: everything in the session waits with it.
+    fn is_held(&self) -> bool {
+        self.task().is_some_and(Pending::is_paused)
+    }
+
+    /// The begun task whose time is over while it is paused, and how it ends: without a turn.
+    pub fn paused_too_long(&self, now: Millis) -> Option<(JobId, JobResult)> {
+        let progress = self.state.task.as_ref().filter(|progress| self.is_paused(Some(&progress.job)))?;
+        let last = Last::of_time(&progress.deadline?, now)?;
+        Some((progress.job.clone(), JobResult::failed(last.code, format!("{}, while it was paused", last.reason))))
+    }
+
     /// When the open task's time is over.
     pub fn deadline(&self) -> Option<Millis> {
         let progress = self.state.task.as_ref()?;
@@ -144,6 +178,9 @@ impl Run {
     /// Calls that wait must be looked at now, before anything else: a turn that was begun with their
     /// answers is gone on with under its own number, by which its effects are known.
     pub fn has_answers(&self, now: Millis) -> bool {
+        if self.is_held() {
+            return false;
+        }
         let due = self.state.awaiting.as_ref().is_some_and(|awaiting| now >= awaiting.until());
         due || (self.state.awaiting.is_some() && (self.is_withdrawn() || self.answers().next().is_some()))
     }
@@ -263,6 +300,7 @@ impl Run {
     fn request_of(&self, pending: &Pending) -> Option<Mandate> {
         match &pending.event.payload {
             Payload::Result { job, .. } => self.state.pending.get(job)?.under.clone(),
+            Payload::Message { to: Some(_), .. } => None,
             Payload::Task { .. } | Payload::Message { .. } | Payload::Decision { .. } => Some(pending.event.mandate()),
         }
     }
@@ -271,9 +309,7 @@ impl Run {
     /// rest. A begun task stays the open one, also when an older one arrives late. A turn acts for one
     /// request: others, with other values or other authority, wait for turns of their own.
     pub fn plan(&self) -> Plan {
-        let begun = self.state.task.as_ref().and_then(|progress| self.open_task(&progress.job));
-        let oldest = || self.inbox.iter().find(|pending| pending.is_open_task());
-        let mut plan = Plan { task: begun.or_else(oldest).cloned(), ..Plan::default() };
+        let mut plan = Plan { task: self.task().cloned(), ..Plan::default() };
         let mut mandate = self.begun(plan.task.as_ref());
         let mut joins = |pending: &Pending| match self.request_of(pending) {
             None => true,
@@ -282,6 +318,11 @@ impl Run {
         for pending in self.inbox.iter().filter(|pending| !self.state.shown.contains(&pending.key)) {
             match &pending.event.payload {
                 Payload::Task { .. } if pending.is_open_task() => {}
+                // Its task has ended, and nobody else is meant.
+                Payload::Message { to: Some(_), .. } if pending.status.is_none_or(JobStatus::is_terminal) => {
+                    plan.settled.push(pending.clone());
+                }
+                Payload::Message { to: Some(to), .. } if plan.job() != Some(to) => {}
                 // The conversation hears them, not a goal inside it.
                 Payload::Message { .. } if !self.state.parked && self.state.goals.top().is_some() => {}
                 Payload::Message { .. } if joins(pending) => plan.messages.push(pending.clone()),

@@ -3,7 +3,7 @@
 use super::run::Plan;
 use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::authority::Authority;
-use crate::domain::budget::{Origin, Purse};
+use crate::domain::budget::{Deadline, Origin, Purse};
 use crate::domain::event::Mandate;
 use crate::domain::ids::SessionKey;
 use crate::domain::job::{ErrorCode, JobResult};
@@ -55,6 +55,12 @@ pub struct Last {
 }
 
 impl Last {
+    /// A limit of time that is passed.
+    pub fn of_time(deadline: &Deadline, now: Millis) -> Option<Self> {
+        let reason = || format!("its time was over at {}", deadline.at.rfc3339());
+        (now >= deadline.at).then(|| Self { code: code_of(deadline.origin), reason: reason() })
+    }
+
     /// How the task ends that hasn't ended itself.
     pub(super) fn ending(&self, text: &str, is_text: bool, completion: Completion) -> JobResult {
         if is_text && completion == Completion::Implicit {
@@ -67,8 +73,7 @@ impl Last {
 impl Setting {
     /// The limit of time that is passed.
     pub fn overdue(&self, now: Millis) -> Option<Last> {
-        let deadline = self.purse.deadline.filter(|deadline| now >= deadline.at)?;
-        Some(Last { code: code_of(deadline.origin), reason: format!("its time was over at {}", deadline.at.rfc3339()) })
+        Last::of_time(&self.purse.deadline?, now)
     }
 
     /// What the open task's output must be.

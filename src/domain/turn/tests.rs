@@ -45,7 +45,7 @@ fn task(n: u8) -> Pending {
 }
 
 fn message(n: u8) -> Pending {
-    pending(n, Payload::Message { input: json!("hi") })
+    pending(n, Payload::Message { input: json!("hi"), to: None })
 }
 
 fn result(n: u8) -> Pending {

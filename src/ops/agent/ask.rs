@@ -263,6 +263,9 @@ async fn submit(
         may_override: false,
     };
     ingress::submit(call.venue, &arrival).await.map_err(|error| match error {
+        SubmitError::Submission(error @ ingress::SubmissionError::NotOpen { .. }) => {
+            OpError::Conflict(error.to_string())
+        }
         SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
         SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => no_agent(&agent),
         SubmitError::Refused { .. } | SubmitError::Conflict(_) => OpError::Conflict(error.to_string()),
@@ -278,7 +281,7 @@ pub(super) async fn message(call: &Invocation<'_>, arguments: &Value) -> Result<
 }
 
 /// The id of what a call sends.
-fn event_id(call: &Invocation<'_>) -> EventId {
+pub(crate) fn event_id(call: &Invocation<'_>) -> EventId {
     match &call.site {
         Site::Api { key } => key.clone().unwrap_or_else(ingress::fresh_id),
         Site::Turn(site) => call_id(call.venue, site),
@@ -286,7 +289,7 @@ fn event_id(call: &Invocation<'_>) -> EventId {
 }
 
 /// Sends a message; returns the keys of its `sessionContext` that count for nothing.
-async fn deliver(
+pub(crate) async fn deliver(
     call: &Invocation<'_>,
     agent: &AgentId,
     id: EventId,

@@ -123,6 +123,40 @@ pub(super) fn set_status(
     Ok(true)
 }
 
+/// Sets the status of an open job as a turn says it; of a paused one, that as which it goes on.
+pub(super) fn serve_job(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &str,
+    job: &JobId,
+    status: JobStatus,
+) -> Result<(), Fault> {
+    let key = keys::job_status(job);
+    match status_and_version(tx, owner, &key)? {
+        (Some(JobStatus::Paused), version) => {
+            put_after(tx, owner, &key, version, keys::encode_paused(status, now).as_bytes());
+        }
+        (Some(ended), _) if ended.is_terminal() => {}
+        (_, version) => put_after(tx, owner, &key, version, keys::encode_status(status, now).as_bytes()),
+    }
+    Ok(())
+}
+
+/// Pauses an open job, or lets a paused one go on.
+pub(super) fn park(tx: &mut Tx<'_>, now: Millis, owner: &str, job: &JobId, pause: bool) -> Result<(), Fault> {
+    let key = keys::job_status(job);
+    let Doc { version, value } = get(tx, owner, &key)?;
+    let line = value.unwrap_or_default();
+    let line = if pause {
+        let (before, _) = keys::decode_status(&line).unwrap_or((JobStatus::Pending, now));
+        keys::encode_paused(before, now)
+    } else {
+        keys::encode_status(keys::status_before(&line).unwrap_or(JobStatus::Pending), now)
+    };
+    put_after(tx, owner, &key, version, line.as_bytes());
+    Ok(())
+}
+
 /// Writes a job's head and its place in the list, unless it exists.
 pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob) -> Result<(), Fault> {
     let key = keys::job_head(&new.job);

@@ -7,8 +7,9 @@ use super::outbox;
 use super::sweep;
 use super::tx::{Fault, Tx};
 use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Written};
+use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Parked, Written};
 use std::ops::ControlFlow;
 
 /// [`crate::store::Store::finish`].
@@ -36,7 +37,7 @@ pub(super) fn finish(
         outbox::put(tx, now, &slot.owner, message)?;
     }
     // A job that others do for the session has no task in it: its result will be an event of its own.
-    let places = tasks_of(tx, &slot, &finish.job)?;
+    let places = entries_of(tx, &slot, &finish.job)?;
     if !places.is_empty() {
         if slot.now.live_until(now).is_some() {
             slot.now.nudged = true;
@@ -50,10 +51,37 @@ pub(super) fn finish(
     Ok(Finished::Done)
 }
 
-fn tasks_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fault> {
+/// [`crate::store::Store::park`].
+pub(super) fn park(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    session: &SessionKey,
+    job: &JobId,
+    pause: bool,
+) -> Result<Parked, Fault> {
+    let mut slot = Slot::load(tx, owner, session)?;
+    let Some(status) = docs::job_status(tx, &slot.owner, job)? else { return Ok(Parked::Unknown) };
+    if status.is_terminal() || pause == (status == JobStatus::Paused) {
+        return Ok(Parked::Already(status));
+    }
+    docs::park(tx, now, &slot.owner, job, pause)?;
+    if !pause {
+        // What is held is looked at again at the end of its lease.
+        slot.now.nudged |= slot.now.live_until(now).is_some();
+        if slot.now.live_until(now).is_none() && slot.now.pending() > 0 && slot.now.waiting.is_none() {
+            slot.now.due = Some(now.0);
+        }
+        slot.save(tx)?;
+    }
+    Ok(Parked::Done)
+}
+
+/// Its task, and the messages to it.
+fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fault> {
     let mut places = Vec::new();
     slot.walk(tx, &mut |place, bytes| {
-        let record = MailRecord::decode(bytes).filter(|r| r.kind == EventKind::Task);
+        let record = MailRecord::decode(bytes).filter(|r| r.kind != EventKind::Result);
         if record.is_some_and(|r| r.job.as_ref() == Some(job)) {
             places.push(place.as_bytes().to_vec());
         }

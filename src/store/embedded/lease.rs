@@ -158,7 +158,9 @@ pub(super) fn serve(
 ) -> Result<Vec<MailboxEntry>, Fault> {
     let limit = slot.now.lease.as_ref().map_or(0, |l| l.limit);
     let mut mail = slot.mail(tx, usize::try_from(limit).unwrap_or(usize::MAX))?;
+    // A paused one is served by nobody, and so are those behind it.
     let task = mail.iter_mut().find(|m| m.entry.kind == EventKind::Task);
+    let task = task.filter(|m| m.entry.job_status != Some(JobStatus::Paused));
     let task_served = task.as_ref().map(|m| (m.place.clone(), m.entry.job.clone()));
     if let Some(task) = task {
         start(tx, now, slot, task, crash_limit)?;

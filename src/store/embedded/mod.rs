@@ -35,10 +35,10 @@ mod writes;
 
 use super::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError,
-    Swept, Window, Written,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    StoreError, Swept, Window, Written,
 };
-use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use std::path::Path;
@@ -204,6 +204,18 @@ impl Store for EmbeddedStore {
         let (owner, session, finish) = (owner.clone(), session.clone(), finish.clone());
         let (open, outbox) = (open.cloned(), outbox.to_vec());
         self.call(move |tx| finish::finish(tx, now, &owner, &session, &finish, open.as_ref(), &outbox)).await
+    }
+
+    async fn park(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        job: &JobId,
+        pause: bool,
+    ) -> Result<Parked, StoreError> {
+        let (owner, session, job) = (owner.clone(), session.clone(), job.clone());
+        self.call(move |tx| finish::park(tx, now, &owner, &session, &job, pause)).await
     }
 
     async fn seat(

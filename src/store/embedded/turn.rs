@@ -94,6 +94,9 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
     docs::apply(tx, now, &slot.owner, &commit.writes)?;
     let places: Vec<Vec<u8>> = commit.consume.iter().map(|key| layout::place_to_storage(key)).collect();
     slot.consume(tx, &places)?;
+    if let Some((job, status)) = &commit.status {
+        docs::serve_job(tx, now, &slot.owner, job, *status)?;
+    }
     for finish in &commit.finish {
         docs::end_job(tx, now, &slot.owner, finish)?;
     }

@@ -133,6 +133,14 @@ impl Args {
         self.bytes(finish.job.as_str()).bytes(finish.status.as_str()).bytes(&finish.result)
     }
 
+    /// The status of a served job.
+    pub fn status(&mut self, status: Option<&(JobId, JobStatus)>) -> &mut Self {
+        match status {
+            Some((job, status)) => self.flag(true).bytes(job.as_str()).bytes(status.as_str()),
+            None => self.flag(false),
+        }
+    }
+
     /// Finished jobs.
     pub fn finishes(&mut self, finishes: &[JobFinish]) -> &mut Self {
         self.list(finishes, |args, finish| {

@@ -46,8 +46,8 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten,
-    Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Refusal, Released, Seat, Seated, SessionFacts, Setting,
-    Store, StoreError, Swept, Window, Written,
+    Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Refusal, Released, Seat, Seated, SessionFacts,
+    Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -232,6 +232,7 @@ impl Store for RedisStore {
         args.number(commit.turn)
             .texts(&commit.consume)
             .writes(&commit.writes)
+            .status(commit.status.as_ref())
             .finishes(&commit.finish)
             .outbox(&commit.outbox)
             .bytes(&commit.state)
@@ -346,6 +347,25 @@ impl Store for RedisStore {
             "unknown" => Ok(Finished::Unknown),
             "already" => Ok(Finished::Already(answer.status()?)),
             other => Err(answer.unexpected("an outcome of `finish`", other)),
+        }
+    }
+
+    async fn park(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        job: &JobId,
+        pause: bool,
+    ) -> Result<Parked, StoreError> {
+        let mut args = self.timed("park", owner, now);
+        args.bytes(session.token()).bytes(job.as_str()).flag(pause);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Parked::Done),
+            "unknown" => Ok(Parked::Unknown),
+            "already" => Ok(Parked::Already(answer.status()?)),
+            other => Err(answer.unexpected("an outcome of `park`", other)),
         }
     }
 

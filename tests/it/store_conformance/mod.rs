@@ -15,6 +15,7 @@ mod finish;
 mod forget;
 mod lease;
 mod owner_cap;
+mod parked;
 mod reads;
 mod redis;
 mod seat;
@@ -96,6 +97,11 @@ macro_rules! conformance {
                     an_end_during_the_lease_leaves_the_session_due an_end_clears_the_backoff
                     an_end_without_an_entry_leaves_the_session_alone
                     its_messages_are_written_with_it an_ended_job_gets_no_head;
+                parked:
+                    a_paused_job_is_handed_out_as_paused_and_goes_on_as_what_it_was
+                    what_a_turn_says_of_a_paused_job_counts_when_it_goes_on
+                    what_has_ended_is_not_paused one_that_goes_on_during_a_lease_is_looked_at_again
+                    messages_to_a_job_leave_with_its_task no_crash_counts_against_a_paused_task;
                 forget:
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
                     a_session_that_got_something_meanwhile_keeps_all
@@ -232,6 +238,7 @@ fn turn(grant: &Grant) -> Commit {
         turn: grant.version + 1,
         consume: grant.mailbox.iter().map(|e| e.key.clone()).collect(),
         writes: Vec::new(),
+        status: None,
         finish: Vec::new(),
         outbox: Vec::new(),
         state: Bytes::from_static(b"state"),

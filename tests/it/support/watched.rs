@@ -3,12 +3,12 @@
 use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::domain::ids::{AgentId, Owner, SessionKey};
+use trellis::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError,
-    Swept, Window, Written,
+    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    StoreError, Swept, Window, Written,
 };
 
 /// What happens between an answer of the store and its arrival.
@@ -70,6 +70,7 @@ watched! {
     write(now: Millis, owner: &Owner, writes: &[DocWrite]) -> Written;
     finish(now: Millis, owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>,
         outbox: &[OutboxEntry]) -> Finished;
+    park(now: Millis, owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> Parked;
     forget(now: Millis, owner: &Owner, forget: &Forget) -> Forgotten;
     sweep(now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Swept;
     owners(after: Option<&Owner>, limit: usize) -> Vec<Owner>;

@@ -207,7 +207,7 @@ impl Random {
         let events = |random: &mut Self, kind: usize| {
             let payload = |random: &mut Self, n| match kind {
                 0 => Payload::Result { job: job(n), result: JobResult::complete(json!([random.value(2)])) },
-                _ => Payload::Message { input: random.value(2) },
+                _ => Payload::Message { input: random.value(2), to: None },
             };
             (0..random.below(3)).map(|n| (format!("k{n}"), event(n, payload(random, n)))).collect()
         };
@@ -307,7 +307,7 @@ fn an_unchanged_turn_is_one_small_document() {
 fn the_bytes_of_a_record_are_pinned() {
     let served = Served {
         task: Some(event(1, Payload::Task { job: job(1), input: "go".into() })),
-        messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}) }))],
+        messages: vec![("k2".into(), event(2, Payload::Message { input: json!({"hi": [1, 2.5]}), to: None }))],
         pending: vec![(job(3), PendingJob { agent: "b".parse().unwrap(), started: Millis(5), under: None, frame: 0 })],
         remind: true,
         last: true,

@@ -7,7 +7,7 @@ use crate::domain::session::TaskProgress;
 use crate::domain::time::Millis;
 use serde_json::json;
 
-fn job(n: u8) -> JobId {
+pub(super) fn job(n: u8) -> JobId {
     JobId::new(&format!("{n:032x}")).unwrap()
 }
 
@@ -16,19 +16,19 @@ fn pending(n: u8, payload: Payload, status: Option<JobStatus>) -> Pending {
     Pending { key: format!("k{n}"), event, crashes: 0, status }
 }
 
-fn task(n: u8, status: JobStatus) -> Pending {
+pub(super) fn task(n: u8, status: JobStatus) -> Pending {
     pending(n, Payload::Task { job: job(n), input: json!(1) }, Some(status))
 }
 
-fn message(n: u8) -> Pending {
-    pending(n, Payload::Message { input: json!("hi") }, None)
+pub(super) fn message(n: u8) -> Pending {
+    pending(n, Payload::Message { input: json!("hi"), to: None }, None)
 }
 
-fn result(n: u8) -> Pending {
+pub(super) fn result(n: u8) -> Pending {
     pending(n, Payload::Result { job: job(n), result: JobResult::complete(json!(1)) }, None)
 }
 
-fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
+pub(super) fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
     let child =
         |n: &u8| (job(*n), PendingJob { agent: "b".parse().unwrap(), started: Millis(0), under: None, frame: 0 });
     SessionState {
@@ -39,7 +39,7 @@ fn state(task: Option<u8>, parked: bool, children: &[u8]) -> SessionState {
     }
 }
 
-fn keys(pending: &[Pending]) -> Vec<&str> {
+pub(super) fn keys(pending: &[Pending]) -> Vec<&str> {
     pending.iter().map(|p| p.key.as_str()).collect()
 }
 

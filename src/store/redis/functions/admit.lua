@@ -98,6 +98,9 @@ end
 local function bury(o, now, s, entries, limit, dead)
   for _, entry in ipairs(entries) do
     if entry[2] == 't' then
+      if entry[4] == 'PAUSED' then
+        return
+      end
       if entry[5] > 0 and entry[5] >= limit and entry[3] and not TERMINAL[entry[4]] then
         local said = verdict(o, s, entry[3], entry[5])
         local result = string.gsub(dead, '{verdict}', function() return said end)

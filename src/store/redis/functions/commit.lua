@@ -6,14 +6,17 @@ local function take_commit(take)
     consume = list(take, function(t)
       return place(t())
     end),
-    writes = list(take, take_write), finish = list(take, take_finish), outbox = list(take, take_entry),
-    state = take(), unless_cancelled = optional(take), after = take_after(take),
+    writes = list(take, take_write), status = take() == '1' and { take(), take() },
+    finish = list(take, take_finish), outbox = list(take, take_entry), state = take(), unless_cancelled = optional(take), after = take_after(take),
   }
 end
 
 local function record(o, now, s, epoch, c)
   drop(o, s, c.consume)
   apply(o, now, c.writes)
+  if c.status then
+    serve_job(o, now, c.status[1], c.status[2])
+  end
   for _, finish in ipairs(c.finish) do
     finish_job(o, now, finish)
   end

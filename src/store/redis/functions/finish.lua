@@ -1,9 +1,10 @@
 -- Ends a job from outside its turn.
 
+-- Its task, and the messages to it.
 local function entries_of(o, s, job)
   local members = {}
   for _, entry in ipairs(pending(o, s, 0)) do
-    if entry[2] == 't' and entry[3] == job then
+    if entry[2] ~= 'r' and entry[3] == job then
       members[#members + 1] = entry[1]
     end
   end
@@ -38,6 +39,32 @@ register('finish', function(keys, args)
       drop(o, s, tasks)
     end
     call('HDEL', session_key(o, s), 'backoff')
+    set_due(o, s, now)
+  end
+  return { 'done' }
+end, { 'allow-oom' })
+
+-- Pauses an open job, or lets a paused one go on.
+register('park', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s, job, pause = clock(take()), take(), take(), take() == '1'
+  local _, line = doc(o, 'j/' .. job .. '/s')
+  if not line then
+    return { 'unknown' }
+  end
+  local status = string.match(line, '^%S+')
+  if TERMINAL[status] or pause == (status == 'PAUSED') then
+    return { 'already', status }
+  elseif pause then
+    put(o, 'j/' .. job .. '/s', 'PAUSED ' .. text(now) .. ' ' .. status)
+    return { 'done' }
+  end
+  put(o, 'j/' .. job .. '/s', (string.match(line, '^%S+ %S+ (%S+)$') or 'PENDING') .. ' ' .. text(now))
+  local ends = call('HGET', session_key(o, s), 'until')
+  if ends and tonumber(ends) > now then
+    -- What is held is looked at again at the end of its lease.
+    call('HSET', session_key(o, s), 'nudged', 1)
+  elseif call('ZCARD', mailbox_key(o, s)) > 0 and not call('ZSCORE', o .. ':waiting:' .. agent_of(s), s) then
     set_due(o, s, now)
   end
   return { 'done' }

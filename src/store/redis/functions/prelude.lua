@@ -196,6 +196,16 @@ local function finish_job(o, now, finish)
   end
 end
 
+-- As a turn says it; of a paused one, that as which it goes on.
+local function serve_job(o, now, job, status)
+  local before = job_status(o, job)
+  if before == 'PAUSED' then
+    put(o, 'j/' .. job .. '/s', 'PAUSED ' .. text(now) .. ' ' .. status)
+  elseif is_open(before) then
+    set_status(o, now, job, status)
+  end
+end
+
 -- Outbox ----------------------------------------------------------------------------------------
 
 -- {id, message}
@@ -311,13 +321,14 @@ end
 local function serve(o, now, s, entries)
   local served, task = {}, nil
   for _, entry in ipairs(entries) do
-    if entry[2] ~= 't' or not task then
+    local first = entry[2] == 't' and not task
+    task = first and entry or task
+    -- A paused one is served by nobody, and so are those behind it.
+    if entry[2] ~= 't' or first and entry[4] ~= 'PAUSED' then
       served[#served + 1] = entry[1]
     end
-    if entry[2] == 't' and not task then
-      task = entry
-    end
   end
+  task = task and task[4] ~= 'PAUSED' and task
   if task and task[4] == 'PENDING' then
     set_status(o, now, task[3], 'STARTED')
     task[4] = 'STARTED'

@@ -1,0 +1,76 @@
+//! What is for a paused job waits with it; what others want goes on.
+
+use super::tests::{job, keys, message, result, state, task};
+use super::*;
+use crate::domain::budget::{Deadline, Origin};
+use crate::domain::job::ErrorCode;
+use serde_json::json;
+
+const PAUSED: JobStatus = JobStatus::Paused;
+
+fn run(state: SessionState, inbox: &[Pending]) -> Run {
+    Run::new(1, state, inbox.to_vec(), false)
+}
+
+fn told(n: u8, to: u8, status: Option<JobStatus>) -> Pending {
+    let mut pending = message(n);
+    pending.event.payload = Payload::Message { input: json!("hi"), to: Some(job(to)) };
+    pending.event.session_context.insert("k".into(), "its sender's".into());
+    Pending { status, ..pending }
+}
+
+#[test]
+fn no_turn_begins_for_a_paused_job() {
+    let begun = || state(Some(1), false, &[7]);
+    for (state, inbox, goes_on) in [
+        // Its results, messages and the tasks behind it wait with it, begun or not.
+        (begun(), vec![task(1, PAUSED)], false),
+        (begun(), vec![task(1, PAUSED), result(7), message(4), task(2, JobStatus::Pending)], false),
+        (SessionState::default(), vec![task(1, PAUSED)], false),
+        (SessionState::default(), vec![task(1, PAUSED), message(4), task(2, JobStatus::Pending)], false),
+        // One behind the open task holds nothing up.
+        (begun(), vec![task(1, JobStatus::Started), task(2, PAUSED), message(4)], true),
+        (begun(), vec![task(2, PAUSED), task(1, JobStatus::Started)], true),
+    ] {
+        let run = run(state, &inbox);
+        assert_eq!(matches!(run.next(5), Next::Turn(_)), goes_on, "{:?}", keys(&inbox));
+        assert!(goes_on || (run.next(5) == Next::Rest && !run.has_answers(Millis(9))));
+    }
+    let held = run(SessionState::default(), &[task(1, PAUSED), task(2, JobStatus::Pending)]);
+    assert!(held.is_paused(Some(&job(1))) && !held.is_paused(Some(&job(2))) && !held.is_paused(None));
+}
+
+#[test]
+fn what_has_ended_from_outside_does_not_wait_with_it() {
+    let inbox = [task(1, PAUSED), task(2, JobStatus::Cancelled)];
+    let Next::Settle(settled) = run(state(Some(1), false, &[]), &inbox).next(5) else { panic!("it has ended") };
+    assert_eq!(keys(&settled), ["k2"]);
+}
+
+#[test]
+fn the_time_of_a_paused_job_goes_on() {
+    let mut begun = state(Some(1), false, &[]);
+    begun.task.as_mut().unwrap().deadline = Some(Deadline { at: Millis(50), origin: Origin::Request });
+    let paused = run(begun.clone(), &[task(1, PAUSED)]);
+    assert_eq!((paused.deadline(), paused.paused_too_long(Millis(49))), (Some(Millis(50)), None));
+    let (ended, how) = paused.paused_too_long(Millis(50)).unwrap();
+    assert_eq!((ended, how.status, how.error_code), (job(1), JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
+    assert!(how.error.unwrap().ends_with("while it was paused"));
+    assert_eq!(run(begun, &[task(1, JobStatus::Started)]).paused_too_long(Millis(50)), None, "a turn ends it");
+}
+
+#[test]
+fn a_message_to_a_job_is_read_in_its_turns_alone_and_under_its_request() {
+    let open = Some(JobStatus::Started);
+    let run = |inbox: &[Pending]| run(SessionState::default(), inbox);
+    let mine = run(&[told(4, 1, open), told(5, 2, Some(JobStatus::Pending)), task(1, JobStatus::Started)]);
+    let plan = mine.plan();
+    assert_eq!((keys(&plan.messages), plan.settled.len()), (vec!["k4"], 0), "another's waits for its turn");
+    assert!(mine.mandate(&plan).session_context.is_empty(), "its sender's values are not the request's");
+    let held = run(&[told(4, 1, Some(PAUSED)), task(1, PAUSED)]);
+    assert_eq!(held.next(5), Next::Rest);
+    for over in [None, Some(JobStatus::Complete)] {
+        let Next::Settle(settled) = run(&[told(4, 1, over)]).next(5) else { panic!("nobody reads it") };
+        assert_eq!(keys(&settled), ["k4"]);
+    }
+}

@@ -1,0 +1,46 @@
+//! Messages to a job: they go to that one's session, and are part of its request.
+
+use super::{Arrival, SubmissionError};
+use crate::domain::event::Submission;
+use crate::domain::ids::JobId;
+use crate::domain::job::Job;
+use crate::jobs;
+use crate::store::StoreError;
+use crate::venue::Venue;
+
+/// Whether a job takes messages.
+pub fn hears(job: &Job) -> Result<(), SubmissionError> {
+    let why = if job.head.op.is_some() {
+        "is no agent's and takes no message".to_owned()
+    } else if job.status.is_terminal() {
+        format!(
+            "is {} and waits for no input; send a message to its agent `{}` instead",
+            job.status.as_str(),
+            job.head.agent
+        )
+    } else {
+        return Ok(());
+    };
+    Err(SubmissionError::NotOpen { job: job.head.id.clone(), why })
+}
+
+/// A message to a job goes to that one's session.
+pub(super) async fn addressed(
+    venue: &Venue,
+    arrival: &Arrival,
+    to: &JobId,
+) -> Result<Result<Arrival, SubmissionError>, StoreError> {
+    let not = |why: &str| Ok(Err(SubmissionError::NotOpen { job: to.clone(), why: why.to_owned() }));
+    if arrival.task {
+        return not("can be named by a message, not by a task");
+    }
+    let Some(job) = jobs::get(venue, &arrival.owner, to).await? else { return not("is not there") };
+    if job.head.op.is_none() && job.head.agent != arrival.agent {
+        return not("is another agent's");
+    }
+    if arrival.submission.session_id.as_ref().is_some_and(|session| *session != job.head.session) {
+        return not("has another session: leave `sessionId` out");
+    }
+    let submission = Submission { session_id: Some(job.head.session.clone()), ..arrival.submission.clone() };
+    Ok(hears(&job).map(|()| Arrival { submission, ..arrival.clone() }))
+}

@@ -1,0 +1,67 @@
+//! Jobs that are paused and let go on. The turn that runs when a job is paused commits, and none begins
+//! for it until it goes on; children, timers and approvals go on, and so does its time.
+
+use super::{end, get};
+use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::{Job, JobResult, JobStatus};
+use crate::store::{Finished, Parked, StoreError};
+use crate::venue::Venue;
+
+/// What became of it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Held {
+    /// It is so now, or was.
+    Done(Box<Job>),
+    /// It can't be, for this reason.
+    Not(String),
+    /// No such job.
+    Unknown,
+}
+
+/// Pauses an open job of an agent.
+pub async fn pause(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(Held::Unknown) };
+    if job.head.op.is_some() {
+        let status = job.status.as_str();
+        return Ok(Held::Not(format!("job `{id}` is {status} and its operation can't be paused; it can be cancelled")));
+    }
+    match venue.store.park(venue.now(), owner, &session(&job), id, true).await? {
+        Parked::Unknown => Ok(Held::Unknown),
+        Parked::Done | Parked::Already(JobStatus::Paused) => shown(venue, owner, id).await,
+        Parked::Already(status) => {
+            Ok(Held::Not(format!("job `{id}` is {} and can't be paused any more", status.as_str())))
+        }
+    }
+}
+
+/// Lets a paused job go on.
+pub async fn resume(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(Held::Unknown) };
+    let session = session(&job);
+    match venue.store.park(venue.now(), owner, &session, id, false).await? {
+        Parked::Unknown => Ok(Held::Unknown),
+        Parked::Done => {
+            venue.wake(owner, &session).await;
+            shown(venue, owner, id).await
+        }
+        Parked::Already(status) => Ok(Held::Not(format!("job `{id}` is {}, expected PAUSED", status.as_str()))),
+    }
+}
+
+/// Ends a job whose time is over while it is paused.
+pub async fn over(venue: &Venue, owner: &Owner, id: &JobId, result: &JobResult) -> Result<(), StoreError> {
+    let Some(job) = get(venue, owner, id).await? else { return Ok(()) };
+    match end(venue, owner, &job, result, Vec::new()).await? {
+        Finished::Done => tracing::info!(%owner, job = %id, "its time was over while it was paused"),
+        Finished::Already(_) | Finished::Unknown => {}
+    }
+    Ok(())
+}
+
+fn session(job: &Job) -> SessionKey {
+    SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() }
+}
+
+async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, StoreError> {
+    Ok(super::shown(venue, owner, id).await?.map_or(Held::Unknown, |job| Held::Done(Box::new(job))))
+}
