@@ -65,6 +65,9 @@ pub enum LifeError {
     /// A turn of it is still running.
     #[error("session `{0}` is still held by a worker: try again in a moment")]
     Busy(SessionKey),
+    /// The session is in the middle of something that needs its turns as they are.
+    #[error("session `{0}` {1}: its turns can't be compacted now, try again when it rests")]
+    AtWork(SessionKey, &'static str),
     /// The agent has no such session.
     #[error("no session `{0}`: nothing was ever sent to it")]
     NoSession(SessionKey),
@@ -359,16 +362,17 @@ pub struct Fork {
     pub overwrite: bool,
 }
 
-/// Makes `to` with the configuration and state of `from`, and without anything that waits for it.
+/// Makes `to` with the configuration and state of `from`, these keys of `config` excepted, and without
+/// anything that waits for it; says whether it is new.
 /// Who forks bounds the new agent, and what bound the old one bounds it, too.
 pub async fn fork(
     venue: &Venue,
     owner: &Owner,
-    from: &AgentId,
-    to: &AgentId,
+    (from, to): (&AgentId, &AgentId),
+    config: &Map<String, Value>,
     how: Fork,
     by: By<'_>,
-) -> Result<AgentRecord, LifeError> {
+) -> Result<(AgentRecord, bool), LifeError> {
     let Some((source, _)) = get(venue, owner, from).await? else { return Err(LifeError::Unknown(from.clone())) };
     if from == to {
         return Err(LifeError::Exists(to.clone()));
@@ -376,7 +380,12 @@ pub async fn fork(
     if how.timeline && how.overwrite {
         return Err(LifeError::Config("`timeline` is copied to a new agent only, leave `overwrite` out".into()));
     }
-    by.may_use_key(&source.config)?;
+    let config = if config.is_empty() {
+        source.config.clone()
+    } else {
+        patched(&source.config, &Patch { config: config.clone(), ..Patch::default() })?
+    };
+    by.may_use_key(&config)?;
     let maker = Maker {
         authority: source.creator.intersect(by.authority).nowhere(),
         trail: source.made_under.clone().and(by.trail),
@@ -386,8 +395,10 @@ pub async fn fork(
     }
     for _ in 0..TRIES {
         let now = venue.now();
-        let new = AgentRecord { state: source.state.clone(), ..fresh(to, &source.config, &maker, now) };
-        let (record, expect) = match get(venue, owner, to).await? {
+        let new = AgentRecord { state: source.state.clone(), ..fresh(to, &config, &maker, now) };
+        let known = get(venue, owner, to).await?;
+        let created = known.is_none();
+        let (record, expect) = match known {
             None => {
                 let gone = venue.store.read(owner, &[keys::agent(to)]).await?.pop().unwrap_or_default();
                 if how.timeline {
@@ -404,7 +415,7 @@ pub async fn fork(
             }
         };
         if venue.store.write(now, owner, &writes(&record, expect)).await? == Written::Done {
-            return Ok(record);
+            return Ok((record, created));
         }
     }
     Err(contended(to).into())

@@ -1,8 +1,10 @@
 //! Agents as callers see them: create, read, list; `lifecycle` and `sessions` have the rest.
 
+pub mod amend;
 pub mod lifecycle;
 pub mod names;
 pub mod sessions;
+pub mod transcript;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
@@ -258,17 +260,35 @@ fn open_tasks(session: &SessionFacts) -> usize {
 
 /// [`status`] of each of these agents of an owner.
 pub async fn statuses(venue: &Venue, owner: &Owner, agents: &[Listed]) -> Result<Vec<&'static str>, StoreError> {
-    let looks: Vec<_> = agents
-        .iter()
-        .map(|record| async move {
-            let sessions = match record.status {
-                AgentStatus::Active => venue.store.sessions(owner, Some(&record.id), None, SESSIONS).await?,
-                AgentStatus::Suspended | AgentStatus::Terminated => Vec::new(),
-            };
-            Ok(status(record.status, &sessions, venue.now()))
-        })
-        .collect();
+    let looks: Vec<_> = agents.iter().map(|listed| doing(venue, owner, (&listed.id, listed.status))).collect();
     stream::iter(looks).buffered(LOOKS).try_collect().await
+}
+
+/// What an agent does: [`status`] of its sessions as they are.
+pub async fn doing(
+    venue: &Venue,
+    owner: &Owner,
+    (id, agent): (&AgentId, AgentStatus),
+) -> Result<&'static str, StoreError> {
+    let sessions = match agent {
+        AgentStatus::Active => venue.store.sessions(owner, Some(id), None, SESSIONS).await?,
+        AgentStatus::Suspended | AgentStatus::Terminated => Vec::new(),
+    };
+    Ok(status(agent, &sessions, venue.now()))
+}
+
+/// Has workers look at every session of an agent in which something waits; how many.
+pub async fn wake(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<usize, StoreError> {
+    let (mut woken, mut after) = (0, None);
+    loop {
+        let page = venue.store.sessions(owner, Some(id), after.as_ref(), SESSIONS).await?;
+        let Some(last) = page.last() else { return Ok(woken) };
+        after = Some(last.key.clone());
+        for session in page.iter().filter(|session| !session.mailbox.is_empty()) {
+            venue.wake(owner, &session.key).await;
+            woken += 1;
+        }
+    }
 }
 
 /// `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.

@@ -2,11 +2,14 @@
 
 use super::lifecycle::LifeError;
 use crate::domain::authority::Authority;
+use crate::domain::decode;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, StoreError, decode, keys, steps};
+use crate::store::{
+    Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, StoreError, decode as document, keys, steps,
+};
 use crate::venue::Venue;
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -44,6 +47,12 @@ pub async fn list(
     Ok((found, after.map(|last| last.session)))
 }
 
+/// What people call a session.
+pub fn title(session: &SessionFacts) -> Option<String> {
+    let state: SessionState = session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok())?;
+    state.title
+}
+
 fn shown(session: &SessionFacts, now: Millis) -> Value {
     let waiting = |kind| session.mailbox.iter().filter(|entry| entry.kind == kind).count();
     let leased = session.lease_until.is_some_and(|until| until > now);
@@ -54,8 +63,11 @@ fn shown(session: &SessionFacts, now: Millis) -> Value {
     };
     json!({
         "sessionId": session.key.session,
+        "title": title(session),
         "status": status,
         "turns": session.version,
+        "turnCount": session.version,
+        "updated": session.touched,
         "tasks": waiting(EventKind::Task),
         "messages": waiting(EventKind::Message),
         "results": waiting(EventKind::Result),
@@ -101,7 +113,7 @@ pub async fn read(
     let full = !page.ended;
     let (mut turns, mut last) = (Vec::with_capacity(page.docs.len()), after);
     for (place, doc) in page.docs {
-        let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
+        let record: TurnRecord = document(&place, &doc.value.unwrap_or_default())?;
         last = record.turn;
         turns.push(record.seen_by(reader).shown());
     }
@@ -157,7 +169,7 @@ pub(super) async fn copy_all(venue: &Venue, owner: &Owner, from: &AgentId, to: &
 async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifeError> {
     let state: SessionState = match &from.state {
         None => SessionState::default(),
-        Some(bytes) => decode(&format!("state of {}", from.key), bytes)?,
+        Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
     };
     let state = serde_json::to_vec(&state.forked(at)).expect("states serialise");
     let prefix = keys::turns(&from.key);
@@ -169,7 +181,7 @@ async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &S
         let mut writes = Vec::with_capacity(2 * page.len());
         for (key, doc) in page {
             let bytes = doc.value.unwrap_or_default();
-            let record: TurnRecord = decode(&key, &bytes)?;
+            let record: TurnRecord = document(&key, &bytes)?;
             if record.turn <= at {
                 writes.push(put(keys::turn(to, record.turn), bytes));
                 writes.push(put(keys::timeline_entry(to, record.start, record.turn), Bytes::new()));

@@ -142,6 +142,15 @@ pub const FRAME_DEPTH: usize = 8;
 /// Bytes of a goal: a paragraph; data belongs into the tree.
 pub const GOAL_BYTES: usize = 4 * 1024;
 
+/// Layers of one configuration of an agent.
+pub const CONFIG_LAYERS: usize = 16;
+
+/// Bytes of a session's title.
+pub const SESSION_TITLE_BYTES: usize = 200;
+
+/// Documents of a session that its deletion takes with it in one write.
+pub const SESSION_ERASED: usize = 3_000;
+
 /// Bytes of the summary that stands for compacted turns.
 pub const SUMMARY_BYTES: usize = 16 * 1024;
 

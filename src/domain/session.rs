@@ -20,6 +20,9 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionState {
+    /// What people call it; no prompt has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// Child jobs whose results are awaited.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub pending: BTreeMap<JobId, PendingJob>,
@@ -59,6 +62,20 @@ pub struct SessionState {
 }
 
 impl SessionState {
+    /// What it does that needs its turns as they are: their results are still to be seen, or filled in.
+    pub const fn is_at_work(&self) -> Option<&'static str> {
+        if self.task.is_some() {
+            return Some("serves a task");
+        }
+        if self.awaiting.is_some() {
+            return Some("waits for a person");
+        }
+        if !self.shown.is_empty() {
+            return Some("is being served");
+        }
+        if self.goals.frames.is_empty() { None } else { Some("works on a goal") }
+    }
+
     /// The task has ended: its children are not awaited any more.
     pub fn end_task(&mut self) {
         self.task = None;

@@ -78,7 +78,7 @@ pub(super) async fn apply(
     let body = json!({
         "agentId": id,
         "result": result,
-        "status": agents::status(record.status, &[], api.venue.now()),
+        "status": agents::doing(&api.venue, who.owner(), (&id, record.status)).await?,
         "configVersion": record.config_version,
         "warnings": warnings,
     });

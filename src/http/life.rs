@@ -107,10 +107,9 @@ pub(super) async fn session(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let mut path = json!({"agentId": id, "sessionId": session});
-    for key in ["after", "limit"] {
-        if let Some(number) = asked.number(key)? {
-            path[key] = number.into();
-        }
+    path["after"] = asked.number("after")?.unwrap_or(0).into();
+    if let Some(limit) = asked.number("limit")? {
+        path["limit"] = limit.into();
     }
     Ok(run(&api, &who, "session-read", Value::Null, path).await?.into_response())
 }

@@ -10,7 +10,8 @@ use crate::ledger::experiment::{Experiment, run};
 use crate::ledger::find::{Filter, find};
 use crate::ledger::show::{self, ReplayError};
 use crate::ledger::{self, PastTurn, why};
-use crate::worker::preview::{self, Preview, PreviewError};
+use crate::ops::OpError;
+use crate::worker::preview::{self, Preview};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -145,12 +146,7 @@ pub(super) async fn context(
         body => decode::typed(body).map_err(Problem::bad_request)?,
     };
     let asked = Preview { envelope: who.caller.request(), ..asked };
-    let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(|error| match error {
-        PreviewError::NoAgent(_) | PreviewError::NoSession(_) => Problem::not_found(error),
-        PreviewError::Grant(_) => Problem::bad_request(error),
-        PreviewError::Withheld(_) => Problem::denied(error),
-        PreviewError::Store(error) => error.into(),
-    })?;
+    let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
     let answer = match run(&inputs) {
         Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),
         Err(refused) => json!({"ledger": show::ledger(&refused.ledger), "error": refused.error.to_string()}),

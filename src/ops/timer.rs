@@ -16,7 +16,7 @@ use crate::domain::limits::{LIST_PAGE, TIMER_EVERY, TIMER_FARTHEST, TIMER_GRACE,
 use crate::domain::time::Millis;
 use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, TimerId, Wanted, duration, instant};
 use crate::store::{Checkpoint, Held};
-use crate::{ingress, timers};
+use crate::{agents, ingress, timers};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -77,9 +77,9 @@ impl Verb {
         let (path, description, properties, required, effect) = match self {
             Self::Trigger => (
                 "v/ops/agent/trigger",
-                "Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`.",
+                "Give an agent a task, or a message, at a time: once (`at`, `after`), `every` so often, or by `cron`. With nothing but `agentId`: what is set to be sent to it once, later, is sent now, and what waits in its sessions is looked at.",
                 trigger(),
-                vec!["agentId", "input"],
+                vec!["agentId"],
                 Effect::Idempotent,
             ),
             Self::Wake => (
@@ -130,6 +130,9 @@ impl Operation for TimerOperation {
 
     fn needs(&self, arguments: &Value) -> Result<Vec<Need>, OpError> {
         Ok(match self.0 {
+            Verb::Trigger if is_now(arguments) => {
+                vec![Need { ability: "agent/trigger", resource: Resource::agent(&agent_id(arguments)?) }]
+            }
             Verb::Trigger => {
                 let resource = Resource::agent(&agent_id(arguments)?);
                 // What it sends needs what sending it now would need.
@@ -151,6 +154,10 @@ impl Operation for TimerOperation {
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         let owner = &call.caller.owner;
         let value = match self.0 {
+            Verb::Trigger if is_now(&arguments) => now(call, &agent_id(&arguments)?).await?,
+            Verb::Trigger if arguments["input"].is_null() => {
+                return Err(OpError::Invalid("expected `input`, what is sent at that time".into()));
+            }
             Verb::Trigger => receipt(&set(call, &wanted(call, &arguments)?).await?),
             Verb::Wake => receipt(&set(call, &wake(call, &arguments)?).await?),
             Verb::List => {
@@ -167,6 +174,23 @@ impl Operation for TimerOperation {
         };
         Ok(value.into())
     }
+}
+
+/// Nothing but the agent is named.
+fn is_now(arguments: &Value) -> bool {
+    arguments.as_object().is_some_and(|map| map.iter().all(|(key, value)| key == "agentId" || value.is_null()))
+}
+
+/// What waits for a time is done now.
+async fn now(call: &Invocation<'_>, agent: &AgentId) -> Result<Value, OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let Some((record, _)) = agents::get(venue, owner, agent).await? else {
+        return Err(OpError::NotFound(format!("no agent `{agent}`")));
+    };
+    let fired = timers::hurry(venue, owner, agent).await?;
+    let woken = agents::wake(venue, owner, agent).await?;
+    let status = agents::doing(venue, owner, (agent, record.status)).await?;
+    Ok(json!({"agentId": agent, "status": status, "fired": fired, "woken": woken}))
 }
 
 fn receipt(timer: &Timer) -> Value {

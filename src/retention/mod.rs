@@ -9,6 +9,7 @@ mod jobs;
 mod sessions;
 
 pub use jobs::{Deleted, delete};
+pub use sessions::of_turn;
 
 use crate::agents;
 use crate::domain::approval::Approval;

@@ -93,7 +93,7 @@ async fn turns(
         let mut batch = Batch::new(venue, owner);
         let mut events = Vec::new();
         for (key, record, _) in old {
-            batch.documents.extend(documents(session, key, record.as_ref()));
+            batch.documents.extend(of_turn(session, key, record.as_ref()));
             events.extend(record.into_iter().flat_map(|record| record.events));
         }
         batch.events = loose(venue, owner, events).await?;
@@ -112,7 +112,7 @@ fn goes(rules: Rules, venue: &Venue, key: &str, record: Option<&TurnRecord>, bel
 }
 
 /// A turn's record, its manifest and its place in the timeline.
-fn documents(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
+pub fn of_turn(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
     let mut documents = vec![key.clone()];
     documents.extend(keys::number_of_turn(key).map(|turn| keys::ledger(session, turn)));
     documents.extend(record.map(|record| keys::timeline_entry(session, record.start, record.turn)));

@@ -1,8 +1,8 @@
 //! A store that fails on purpose: before a call is applied, or after it with the answer lost.
 
 use super::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
+    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
     StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -212,6 +212,16 @@ impl Store for FaultyStore {
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError> {
         self.call("seat", self.inner.seat(now, owner, session, seat)).await
+    }
+
+    async fn amend(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        amend: &Amend,
+    ) -> Result<Amended, StoreError> {
+        self.call("amend", self.inner.amend(now, owner, session, amend)).await
     }
 
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {

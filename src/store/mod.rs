@@ -8,6 +8,7 @@
 //! Time: `now` is an argument. The Redis backend takes the server's own clock instead unless it
 //! was opened with an injected one, because the clocks of a fleet differ.
 
+mod amend;
 pub mod embedded;
 pub mod faulty;
 mod forget;
@@ -25,6 +26,7 @@ use async_trait::async_trait;
 use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
+pub use amend::*;
 pub use forget::*;
 pub use outside::*;
 pub use types::*;
@@ -176,6 +178,19 @@ pub trait Store: Send + Sync + 'static {
         session: &SessionKey,
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError>;
+
+    /// Changes what a session remembers, or drops it, with documents, between its turns.
+    ///
+    /// After it: all of it, or, when a worker has the session (one that died with it included) or it is
+    /// not as it was seen, nothing. A turn that runs is never changed under: it would write over it. Of
+    /// one that is gone no holder of before can come back. Doing it again changes nothing.
+    async fn amend(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        amend: &Amend,
+    ) -> Result<Amended, StoreError>;
 
     /// Forgets what an owner no longer keeps: deletes documents, lets event ids count as never seen,
     /// and drops sessions that rest: without mail, lease, due time and place in a queue, and with the

@@ -2,8 +2,8 @@
 //! so a worker in the middle of a turn need not give it up because the server restarts.
 
 use super::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
+    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
     StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -124,6 +124,16 @@ impl Store for PatientStore {
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError> {
         self.again(|| self.inner.seat(now, owner, session, seat)).await
+    }
+
+    async fn amend(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        amend: &Amend,
+    ) -> Result<Amended, StoreError> {
+        self.again(|| self.inner.amend(now, owner, session, amend)).await
     }
 
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {

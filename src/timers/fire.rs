@@ -8,12 +8,12 @@ use crate::agents;
 use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::event::EventKind;
-use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
 use crate::ingress::{self, SubmitError};
-use crate::store::{Refusal, StoreError, keys};
+use crate::store::{Refusal, StoreError, Written, keys};
 use crate::venue::Venue;
 use crate::{jobs, policy};
 use std::time::Duration;
@@ -77,6 +77,31 @@ pub async fn ring(venue: &Venue, alarm: &Alarm) -> Result<Rung, StoreError> {
     }
     advance(venue, owner, &timer, version, now).await?;
     Ok(Rung::Fired)
+}
+
+/// Fires the timers of an agent that were to fire once, later; those that fire again and again keep their
+/// times. Which.
+pub async fn hurry(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Vec<TimerId>, StoreError> {
+    let mut fired = Vec::new();
+    let prefix = keys::agent_timers(agent);
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, TIMERS).await?;
+        let Some((last, _)) = page.last() else { return Ok(fired) };
+        after = Some(last.clone());
+        for id in page.iter().filter_map(|(key, _)| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
+            let now = venue.now();
+            let (known, version) = get(venue, owner, &id).await?;
+            let Some((known, hurried)) = known.and_then(|known| known.hurried(now).map(|new| (known, new))) else {
+                continue;
+            };
+            // On a conflict somebody has moved it, or it fires at this moment.
+            if put(venue, owner, Some(&known), version, &hurried).await? == Written::Done {
+                one(venue, owner, now, &id, now).await?;
+                fired.push(id);
+            }
+        }
+    }
 }
 
 /// Does what is due of one timer.

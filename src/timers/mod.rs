@@ -5,7 +5,7 @@
 
 mod fire;
 
-pub use fire::{Next, Rung, fire, ring};
+pub use fire::{Next, Rung, fire, hurry, ring};
 
 use crate::agents;
 use crate::bus::Alarm;

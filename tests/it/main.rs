@@ -4,6 +4,7 @@
 
 mod support;
 
+mod agent_layers;
 mod agent_rows;
 mod agent_turns;
 mod approvals;
@@ -67,6 +68,7 @@ mod revoked_turns;
 mod scopes;
 mod secrets;
 mod seed_pages;
+mod session_changes;
 mod sessions;
 mod set_back;
 mod signals;

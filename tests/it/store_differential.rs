@@ -1,6 +1,7 @@
 //! Random operations on two backends with injected time: every answer and all that is readable
 //! afterwards must be equal.
 
+use crate::support::dice::Dice;
 use bytes::Bytes;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -10,8 +11,9 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
-    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, DocWrite, EventKind, Expect, Grant, JobFinish,
-    Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, NewJob, Next, OutboxEntry, Released, Store, keys,
+    Admit, Admitted, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, DocWrite, EventKind, Expect,
+    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, NewJob, Next, OutboxEntry, Released,
+    Store, keys,
 };
 
 const STEPS: usize = 200;
@@ -20,9 +22,10 @@ const SEEDS: std::ops::Range<u64> = 0..12;
 const COMPARED_EVERY: usize = 5;
 
 /// Answers that the runs must reach together, or they test little.
-const REACHED: [&str; 30] = [
+const REACHED: [&str; 31] = [
     "Already(Paused)",
     "job_status: Some(Paused)",
+    "Stirred",
     "New",
     "Duplicate",
     "Conflict",
@@ -53,27 +56,6 @@ const REACHED: [&str; 30] = [
     "state: Some",
 ];
 const START: Millis = Millis(1_700_000_000_000);
-
-/// `SplitMix64`: a seed gives the same run on every machine.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-
-    fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
-        &items[usize::try_from(self.below(items.len() as u64)).unwrap()]
-    }
-}
 
 /// What a worker knows of a lease that it was granted, perhaps long ago.
 #[derive(Clone)]
@@ -387,6 +369,22 @@ impl Run<'_> {
         }
     }
 
+    /// Mostly as the session is, sometimes not.
+    async fn amend(&mut self) {
+        let session = self.session();
+        let all = self.stores[0].sessions(&self.owner, None, None, 100).await.unwrap();
+        let seen = all.into_iter().find(|facts| facts.key == session);
+        let (version, was, arrivals) = seen.map_or((0, None, 0), |seen| (seen.version, seen.state, seen.arrivals));
+        let then = match self.dice.below(3) {
+            0 => Amendment::Gone { arrivals: arrivals + self.dice.below(4) / 3 },
+            _ => Amendment::State(format!("amended {}", self.dice.below(3)).into()),
+        };
+        let was = was.filter(|_| !self.dice.one_in(6));
+        let amend = Amend { version, was, then, writes: vec![self.write()] };
+        self.last = format!("amend {session} {amend:?}");
+        both!(self.amend(self.now, &self.owner, &session, &amend));
+    }
+
     async fn sweep(&mut self) {
         let grace = Duration::from_secs(3);
         self.last = String::from("sweep");
@@ -438,6 +436,7 @@ impl Run<'_> {
             10..=12 => self.commit().await,
             13 | 14 => self.release().await,
             15 => self.finish().await,
+            16 if self.dice.one_in(2) => self.amend().await,
             16 => self.write_docs().await,
             17 | 18 => self.sweep().await,
             19 | 20 => self.park().await,

@@ -3,13 +3,14 @@
 use super::capability::ability_covers;
 
 /// Every ability that an operation, a route or a resource asks for; a test holds it against the code.
-pub const ABILITIES: [&str; 40] = [
+pub const ABILITIES: [&str; 42] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
     "agent/message",
     "agent/request",
     "agent/resume",
+    "agent/session",
     "agent/suspend",
     "agent/trigger",
     "agent/update",
@@ -22,6 +23,7 @@ pub const ABILITIES: [&str; 40] = [
     "http/post",
     "job/approve",
     "job/cancel",
+    "job/complete",
     "job/delete",
     "job/message",
     "job/pause",

@@ -108,6 +108,13 @@ impl Live {
     pub const fn is_empty(&self) -> bool {
         self.turns == 0
     }
+
+    /// One more turn.
+    pub fn count(&mut self, record: &TurnRecord) {
+        let items = u32::try_from(record.heard.len() + record.said.len()).unwrap_or(u32::MAX);
+        self.turns = self.turns.saturating_add(1);
+        self.items = self.items.saturating_add(items);
+    }
 }
 
 /// A goal as a call of `subgoal` names it.
@@ -221,14 +228,24 @@ impl Goals {
 
     /// One more turn of the active frame.
     pub fn count(&mut self, record: &TurnRecord) {
-        let items = u32::try_from(record.heard.len() + record.said.len()).unwrap_or(u32::MAX);
-        let live = self.live_mut();
-        live.turns = live.turns.saturating_add(1);
-        live.items = live.items.saturating_add(items);
+        self.live_mut().count(record);
     }
 
     fn live_mut(&mut self) -> &mut Live {
         self.frames.last_mut().map_or(&mut self.live, |frame| &mut frame.live)
+    }
+
+    /// The newest turn of the session's conversation that a summary stands for.
+    pub fn compacted_to(&self) -> u64 {
+        let own = self.segments.iter().filter(|segment| segment.frame == 0);
+        own.map(|segment| segment.to).max().unwrap_or(0)
+    }
+
+    /// Everything of the session's conversation up to the turn `to` becomes a segment, from outside: no
+    /// goal is open. `live` is what no summary stands for, which is counted nowhere where nobody compacts.
+    pub fn archive(&mut self, to: u64, live: Live, summary: &str, under: (Authority, Authority)) {
+        self.live = live;
+        self.compact(to, summary, under);
     }
 
     /// Live turns of the active frame up to the turn `to` become a segment, written under `authority`

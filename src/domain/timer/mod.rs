@@ -300,6 +300,17 @@ impl Timer {
         })
     }
 
+    /// The same, due now, of one that fires once and later.
+    pub fn hurried(&self, now: Millis) -> Option<Self> {
+        let later = matches!(self.schedule, Schedule::At(at) if at > now);
+        (later && self.is_active()).then(|| Self {
+            schedule: Schedule::At(now),
+            next: Some(now),
+            due: now,
+            ..self.clone()
+        })
+    }
+
     /// It was set under the same id, to something else or by somebody else.
     pub fn is_anothers(&self, wanted: &Wanted) -> bool {
         self.origin == wanted.origin && self.asked.is_some() && self.asked != wanted.asked

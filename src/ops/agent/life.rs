@@ -1,8 +1,8 @@
 //! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
-use super::{agent_id, key_needed, schema, strict_schema};
+use super::{agent_id, key_needed, layers, schema, strict_schema};
 use crate::agents::lifecycle::{self, By, Fork, LifeError, Patch};
-use crate::agents::{names, status};
+use crate::agents::{doing, names};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
@@ -39,6 +39,7 @@ impl From<LifeError> for OpError {
             | LifeError::Version { .. }
             | LifeError::Exists(_)
             | LifeError::Busy(_)
+            | LifeError::AtWork(..)
             | LifeError::Taken(_)
             | LifeError::TooMany(_) => Self::Conflict(text),
             LifeError::Config(_) => Self::Invalid(text),
@@ -83,17 +84,26 @@ impl Verb {
         match self {
             Self::Update => schema(
                 &json!({
-                    "agentId": text(), "config": {"type": "object"}, "state": {"type": "object"}, "strict": strict_schema(),
+                    "agentId": text(), "config": layers::input("Keys that are to be others"), "state": {"type": "object"},
+                    "strict": strict_schema(),
                     "expect": {"type": "integer", "minimum": 1, "description": "The version that the configuration must have"}
                 }),
                 &["agentId"],
             ),
             Self::Suspend => schema(&json!({"agentId": text(), "reason": text()}), &["agentId"]),
-            Self::Resume => schema(&json!({"agentId": text()}), &["agentId"]),
+            Self::Resume => schema(
+                &json!({"agentId": text(), "autoWake": {"const": true, "description": "what has waited always goes on with the agent"}}),
+                &["agentId"],
+            ),
             Self::Delete => schema(&json!({"agentId": text(), "remove": flag()}), &["agentId"]),
             Self::Fork => schema(
-                &json!({"agentId": text(), "to": text(), "timeline": flag(), "overwrite": flag()}),
-                &["agentId", "to"],
+                &json!({
+                    "agentId": text(), "to": text(), "timeline": flag(), "overwrite": flag(),
+                    "config": layers::input("Keys that are others in the new agent"),
+                    "sourceId": {"type": "string", "description": "the agent that is forked; then `agentId` is the new one"},
+                    "includeTimeline": flag()
+                }),
+                &["agentId"],
             ),
             Self::CancelTask => {
                 schema(&json!({"agentId": text(), "taskId": text(), "reason": text()}), &["agentId", "taskId"])
@@ -102,8 +112,18 @@ impl Verb {
     }
 }
 
-fn target(arguments: &Value) -> Result<AgentId, OpError> {
-    AgentId::new(arguments["to"].as_str().unwrap_or_default()).map_err(|e| OpError::Invalid(format!("`to`: {e}")))
+/// What is forked, and the name of what it becomes: `agentId` and `to`, or as Covia says it `sourceId` and
+/// `agentId`.
+fn ends(arguments: &Value) -> Result<(AgentId, AgentId), OpError> {
+    let named = |key: &str| {
+        AgentId::new(arguments[key].as_str().unwrap_or_default())
+            .map_err(|error| OpError::Invalid(format!("`{key}`: {error}")))
+    };
+    match (arguments["to"].is_null(), arguments["sourceId"].is_null()) {
+        (false, true) => Ok((named("agentId")?, named("to")?)),
+        (true, false) => Ok((named("sourceId")?, named("agentId")?)),
+        (true, true) | (false, false) => Err(OpError::Invalid("expected one of `to` and `sourceId`".into())),
+    }
 }
 
 fn task_id(arguments: &Value) -> Result<JobId, OpError> {
@@ -125,14 +145,18 @@ impl Operation for Life {
         Ok(match self.0 {
             Verb::Update => {
                 let keys = [&arguments["config"], &arguments["state"]["config"]].into_iter().filter_map(key_needed);
-                std::iter::once(own("agent/update")?).chain(keys).collect()
+                let named = layers::needs(&[&arguments["config"]])?;
+                std::iter::once(own("agent/update")?).chain(keys).chain(named).collect()
             }
             Verb::Suspend => vec![own("agent/suspend")?],
             Verb::Resume => vec![own("agent/resume")?],
             Verb::Delete => vec![own("agent/delete")?],
             Verb::Fork => {
-                let new = Need { ability: "agent/create", resource: Resource::agent(&target(arguments)?) };
-                vec![own("agent/fork")?, new]
+                let (from, to) = ends(arguments)?;
+                let on = |ability, agent: &AgentId| Need { ability, resource: Resource::agent(agent) };
+                let mut needs = vec![on("agent/fork", &from), on("agent/create", &to)];
+                needs.extend(layers::needs(&[&arguments["config"]])?);
+                needs
             }
             Verb::CancelTask => {
                 vec![Need { ability: "job/cancel", resource: Resource::job(&task_id(arguments)?) }]
@@ -147,8 +171,9 @@ impl Operation for Life {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let answer = match self.0 {
             Verb::Update => {
-                let (record, updated) = lifecycle::update(venue, owner, &id, &patch(&arguments)?, by).await?;
-                let mut answer = shown(call, &record, "updated", updated);
+                let (record, updated) =
+                    lifecycle::update(venue, owner, &id, &patch(call, &arguments).await?, by).await?;
+                let mut answer = shown(call, &record, "updated", updated).await?;
                 answer["warnings"] = names::warnings(venue, &record.config).into();
                 answer
             }
@@ -156,25 +181,29 @@ impl Operation for Life {
                 let reason = arguments["reason"].as_str();
                 let reason = reason.map_or_else(|| format!("suspended by {}", call.caller.name), str::to_owned);
                 let (record, changed) = lifecycle::suspend(venue, owner, &id, &reason).await?;
-                shown(call, &record, "changed", changed)
+                shown(call, &record, "changed", changed).await?
             }
             Verb::Resume => {
                 let (record, changed) = lifecycle::resume(venue, owner, &id, by).await?;
-                shown(call, &record, "changed", changed)
+                shown(call, &record, "changed", changed).await?
             }
             Verb::Delete if arguments["remove"] == true => {
                 let cancelled = lifecycle::remove(venue, owner, &id, by).await?;
-                json!({"agentId": id, "removed": true, "cancelled": cancelled})
+                json!({"agentId": id, "status": "TERMINATED", "removed": true, "cancelled": cancelled})
             }
             Verb::Delete => {
                 let (record, cancelled) = lifecycle::terminate(venue, owner, &id).await?;
-                shown(call, &record, "cancelled", cancelled)
+                shown(call, &record, "cancelled", cancelled).await?
             }
             Verb::Fork => {
+                let (from, to) = ends(&arguments)?;
                 let flag = |key: &str| arguments[key] == true;
-                let how = Fork { timeline: flag("timeline"), overwrite: flag("overwrite") };
-                let record = lifecycle::fork(venue, owner, &id, &target(&arguments)?, how, by).await?;
-                shown(call, &record, "from", id)
+                let how = Fork { timeline: flag("timeline") || flag("includeTimeline"), overwrite: flag("overwrite") };
+                let config = layers::resolved(call, &[&arguments["config"]]).await?.unwrap_or_default();
+                let (record, created) = lifecycle::fork(venue, owner, (&from, &to), &config, how, by).await?;
+                let mut answer = shown(call, &record, "from", &from).await?;
+                (answer["forkedFrom"], answer["created"]) = (from.as_str().into(), created.into());
+                answer
             }
             Verb::CancelTask => cancel_task(call, &id, &arguments).await?,
         };
@@ -182,14 +211,14 @@ impl Operation for Life {
     }
 }
 
-fn patch(arguments: &Value) -> Result<Patch, OpError> {
+async fn patch(call: &Invocation<'_>, arguments: &Value) -> Result<Patch, OpError> {
     let state = &arguments["state"];
     let state_config = if state.is_null() {
         Map::new()
     } else {
         seed::state_config(state).map_err(|error| OpError::Invalid(error.to_string()))?
     };
-    let config = arguments["config"].as_object().cloned().unwrap_or_default();
+    let config = layers::resolved(call, &[&arguments["config"]]).await?.unwrap_or_default();
     if config.is_empty() && state_config.is_empty() {
         return Err(OpError::Invalid("expected `config` or `state.config` with the keys to change".into()));
     }
@@ -197,17 +226,22 @@ fn patch(arguments: &Value) -> Result<Patch, OpError> {
     Ok(Patch { config, state_config, expect: arguments["expect"].as_u64(), strict })
 }
 
-fn shown(call: &Invocation<'_>, record: &AgentRecord, key: &str, value: impl serde::Serialize) -> Value {
+async fn shown(
+    call: &Invocation<'_>,
+    record: &AgentRecord,
+    key: &str,
+    value: impl serde::Serialize + Send,
+) -> Result<Value, OpError> {
     let mut answer = json!({
         "agentId": record.id,
-        "status": status(record.status, &[], call.venue.now()),
+        "status": doing(call.venue, &call.caller.owner, (&record.id, record.status)).await?,
         "configVersion": record.config_version,
     });
     answer[key] = json!(value);
     if let Some(error) = &record.error {
         answer["error"] = error.as_str().into();
     }
-    answer
+    Ok(answer)
 }
 
 async fn cancel_task(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Value, OpError> {

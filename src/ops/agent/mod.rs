@@ -1,7 +1,9 @@
 //! `v/ops/agent/*`: create agents, ask them, tell them, look at them.
 
 pub(crate) mod ask;
+mod layers;
 mod life;
+mod session;
 mod sessions;
 
 use super::lattice::number;
@@ -34,7 +36,7 @@ struct Agent(Verb);
 pub fn operations() -> Vec<Arc<dyn Operation>> {
     let verbs = [Verb::Create, Verb::Request, Verb::Message, Verb::Chat, Verb::Info, Verb::List];
     let verbs = verbs.into_iter().map(|verb| Arc::new(Agent(verb)) as Arc<dyn Operation>);
-    verbs.chain(life::operations()).chain(sessions::operations()).collect()
+    verbs.chain(life::operations()).chain(sessions::operations()).chain(session::operations()).collect()
 }
 
 fn schema(properties: &Value, required: &[&str]) -> Value {
@@ -98,7 +100,9 @@ impl Verb {
                 "Create an agent; when it exists nothing changes unless `overwrite` is true. A terminated one is replaced then, and active again.",
                 schema(
                     &json!({
-                        "agentId": text(), "config": {"type": "object"}, "definition": {}, "state": {"type": "object"},
+                        "agentId": text(), "state": {"type": "object"},
+                        "config": layers::input("What it is to be"),
+                        "definition": layers::input("What it is as long as `config` doesn't say otherwise"),
                         "overwrite": {"type": "boolean"}, "strict": strict_schema(),
                         "dryRun": {"type": "boolean", "description": "Say what would be warned of, and change nothing"}
                     }),
@@ -166,9 +170,7 @@ impl Operation for Agent {
         };
         let mut needs = vec![Need { ability: self.0.ability(), resource }];
         if let Verb::Create = self.0 {
-            let config = [&arguments["config"], &arguments["definition"]].into_iter().find(|config| !config.is_null());
-            needs.extend(config.and_then(key_needed));
-            needs.extend(key_needed(&arguments["state"]["config"]));
+            needs.extend(layers::needs(&[&arguments["definition"], &arguments["config"]])?);
         }
         Ok(needs)
     }
@@ -216,7 +218,8 @@ fn no_agent(id: &AgentId) -> OpError {
 
 async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let id = agent_id(arguments)?;
-    let config = if arguments["config"].is_null() { &arguments["definition"] } else { &arguments["config"] };
+    let config = layers::resolved(call, &[&arguments["definition"], &arguments["config"]]).await?;
+    let config = config.map_or(Value::Null, Value::Object);
     let state = &arguments["state"];
     let given = match (config.is_null(), state.is_null()) {
         (true, true) => return Err(OpError::Invalid("expected `config` with at least `model`".into())),
@@ -232,6 +235,11 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     };
     let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
     resources::check(&config).map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+    if let Some(need) = key_needed(&json!(config)) {
+        // Of what is stored nobody knows before it is read.
+        let permitted = call.caller.authority.permits(need.ability, &need.resource);
+        permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/agent/create")))?;
+    }
     let warnings = agents::names::checked(call.venue, &config, arguments["strict"] == true);
     let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     if arguments["dryRun"] == true {
@@ -250,7 +258,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     let (record, applied) = agents::apply(call.venue, &call.caller.owner, &id, &config, overwrite, call.caller).await?;
     Ok(json!({
         "agentId": id,
-        "status": agents::status(record.status, &[], call.venue.now()),
+        "status": agents::doing(call.venue, &call.caller.owner, (&id, record.status)).await?,
         "created": applied == agents::Applied::Created,
         "updated": applied == agents::Applied::Updated,
         "configVersion": record.config_version,

@@ -1,10 +1,11 @@
 //! Sessions of agents: `sessions`, `session-read`, `session-fork`.
 
-use super::{agent_id, no_agent, schema};
+use super::{agent_id, no_agent, number, schema};
+use crate::agents::transcript::{self, Wanted};
 use crate::agents::{self, sessions};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::domain::limits::{SESSIONS_PAGE, TURNS_PAGE};
+use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -29,7 +30,7 @@ fn session_id(arguments: &Value, key: &str) -> Result<Option<SessionId>, OpError
     SessionId::new(text).map(Some).map_err(|e| OpError::Invalid(format!("`{key}`: {e}")))
 }
 
-fn session_key(arguments: &Value) -> Result<SessionKey, OpError> {
+pub(super) fn session_key(arguments: &Value) -> Result<SessionKey, OpError> {
     let session = session_id(arguments, "sessionId")?;
     let session = session.ok_or_else(|| OpError::Invalid("expected `sessionId`".into()))?;
     Ok(SessionKey { agent: agent_id(arguments)?, session })
@@ -50,18 +51,27 @@ impl Operation for Sessions {
             Verb::List => (
                 "v/ops/agent/sessions",
                 "An agent's sessions by id: status, turns, what waits. `next` of a page is `after` of the page behind it.",
-                schema(&json!({"agentId": text(), "after": text(), "limit": number(1, "at most 200")}), &["agentId"]),
+                schema(
+                    &json!({
+                        "agentId": text(), "after": text(), "limit": number(1, "at most 200"),
+                        "offset": number(0, "so many are left out, instead of `after`")
+                    }),
+                    &["agentId"],
+                ),
                 Effect::Read,
             ),
             Verb::Read => (
                 "v/ops/agent/session-read",
-                "The transcript of a session, turn by turn. `next` of a page is `after` of the page behind it.",
+                "The transcript of a session. With `after` or `limit` turn by turn, oldest first: `next` of a page is `after` of the page behind it. Else its `messages`, the newest, by default of the session in which something happened last; where a summary stands for turns it has the summary.",
                 schema(
                     &json!({
                         "agentId": text(), "sessionId": text(),
-                        "after": number(0, "turns up to this one are left out"), "limit": number(1, "at most 100")
+                        "after": number(0, "turns up to this one are left out"), "limit": number(1, "at most 100"),
+                        "maxTurns": number(1, "turns whose messages are wanted, at most 100"),
+                        "maxChars": number(0, "characters of messages"),
+                        "archiveDepth": number(0, "from 1 on: the turns that summaries stand for, not the summaries")
                     }),
-                    &["agentId", "sessionId"],
+                    &["agentId"],
                 ),
                 Effect::Read,
             ),
@@ -103,12 +113,55 @@ async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<(), OpError> {
 async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
     known(call, &agent).await?;
-    let (after, limit) = (session_id(arguments, "after")?, limit(arguments, SESSIONS_PAGE));
+    let (mut after, limit) = (session_id(arguments, "after")?, limit(arguments, SESSIONS_PAGE));
+    let offset = arguments["offset"].as_u64();
+    if offset.is_some() && after.is_some() {
+        return Err(OpError::Invalid("expected one of `after` and `offset`".into()));
+    }
+    let mut left = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX);
+    while left > 0 {
+        let step = left.min(SESSIONS_PAGE);
+        let (passed, next) = sessions::list(call.venue, &call.caller.owner, &agent, after.as_ref(), step).await?;
+        left -= passed.len();
+        after = next;
+        if after.is_none() {
+            return Ok(json!({"agentId": agent, "sessions": [], "count": 0, "offset": offset, "next": null}));
+        }
+    }
     let (sessions, next) = sessions::list(call.venue, &call.caller.owner, &agent, after.as_ref(), limit).await?;
-    Ok(json!({"agentId": agent, "sessions": sessions, "next": next}))
+    let count = sessions.len();
+    Ok(json!({"agentId": agent, "sessions": sessions, "count": count, "offset": offset, "next": next}))
+}
+
+/// The messages of a session, the newest, as clients of chats show them.
+async fn messages(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    let agent = agent_id(arguments)?;
+    known(call, &agent).await?;
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let session = match session_id(arguments, "sessionId")? {
+        Some(session) => Some(session),
+        None => transcript::newest(venue, owner, &agent).await?,
+    };
+    let mut answer = json!({"agentId": agent, "found": false, "sessionId": session, "messages": []});
+    let Some(session) = session else { return Ok(answer) };
+    let wanted = Wanted {
+        turns: number(arguments, "maxTurns", TURNS_PAGE),
+        chars: number(arguments, "maxChars", LIST_BYTES),
+        archived: number(arguments, "archiveDepth", 0) > 0,
+    };
+    let key = SessionKey { agent, session };
+    let read = transcript::read(venue, (owner, &call.caller.reads()), &key, wanted).await?;
+    if let (Some(Value::Object(read)), Value::Object(answer)) = (read, &mut answer) {
+        answer.insert("found".into(), true.into());
+        answer.extend(read);
+    }
+    Ok(answer)
 }
 
 async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
+    if arguments["after"].is_null() && arguments["limit"].is_null() {
+        return messages(call, arguments).await;
+    }
     let key = session_key(arguments)?;
     known(call, &key.agent).await?;
     let (venue, owner) = (call.venue, &call.caller.owner);

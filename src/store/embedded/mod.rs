@@ -34,8 +34,8 @@ mod writer;
 mod writes;
 
 use super::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
+    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
     StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -227,6 +227,17 @@ impl Store for EmbeddedStore {
     ) -> Result<Seated, StoreError> {
         let (owner, session, seat) = (owner.clone(), session.clone(), seat.cloned());
         self.call(move |tx| seat::seat(tx, now, &owner, &session, seat.as_ref())).await
+    }
+
+    async fn amend(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        amend: &Amend,
+    ) -> Result<Amended, StoreError> {
+        let (owner, session, amend) = (owner.clone(), session.clone(), amend.clone());
+        self.call(move |tx| seat::amend(tx, now, &owner, &session, &amend)).await
     }
 
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError> {

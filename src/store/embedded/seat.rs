@@ -1,11 +1,12 @@
-//! Sessions set to a turn, and forgotten, from outside their turns.
+//! Sessions set to a turn, changed and forgotten from outside their turns.
 
+use super::docs;
 use super::layout::Space;
 use super::mailbox::Slot;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::time::Millis;
-use crate::store::{Seat, Seated};
+use crate::store::{Amend, Amended, Amendment, Seat, Seated};
 
 /// [`crate::store::Store::seat`].
 pub(super) fn seat(
@@ -34,4 +35,40 @@ pub(super) fn seat(
     slot.now.touched = now.0;
     slot.save(tx)?;
     Ok(Seated::Done)
+}
+
+/// [`crate::store::Store::amend`].
+pub(super) fn amend(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    session: &SessionKey,
+    amend: &Amend,
+) -> Result<Amended, Fault> {
+    let mut slot = Slot::load(tx, owner, session)?;
+    if slot.now.lease.is_some() {
+        return Ok(Amended::Held);
+    }
+    let state = tx.get(Space::Core, &slot.part(b"s"))?;
+    let is = |said: &[u8]| slot.now.version == amend.version && state.as_deref() == Some(said);
+    match &amend.then {
+        // Done by this very call before.
+        Amendment::State(after) if is(after) => return Ok(Amended::Done),
+        Amendment::Gone { .. } if !slot.is_known() => return Ok(Amended::Done),
+        Amendment::State(_) | Amendment::Gone { .. } => {}
+    }
+    let as_seen = slot.is_known() && slot.now.version == amend.version && state.as_deref() == amend.was.as_deref();
+    let fits = match amend.then {
+        Amendment::State(_) => slot.now.version > 0,
+        Amendment::Gone { arrivals } => slot.now.arrivals == arrivals,
+    };
+    if !as_seen || !fits {
+        return Ok(Amended::Stirred);
+    }
+    match &amend.then {
+        Amendment::State(after) => tx.put(Space::Core, slot.part(b"s"), after.to_vec()),
+        Amendment::Gone { .. } => slot.erase(tx)?,
+    }
+    docs::apply(tx, now, &slot.owner, &amend.writes)?;
+    Ok(Amended::Done)
 }

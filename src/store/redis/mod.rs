@@ -45,9 +45,9 @@ mod settings;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::store::{
-    Admit, Admitted, After, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten,
-    Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Refusal, Released, Seat, Seated, SessionFacts,
-    Setting, Store, StoreError, Swept, Window, Written,
+    Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
+    Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Refusal, Released, Seat,
+    Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -387,6 +387,29 @@ impl Store for RedisStore {
             "taken" => Ok(Seated::Taken),
             "held" => Ok(Seated::Held(answer.millis()?)),
             other => Err(answer.unexpected("an outcome of `seat`", other)),
+        }
+    }
+
+    async fn amend(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        session: &SessionKey,
+        amend: &Amend,
+    ) -> Result<Amended, StoreError> {
+        let mut args = self.timed("amend", owner, now);
+        args.bytes(session.token()).number(amend.version).option(amend.was.as_ref());
+        match &amend.then {
+            Amendment::State(state) => args.option(Some(state)).number(0),
+            Amendment::Gone { arrivals } => args.option(None::<&[u8]>).number(*arrivals),
+        };
+        args.writes(&amend.writes);
+        let mut answer = self.call(&args).await?;
+        match answer.text()?.as_str() {
+            "done" => Ok(Amended::Done),
+            "held" => Ok(Amended::Held),
+            "stirred" => Ok(Amended::Stirred),
+            other => Err(answer.unexpected("an outcome of `amend`", other)),
         }
     }
 

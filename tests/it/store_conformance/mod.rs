@@ -6,6 +6,7 @@
 #![deny(dead_code)]
 
 mod admit;
+mod amend;
 mod capacity;
 mod commit;
 mod crashes;
@@ -57,6 +58,10 @@ macro_rules! conformance {
                     admission_writes_its_outbox_once a_mailbox_is_sorted_by_order_then_id
                     an_event_is_due_within_five_seconds events_of_owners_are_apart
                     events_that_arrive_at_once_are_all_kept;
+                amend:
+                    an_amended_session_goes_on_with_what_it_was_given a_session_is_amended_only_as_it_was_seen
+                    a_session_that_a_worker_has_is_not_amended
+                    a_dropped_session_is_gone_with_its_documents_and_its_holders;
                 capacity:
                     concurrency_counts_unexpired_leases a_release_wakes_the_longest_waiting
                     a_sweep_wakes_a_waiter_when_a_lease_lapses an_unpublished_wake_is_not_made_again

@@ -13,6 +13,11 @@ impl Dice {
         (z ^ (z >> 31)) % end.max(1)
     }
 
+    /// Once in `n` times.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
     /// One of them.
     pub fn pick<'a, T>(&mut self, of: &'a [T]) -> &'a T {
         let at = self.below(of.len() as u64);

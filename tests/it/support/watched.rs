@@ -6,8 +6,8 @@ use std::time::Duration;
 use trellis::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Admit, Admitted, After, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget, Forgotten, Held,
-    JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
+    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts, Setting, Store,
     StoreError, Swept, Window, Written,
 };
 
@@ -63,6 +63,7 @@ macro_rules! watched {
 watched! {
     admit(now: Millis, request: &Admit) -> Admitted;
     seat(now: Millis, owner: &Owner, session: &SessionKey, seat: Option<&Seat>) -> Seated;
+    amend(now: Millis, owner: &Owner, session: &SessionKey, amend: &Amend) -> Amended;
     release(now: Millis, lease: &Lease, then: After) -> Released;
     published(owner: &Owner, ids: &[String]) -> ();
     scan(owner: &Owner, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<(DocKey, Doc)>;

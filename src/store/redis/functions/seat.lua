@@ -1,4 +1,4 @@
--- Sets a session that has neither turns nor events to a turn, or forgets one; and forgets what an
+-- Sets a session that has neither turns nor events to a turn, changes or forgets one; and forgets what an
 -- owner no longer keeps.
 
 -- Drops a session with everything that it has, as if it had never been; sessions of its owner that
@@ -36,6 +36,33 @@ register('seat', function(keys, args)
   call('HSET', key, 'version', version, 'state', state, 'touched', text(now))
   return { 'done' }
 end, {})
+
+register('amend', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local now, s = clock(take()), take()
+  local version, was, state, arrivals = take(), optional(take), optional(take), take()
+  local writes = list(take, take_write)
+  local key = session_key(o, s)
+  local f = call('HMGET', key, 'until', 'version', 'state', 'arrivals')
+  local known, is_version = call('ZSCORE', o .. ':sessions', s), (f[2] or '0') == version
+  if f[1] then
+    return { 'held' }
+  elseif state and is_version and f[3] == state or not state and not known then
+    -- Done by this very call before.
+    return { 'done' }
+  end
+  local fits = state and version ~= '0' or not state and (f[4] or '0') == arrivals
+  if not known or not is_version or f[3] ~= was or not fits then
+    return { 'stirred' }
+  end
+  if state then
+    call('HSET', key, 'state', state)
+  else
+    erase_session(o, s)
+  end
+  apply(o, now, writes)
+  return { 'done' }
+end, { 'allow-oom' })
 
 -- {session, events that had arrived when it was seen}
 local function take_resting(take)

@@ -1,0 +1,122 @@
+//! A session as a conversation: who said what, the newest turns, as clients of chats show it.
+
+use super::sessions::{find, title};
+use crate::domain::authority::Authority;
+use crate::domain::chat::ChatMessage;
+use crate::domain::goal::Segment;
+use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
+use crate::domain::limits::{LIST_BYTES, TURNS_PAGE};
+use crate::domain::session::{SessionState, TurnRecord};
+use crate::store::{SessionFacts, StoreError, decode, keys, steps};
+use crate::venue::Venue;
+use serde_json::{Value, json};
+
+/// Sessions that one step looks at.
+const LOOKED_AT: usize = 200;
+
+/// How much of a conversation is wanted.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted {
+    /// Turns, the newest.
+    pub turns: usize,
+    /// Characters of what was said, the newest.
+    pub chars: usize,
+    /// Turns that a summary stands for, too.
+    pub archived: bool,
+}
+
+/// The session of an agent in which something happened last.
+pub async fn newest(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Option<SessionId>, StoreError> {
+    let mut newest = None;
+    let mut after = None;
+    loop {
+        let page = venue.store.sessions(owner, Some(agent), after.as_ref(), LOOKED_AT).await?;
+        let Some(last) = page.last() else { return Ok(newest.map(|(_, session)| session)) };
+        after = Some(last.key.clone());
+        newest = page.into_iter().map(|facts| (facts.touched, facts.key.session)).chain(newest).max();
+    }
+}
+
+/// A session's conversation as `reader` may see it: `messages`, oldest first, and whether there is more.
+/// `None` when nothing was ever sent to it.
+pub async fn read(
+    venue: &Venue,
+    (owner, reader): (&Owner, &Authority),
+    key: &SessionKey,
+    wanted: Wanted,
+) -> Result<Option<Value>, StoreError> {
+    let Some(facts) = find(venue, owner, key).await? else { return Ok(None) };
+    let segments = if wanted.archived { Vec::new() } else { segments(&facts)? };
+    let from = segments.iter().map(|segment| segment.to).max().unwrap_or(0);
+    let limit = wanted.turns.clamp(1, TURNS_PAGE);
+    let page = steps::scan(&*venue.store, owner, &keys::turns(key), None, true, limit, LIST_BYTES).await?;
+    let mut records = Vec::with_capacity(page.docs.len());
+    for (place, doc) in page.docs {
+        let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;
+        records.push(record);
+    }
+    let oldest = records.last().map_or(0, |record| record.turn);
+    let mut said: Vec<Value> = Vec::new();
+    let mut left = wanted.chars;
+    let mut cut = !page.ended && oldest > from + 1;
+    'turns: for record in records.into_iter().filter(|record| record.turn > from) {
+        for message in messages(&record.seen_by(reader)).into_iter().rev() {
+            let chars = message["content"].as_str().map_or(0, |text| text.chars().count());
+            if chars > left {
+                cut = true;
+                break 'turns;
+            }
+            left -= chars;
+            said.push(message);
+        }
+    }
+    if !cut {
+        let readable = segments.iter().rev().filter(|segment| reader.covers_reading(&segment.authority));
+        said.extend(readable.map(summary));
+    }
+    said.reverse();
+    Ok(Some(json!({
+        "title": title(&facts), "updated": facts.touched, "turnCount": facts.version, "messages": said, "truncated": cut
+    })))
+}
+
+fn segments(facts: &SessionFacts) -> Result<Vec<Segment>, StoreError> {
+    let Some(bytes) = &facts.state else { return Ok(Vec::new()) };
+    let state: SessionState = decode(&format!("state of {}", facts.key), bytes)?;
+    Ok(state.goals.segments.into_iter().filter(|segment| segment.frame == 0).collect())
+}
+
+fn summary(segment: &Segment) -> Value {
+    json!({"role": "summary", "content": segment.summary, "turns": segment.turns, "turn": segment.to})
+}
+
+/// What a turn says, in order.
+fn messages(record: &TurnRecord) -> Vec<Value> {
+    let place = |role: &str, text: &str, at: u64| json!({"role": role, "content": text, "turn": record.turn, "ts": at});
+    let heard = record.heard.iter().map(|heard| {
+        let mut message = place("user", &heard.text, record.start.0);
+        if let Some(job) = &heard.job {
+            message["job"] = job.as_str().into();
+        }
+        message
+    });
+    let said = record.said.iter().map(|message| match message {
+        ChatMessage::User { text } => place("user", text, record.start.0),
+        ChatMessage::Assistant { text, calls } => {
+            let mut message = place("assistant", text, record.end.0);
+            if !calls.is_empty() {
+                let calls = calls
+                    .iter()
+                    .map(|call| json!({"id": call.id, "name": call.name, "arguments": call.arguments.shown()}));
+                message["toolCalls"] = calls.collect();
+            }
+            message
+        }
+        ChatMessage::Tool { call, name, text } => {
+            let mut message = place("tool", text, record.end.0);
+            (message["id"], message["name"]) = (call.as_str().into(), name.as_str().into());
+            message
+        }
+    });
+    heard.chain(said).collect()
+}
