@@ -29,7 +29,7 @@ pub(super) fn admit(tx: &mut Tx<'_>, now: Millis, request: &Admit) -> Result<Adm
         Intake::Conflict | Intake::Refused(_) => false,
     };
     let outcome = match &request.lease {
-        Some(ask) if taken => lease::ask(tx, now, &mut slot, usable(gate).ok(), ask)?,
+        Some(ask) if taken => lease::ask(tx, now, &mut slot, gate, ask)?,
         _ => LeaseOutcome::NotAsked,
     };
     slot.save(tx)?;

@@ -23,7 +23,7 @@ pub(super) fn gate(view: &impl View, owner: &str, agent: &AgentId) -> Result<Opt
     Ok(Some((gate, version)))
 }
 
-/// Tries the lease. Without a gate (no such agent, or terminated) there is nothing to run.
+/// Tries the lease. Without an agent, or one that has ended, there is nothing to run.
 pub(super) fn ask(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -38,7 +38,8 @@ pub(super) fn ask(
     if let Some(until) = slot.now.live_until(now) {
         return Ok(LeaseOutcome::Busy(Millis(until)));
     }
-    let Some((gate, version)) = gate.filter(|_| slot.now.pending() > 0) else {
+    let runs = |(gate, _): &(Gate, u64)| gate.status != GateStatus::Terminated && slot.now.pending() > 0;
+    let Some((gate, version)) = gate.filter(runs) else {
         let waited = slot.now.waiting.take().is_some();
         let session = &mut slot.now;
         // A lapsed lease is kept while there is mail: its crash still counts.
