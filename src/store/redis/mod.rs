@@ -46,8 +46,8 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
-    Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Refusal, Released, Seat,
-    Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Refusal, Released,
+    Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
