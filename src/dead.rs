@@ -79,6 +79,7 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
 fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
     let event = &letter.event;
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
+    let (loads, output_path) = (event.loads.clone(), event.output_path.clone());
     let input = match &event.payload {
         Payload::Task { input, .. } => input.clone(),
         Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => serde_json::Value::Null,
@@ -99,6 +100,8 @@ fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
             envelope: Envelope { deadline: None, ..envelope.clone() },
             handed: handed.clone(),
             budget: *budget,
+            loads,
+            output_path,
             response_schema: response_schema.clone(),
             redrive_of: Some(letter.job.clone()),
             ..Submission::default()

@@ -58,17 +58,17 @@ pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<
     }
 }
 
-/// Whether a job was cancelled.
+/// Whether a job that a turn serves was ended by another: cancelled, or completed or failed for it.
 pub async fn is_cancelled(venue: &Venue, owner: &Owner, id: &JobId) -> Result<bool, StoreError> {
     Ok(!cancelled(venue, owner, std::slice::from_ref(id)).await?.is_empty())
 }
 
-/// Those of the jobs that were cancelled.
+/// Those of the jobs that have ended.
 pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobId>, StoreError> {
     let wanted: Vec<_> = ids.iter().map(keys::job_status).collect();
     let docs = venue.store.read(owner, &wanted).await?;
     let status = |doc: Doc| doc.value.and_then(|bytes| keys::decode_status(&bytes)).map(|(status, _)| status);
-    let found = ids.iter().zip(docs).filter(|(_, doc)| status(doc.clone()) == Some(JobStatus::Cancelled));
+    let found = ids.iter().zip(docs).filter(|(_, doc)| status(doc.clone()).is_some_and(JobStatus::is_terminal));
     Ok(found.map(|(id, _)| id.clone()).collect())
 }
 

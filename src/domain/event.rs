@@ -2,6 +2,7 @@
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::budget::Budget;
+use crate::domain::context::load::Load;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::limits::REPLY_SUBJECT_BYTES;
@@ -80,6 +81,12 @@ pub struct Event {
     /// What a delegate brings along of its caller's context.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
+    /// Paths that the session shows from its first turn on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+    /// Where a task's output is written with the commit that completes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
     /// JSON Schema of a task's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
@@ -173,6 +180,12 @@ pub struct Submission {
     /// What the task and everything under it may use at most.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
+    /// Paths that the session shows from its first turn on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+    /// Where a task's output is written with the commit that completes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
     /// JSON Schema of the task's output, in the place of the agent's own `outputs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
@@ -237,6 +250,8 @@ impl Event {
             handed: Handed::default(),
             envelope: Envelope::default(),
             budget: Budget::default(),
+            loads: Vec::new(),
+            output_path: None,
             response_schema: None,
             redrive_of: None,
             payload,
@@ -318,6 +333,8 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: 
         envelope: _,
         handed,
         budget,
+        loads,
+        output_path,
         response_schema,
         job,
         redrive_of: _,
@@ -335,6 +352,12 @@ pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: 
     }
     if let (Some(schema), Value::Array(said)) = (response_schema, &mut said) {
         said.push(json!({"responseSchema": schema}));
+    }
+    if let (false, Value::Array(said)) = (loads.is_empty(), &mut said) {
+        said.push(json!({"loads": loads}));
+    }
+    if let (Some(path), Value::Array(said)) = (output_path, &mut said) {
+        said.push(json!({"outputPath": path}));
     }
     if let (Some(job), Value::Array(said)) = (job, &mut said) {
         said.push(json!({"job": job}));

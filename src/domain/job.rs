@@ -3,6 +3,7 @@
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::Trail;
 use crate::domain::budget::Budget;
+use crate::domain::context::load::Load;
 use crate::domain::event::{Event, Parent, Payload};
 use crate::domain::external::Watch;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
@@ -147,6 +148,12 @@ pub struct Request {
     /// What it brings along.
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
+    /// Paths that its session shows from its first turn on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loads: Vec<Load>,
+    /// Where its output is written with the commit that completes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_path: Option<String>,
     /// JSON Schema of its output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
@@ -165,6 +172,8 @@ impl JobHead {
             envelope: request.envelope.clone(),
             budget: request.budget,
             handed: request.handed.clone(),
+            loads: request.loads.clone(),
+            output_path: request.output_path.clone(),
             response_schema: request.response_schema.clone(),
             redrive_of: self.redrive_of.clone(),
             ..Event::new(self.event.clone(), self.created, payload)

@@ -28,6 +28,7 @@ pub mod dead;
 pub mod external;
 pub mod gate;
 pub mod goal;
+pub mod options;
 pub mod outputs;
 pub mod resource;
 pub mod session;

@@ -19,10 +19,18 @@ use serde_json::{Value, json};
 /// End of a path that means the content.
 const CONTENT: &str = "/content";
 
-/// `GET assets`: a page of metadata. `kind` is Covia's; everything here is data.
+/// `GET assets`: a page of hashes; with `details=true` of metadata. `kind` is Covia's; everything here is data.
 pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
     let (offset, limit) = (asked.number("offset")?.unwrap_or(0), asked.number("limit")?.unwrap_or(1_000));
-    let output = operate(&api, &who, "v/ops/asset/list", json!({"offset": offset, "limit": limit})).await?;
+    let mut output = operate(&api, &who, "v/ops/asset/list", json!({"offset": offset, "limit": limit})).await?;
+    if asked.text("kind") == Some("operation") {
+        (output.value["items"], output.value["total"]) = (json!([]), 0.into());
+    }
+    if !asked.flag("details")? {
+        for item in output.value["items"].as_array_mut().into_iter().flatten() {
+            *item = item["hash"].take();
+        }
+    }
     Ok(axum::Json(output.value).into_response())
 }
 

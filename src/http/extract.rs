@@ -23,6 +23,8 @@ use std::time::Duration;
 pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
 /// Header with the caller's own id of a request.
 pub(super) const KEY_HEADER: &str = "Idempotency-Key";
+/// Header with the task that calls are about which end one.
+const TASK_HEADER: &str = "X-Trellis-Task";
 /// The owner of a request that names none.
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for a job in one request.
@@ -35,6 +37,8 @@ pub(super) struct Who {
     pub(super) may_override: bool,
     /// Makes a submission idempotent.
     pub(super) key: Option<EventId>,
+    /// The task that is in scope.
+    pub(super) task: Option<String>,
 }
 
 impl Who {
@@ -53,7 +57,8 @@ impl Who {
             }
         };
         let Recognised { caller, may_override, .. } = known;
-        Ok(Self { caller, may_override, key })
+        let task = single(headers, TASK_HEADER)?.map(str::to_owned);
+        Ok(Self { caller, may_override, key, task })
     }
 }
 

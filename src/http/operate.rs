@@ -9,6 +9,7 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
+use crate::ops::agent::task::is_of_task;
 use crate::ops::dispatch::{hide, invoke as dispatch, permitted, resolve};
 use crate::ops::{Invocation, OpError, Output, Reads, Site};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
@@ -78,10 +79,18 @@ impl Order {
 /// `POST run`: the operation's own output is the body.
 pub(super) async fn run(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
-    let order = Order::parse(body, &["operation", "input", "ucans", "private"])?;
+    let mut order = Order::parse(body, &["operation", "input", "ucans", "private"])?;
     let found = resolve(&api.venue.catalog, &order.operation)?;
     if order.private && found.spec.path == REQUEST {
         return Err(Problem::bad_request("a request to an agent can't be `private`: its job is always recorded"));
+    }
+    if let (Some(task), true) = (&who.task, is_of_task(found.spec.path)) {
+        if order.input.is_null() {
+            order.input = json!({});
+        }
+        if let Some(input) = order.input.as_object_mut().filter(|input| !input.contains_key("taskId")) {
+            input.insert("taskId".into(), task.as_str().into());
+        }
     }
     let output = operate(&api, &who, found.spec.path, order.input).await?;
     Ok(axum::Json(output.value).into_response())

@@ -111,6 +111,8 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::Budget(_)
             | SubmissionError::EntityIds(_)
             | SubmissionError::ResponseSchema(_)
+            | SubmissionError::Loads(_)
+            | SubmissionError::OutputPath(_)
             | SubmissionError::Id(_)
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),

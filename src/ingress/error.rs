@@ -54,6 +54,12 @@ pub enum SubmissionError {
     /// A type of its output that can't be kept, or of a message.
     #[error("`responseSchema`: {0}")]
     ResponseSchema(String),
+    /// Paths to show that break a rule.
+    #[error("`loads`: {0}")]
+    Loads(String),
+    /// Nowhere that the output may go to, or of a message.
+    #[error("`outputPath`: {0}")]
+    OutputPath(String),
     /// Names of buckets that break a rule.
     #[error("`contextIds`: {0}")]
     ContextIds(String),
@@ -89,6 +95,8 @@ impl SubmissionError {
             | Self::ContextTooLarge(_)
             | Self::ContextIds(_)
             | Self::ResponseSchema(_)
+            | Self::Loads(_)
+            | Self::OutputPath(_)
             | Self::Id(_)
             | Self::NotOpen { .. }
             | Self::Budget(_) => ErrorCode::Refused,

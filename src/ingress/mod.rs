@@ -18,6 +18,7 @@ use crate::domain::ids::{
 };
 use crate::domain::job::{JobHead, Request};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
+use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::resource::scratchpad;
@@ -199,6 +200,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
     check_budget(arrival)?;
     check_response(arrival)?;
+    options::check_loads(&submission.loads).map_err(SubmissionError::Loads)?;
     let context_ids = scratchpad::buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
     let session = submission.session_id.clone().unwrap_or_else(|| {
@@ -206,6 +208,9 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     });
     let input = submission.input.clone();
     let envelope = submission.envelope.clone().granted(grants);
+    if let Some(path) = &submission.output_path {
+        options::check_output(path, arrival.task, &envelope.bound).map_err(SubmissionError::OutputPath)?;
+    }
     let open = job.as_ref().map(|job| new_job(&job_head(arrival, job, &session, &envelope)));
     let payload = match &job {
         Some(job) => Payload::Task { job: job.clone(), input },
@@ -220,6 +225,8 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         envelope,
         handed: submission.handed.clone(),
         budget: submission.budget,
+        loads: submission.loads.clone(),
+        output_path: submission.output_path.clone(),
         response_schema: submission.response_schema.clone(),
         redrive_of: submission.redrive_of.clone(),
         ..Event::new(id.clone(), arrival.received, payload)
@@ -282,6 +289,7 @@ pub fn result_admission(
 /// The head of the job that a task opens; `envelope` is what its turns may do.
 pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &Envelope) -> JobHead {
     let Submission { session_context, context_ids, budget, handed, response_schema, .. } = &arrival.submission;
+    let Submission { loads, output_path, .. } = &arrival.submission;
     let request = Request {
         body_hash: body_hash(&arrival.agent, EventKind::Task, &arrival.submission, &arrival.by),
         had_values: !session_context.is_empty(),
@@ -289,6 +297,8 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
         envelope: envelope.clone(),
         budget: *budget,
         handed: handed.clone(),
+        loads: loads.clone(),
+        output_path: output_path.clone(),
         response_schema: response_schema.clone(),
     };
     JobHead {

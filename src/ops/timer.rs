@@ -184,6 +184,10 @@ fn is_now(arguments: &Value) -> bool {
 /// What waits for a time is done now.
 async fn now(call: &Invocation<'_>, agent: &AgentId) -> Result<Value, OpError> {
     let (venue, owner) = (call.venue, &call.caller.owner);
+    if let Site::Turn(_) = &call.site {
+        // The pause before what a turn sets is what keeps it from setting the next at once.
+        return Err(OpError::Conflict("expected `input`: no agent brings forward what was set for later".into()));
+    }
     let Some((record, _)) = agents::get(venue, owner, agent).await? else {
         return Err(OpError::NotFound(format!("no agent `{agent}`")));
     };

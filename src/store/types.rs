@@ -315,7 +315,7 @@ pub struct Checkpoint {
 pub enum Held {
     /// Still the holder.
     Yes {
-        /// The served task's job was cancelled.
+        /// The served task's job was ended from outside: cancelled, or completed or failed by another.
         cancelled: bool,
     },
     /// Another has, or had, the lease: stop, write nothing, acknowledge nothing.
@@ -371,7 +371,7 @@ pub enum Committed {
     Fenced,
     /// Documents were changed by others meanwhile; nothing was written.
     Conflict(Vec<DocConflict>),
-    /// The served task was cancelled; nothing was written.
+    /// The served task was ended from outside; nothing was written.
     Cancelled,
 }
 

@@ -2,7 +2,7 @@
 
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, books, recheck};
+use super::{Worker, books, output, recheck};
 use crate::agents;
 use crate::dead;
 use crate::domain::agent::{AgentConfig, AgentRecord};
@@ -61,6 +61,7 @@ pub(super) async fn commit(
         worker.books.trim(worker.venue.now(), ledger);
     }
     put_notes(worker, bench, turn, &decision).await?;
+    output::put(bench, turn, &mut decision).await?;
     let mut policy = bench.policy;
     for _ in 0..=COMMIT_CONFLICTS {
         let (mut commit, mut outbox) = build(worker, leased, bench, &decision).await?;
@@ -133,6 +134,7 @@ async fn again(
     bench.workspace.take_back(&calls).await;
     recheck::show(decision.shown(), &denied);
     decision.unask(&calls);
+    output::check(bench, turn, decision, &now).await;
     decision.narrowed(now);
     Ok(version)
 }

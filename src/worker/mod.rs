@@ -25,6 +25,7 @@ mod known;
 mod live;
 mod orders;
 mod origin;
+mod output;
 pub mod preview;
 mod recheck;
 mod relay;

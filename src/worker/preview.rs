@@ -13,6 +13,7 @@ use crate::domain::event::{Event, Mandate, Payload, fresh_session};
 use crate::domain::goal::view::View;
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::options;
 use crate::domain::resource::Held;
 use crate::domain::scope::{self};
 use crate::domain::session::{SessionState, TurnRecord};
@@ -86,7 +87,9 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let reader = asked.envelope.bound.clone();
     let Rested { key, run, transcript } = rested(venue, owner, id, asked).await?;
     let AgentRecord { config, state, .. } = &agent;
+    let mut run = run;
     let plan = run.plan();
+    options::take_loads(&mut run.state, &plan);
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
     let Mandate { event: _, session_context, context_ids, envelope } = run.mandate(&plan);
     if !reader.covers_reading(&envelope.bound) {

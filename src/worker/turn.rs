@@ -14,6 +14,7 @@ use crate::domain::budget::{Deadline, Origin, Purse};
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::lattice::layout::Scope;
+use crate::domain::options;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, Run};
 use crate::domain::turn::{Action, Last, Observed, Recorded, Setting, Turn};
@@ -194,6 +195,7 @@ async fn setting(
     // What it starts stops with what it was made under, too.
     mandate.envelope = mandate.envelope.under(&agent.made_under);
     let mut state = leased.run.state.clone();
+    options::take_loads(&mut state, &plan);
     if plan.job().is_some() || state.task.is_none() {
         state.goals.serve(plan.job(), &mandate);
     }

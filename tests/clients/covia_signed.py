@@ -7,9 +7,33 @@ client's own. Ends with status 0 and the line `ok` when everything was as it sho
 import sys
 
 import covia
-from covia import Grid
-from covia.auth import Ed25519Auth
+from covia import Grid, did_for, did_url, ucan_tokens
+from covia.auth import BearerAuth, Ed25519Auth
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from checks import expect, refused
+
+
+def delegated(url, venue):
+    """What a key grants another one, as tokens that the client makes."""
+    ann, bob = (Ed25519PrivateKey.from_private_bytes(seed * 32) for seed in (b"a", b"b"))
+    with Grid.connect(url, auth=Ed25519Auth.from_seed(b"a" * 32)) as own:
+        own.workspace.write("w/shared/x", 7)
+        own.workspace.write("w/private/x", 8)
+    shared = did_url(did_for(ann), "w", "shared")
+    grant = ucan_tokens.grant(ann, did_for(bob), shared, "crud/read", 300)
+    narrowed = [{"with": shared, "can": "crud/read"}]
+    token = ucan_tokens.create_ucan_jwt(bob, venue, narrowed, 60, proofs=[grant])
+    with Grid.connect(url, auth=BearerAuth(token)) as other:
+        expect("what was granted", other.workspace.read("w/shared/x").value, 7)
+        refused("what was not", 403, lambda: other.workspace.read("w/private/x"))
+        refused("nor to write", 403, lambda: other.workspace.write("w/shared/x", 9))
+    wider = [{"with": did_url(did_for(ann), "w"), "can": "crud/read"}]
+    forged = ucan_tokens.create_ucan_jwt(bob, venue, wider, 60, proofs=[grant])
+    with Grid.connect(url, auth=BearerAuth(forged)) as other:
+        refused("more than was granted", 401, lambda: other.workspace.read("w/shared/x"))
+    for nothing in (ucan_tokens.identity_token(bob, venue), ucan_tokens.relay_delegation(bob, venue, 60)):
+        with Grid.connect(url, auth=BearerAuth(nothing)) as other:
+            refused("what only says who it is", 403, lambda: other.workspace.read("w/shared/x"))
 
 
 def main(url):
@@ -44,6 +68,7 @@ def main(url):
         expect("a hint", "no token" in refused("no token", 401, lambda: venue.list_jobs()), True)
     with Grid.connect(url, auth=key, headers={"X-Trellis-Owner": "acme/ann"}) as venue:
         refused("another owner", 403, lambda: venue.list_jobs())
+    delegated(url, did)
     print(f"ok covia {covia.__version__}")
 
 

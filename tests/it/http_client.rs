@@ -8,22 +8,37 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
+use trellis::domain::secret::KeyRing;
+use trellis::secrets::Vault;
 use trellis::store::embedded::EmbeddedStore;
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/covia_client.py");
+const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/covia_calls.py");
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_published_client_is_satisfied() {
-    let Some(python) = python::with("covia") else { return };
+/// Runs a script of the client against a venue with a worker.
+async fn satisfied(script: &'static str, modules: &str) {
+    let Some(python) = python::with(modules) else { return };
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(5), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
+    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), "").await;
+    let keys = KeyRing::parse(&"01".repeat(32)).unwrap();
+    Arc::get_mut(&mut venue.venue).expect("nobody else has it yet").secrets = Vault::new(keys);
     venue.worker().await;
     let server = Server::of(Arc::clone(&venue.venue)).await;
     let url = server.url.clone();
-    let run = tokio::task::spawn_blocking(move || Command::new(python).args([CLIENT, &url]).output().unwrap());
+    let run = tokio::task::spawn_blocking(move || Command::new(python).args([script, &url]).output().unwrap());
     let output = run.await.unwrap();
     let (said, complained) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && said.starts_with("ok covia"), "{said}\n{complained}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_published_client_is_satisfied() {
+    satisfied(CLIENT, "covia").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_method_of_the_published_client_has_its_effect_or_is_refused() {
+    satisfied(CALLS, "covia, jwt, cryptography").await;
 }

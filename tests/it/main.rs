@@ -74,6 +74,7 @@ mod set_back;
 mod signals;
 mod store_conformance;
 mod store_differential;
+mod tasks_from_outside;
 mod tidy;
 mod timers;
 mod values;

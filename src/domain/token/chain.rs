@@ -105,15 +105,20 @@ fn in_time(claims: &Claims, by: Judge<'_>) -> Result<(), Refused> {
 /// The subject of a root, when its signer may speak for it: a key for itself alone, an issuer for
 /// its owners.
 fn root_subject(root: &Link) -> Result<Subject, Refused> {
-    let Some(subject) = &root.claims.subject else {
-        return Err(Refused::Claim { claim: "sub", rule: "it is missing".to_owned() });
+    let subject = match (&root.claims.subject, &root.signer) {
+        (Some(subject), _) => subject.clone(),
+        // A UCAN has none: it is about the key that signs it.
+        (None, Signer::Key(key)) => Subject::Key(key.clone()),
+        (None, Signer::Issuer(_)) => {
+            return Err(Refused::Claim { claim: "sub", rule: "it is missing".to_owned() });
+        }
     };
-    let speaks = match (&root.signer, subject) {
+    let speaks = match (&root.signer, &subject) {
         (Signer::Key(signer), Subject::Key(key)) => signer == key,
         (Signer::Issuer(issuer), Subject::Owner(owner)) => issuer.covers(owner),
         (Signer::Key(_), Subject::Owner(_)) | (Signer::Issuer(_), Subject::Key(_)) => false,
     };
-    if speaks { Ok(subject.clone()) } else { Err(Refused::Subject) }
+    if speaks { Ok(subject) } else { Err(Refused::Subject) }
 }
 
 /// What a root grants: of its own tree what it likes, of others' only what its signer speaks for.

@@ -16,6 +16,7 @@ use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_hex};
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
+use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::scope::{Delegate, Handed, Scoped};
@@ -146,14 +147,23 @@ pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str
         context: grants,
         envelope,
         budget: budget(&arguments["budget"])?,
-        response_schema: response_schema(&arguments["responseSchema"])?,
+        response_schema: response_schema(arguments)?,
+        loads: options::loads(&arguments["loads"]).map_err(|error| OpError::Invalid(format!("`loads`: {error}")))?,
+        output_path: arguments["outputPath"].as_str().map(str::to_owned),
         ..Submission::default()
     })
 }
 
-fn response_schema(named: &Value) -> Result<Option<Value>, OpError> {
-    if named.is_null() {
-        return Ok(None);
+fn response_schema(arguments: &Value) -> Result<Option<Value>, OpError> {
+    let named = &arguments["responseSchema"];
+    match (named.is_null(), arguments["strict"].as_bool()) {
+        (true, Some(true)) => return Err(OpError::Invalid("`strict`: expected `responseSchema` with it".into())),
+        (true, _) => return Ok(None),
+        (false, Some(false)) => {
+            let why = "`strict`: an output always is what `responseSchema` says, or its task fails; leave it out";
+            return Err(OpError::Invalid(why.into()));
+        }
+        (false, _) => {}
     }
     outputs::check(named).map_err(|error| OpError::Invalid(format!("`responseSchema`: {error}")))?;
     Ok(Some(named.clone()))

@@ -5,6 +5,7 @@ mod layers;
 mod life;
 mod session;
 mod sessions;
+pub(crate) mod task;
 
 use super::lattice::number;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
@@ -14,6 +15,7 @@ use crate::domain::authority::Resource;
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
+use crate::domain::options;
 use crate::domain::secret::SecretName;
 use crate::resources;
 use async_trait::async_trait;
@@ -36,7 +38,12 @@ struct Agent(Verb);
 pub fn operations() -> Vec<Arc<dyn Operation>> {
     let verbs = [Verb::Create, Verb::Request, Verb::Message, Verb::Chat, Verb::Info, Verb::List];
     let verbs = verbs.into_iter().map(|verb| Arc::new(Agent(verb)) as Arc<dyn Operation>);
-    verbs.chain(life::operations()).chain(sessions::operations()).chain(session::operations()).collect()
+    verbs
+        .chain(life::operations())
+        .chain(sessions::operations())
+        .chain(session::operations())
+        .chain(task::operations())
+        .collect()
 }
 
 fn schema(properties: &Value, required: &[&str]) -> Value {
@@ -79,6 +86,7 @@ fn asking(content: &str, more: Value) -> Value {
         "agentId": {"type": "string"}, content: {}, "sessionId": {"type": "string"},
         "context": trusted("array", "What the request may do at most: namespaces of resources, or {with, can}."),
         "contextIds": buckets,
+        "loads": {"type": "object", "description": "Paths that the session shows from now on, each with null or {label, budget}"},
         "sessionContext": trusted(
             "object",
             "Values of the request, such as the entities that it is about; who asks is said by the token."
@@ -117,7 +125,9 @@ impl Verb {
                     "input",
                     json!({
                         "wait": millis(), "timeout": millis(), "budget": budget_schema(),
-                        "responseSchema": {"type": "object", "description": "JSON Schema of the output"}
+                        "responseSchema": {"type": "object", "description": "JSON Schema of the output"},
+                        "strict": {"type": "boolean", "description": "an output that isn't what `responseSchema` says fails the task, which is always so"},
+                        "outputPath": {"type": "string", "description": "where the output is written with the commit that completes the task, below w/ or o/"}
                     }),
                 ),
                 Effect::Idempotent,
@@ -169,6 +179,10 @@ impl Operation for Agent {
             }
         };
         let mut needs = vec![Need { ability: self.0.ability(), resource }];
+        if let (Verb::Request, Some(path)) = (self.0, arguments["outputPath"].as_str()) {
+            let path = options::output_path(path).map_err(|e| OpError::Invalid(format!("`outputPath`: {e}")))?;
+            needs.push(Need { ability: "crud/write", resource: (&path).into() });
+        }
         if let Verb::Create = self.0 {
             needs.extend(layers::needs(&[&arguments["definition"], &arguments["config"]])?);
         }

@@ -21,7 +21,7 @@ fn still_held(tx: &Tx<'_>, slot: &Slot) -> Result<Held, Fault> {
         Some(job) => docs::job_status(tx, &slot.owner, job)?,
         None => None,
     };
-    Ok(Held::Yes { cancelled: status == Some(JobStatus::Cancelled) })
+    Ok(Held::Yes { cancelled: status.is_some_and(JobStatus::is_terminal) })
 }
 
 /// [`crate::store::Store::renew`].
@@ -73,7 +73,7 @@ pub(super) fn commit(tx: &mut Tx<'_>, now: Millis, lease: &Lease, commit: &Commi
         return Ok(Committed::Fenced);
     }
     if let Some(job) = &commit.unless_cancelled
-        && docs::job_status(tx, &slot.owner, job)? == Some(JobStatus::Cancelled)
+        && docs::job_status(tx, &slot.owner, job)?.is_some_and(JobStatus::is_terminal)
     {
         return Ok(Committed::Cancelled);
     }

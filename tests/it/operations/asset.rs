@@ -149,7 +149,7 @@ async fn assets_are_listed_page_by_page_and_served_as_data() {
     for n in 0..5 {
         server.post("/api/v1/assets", json!({"content": format!("n{n}")})).await.body(201);
     }
-    let page = server.get("/api/v1/assets?offset=3&limit=3").await.body(200);
+    let page = server.get("/api/v1/assets?offset=3&limit=3&details=true").await.body(200);
     assert_eq!((page["items"].as_array().unwrap().len(), &page["total"]), (2, &json!(5)));
     let id = server.post("/api/v1/assets", json!({"content": "hello", "contentType": "text/html"})).await.body(201);
     assert_eq!(id, HELLO);

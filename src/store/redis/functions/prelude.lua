@@ -346,8 +346,9 @@ local function holds(o, s, epoch)
   return is_holder(call('HMGET', session_key(o, s), 'epoch', 'until'), epoch)
 end
 
+-- Ended from outside: cancelled, or completed or failed for the turn that serves it.
 local function is_cancelled(o, job)
-  return job and job ~= '' and job_status(o, job) == 'CANCELLED'
+  return job and job ~= '' and TERMINAL[job_status(o, job) or ''] or false
 end
 
 local function set_due(o, s, at)

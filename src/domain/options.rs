@@ -1,0 +1,123 @@
+//! What a request may say of its session and its output: paths to show, and where the output is written.
+
+use crate::domain::authority::Authority;
+use crate::domain::context::load::{Load, check_room};
+use crate::domain::decode;
+use crate::domain::lattice::{Namespace, Path};
+use crate::domain::limits::LOADS;
+use crate::domain::session::SessionState;
+use crate::domain::turn::run::Plan;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// How a path is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Shown {
+    label: Option<String>,
+    budget: Option<usize>,
+}
+
+/// The loads of a call: how each path is shown, by path.
+pub fn loads(named: &Value) -> Result<Vec<Load>, String> {
+    let Some(named) = named.as_object() else { return Ok(Vec::new()) };
+    let one = |(path, how): (&String, &Value)| {
+        let parsed = Path::parse(path).map_err(|error| error.to_string())?;
+        let Shown { label, budget } = match how {
+            Value::Null | Value::Bool(true) => Shown::default(),
+            how => decode::typed(how.clone()).map_err(|error| format!("`{path}`: {error}"))?,
+        };
+        Load::new(&parsed, label, budget).map_err(|error| format!("`{path}`: {error}"))
+    };
+    named.iter().map(one).collect()
+}
+
+/// Whether a session can be asked to show these.
+pub fn check_loads(loads: &[Load]) -> Result<(), String> {
+    if loads.len() > LOADS {
+        return Err(format!("expected at most {LOADS} paths, got {}", loads.len()));
+    }
+    for load in loads {
+        let path = Path::parse(&load.path).map_err(|error| error.to_string())?;
+        let again = Load::new(&path, load.label.clone(), Some(load.budget))?;
+        if again != *load {
+            return Err(format!("`{}`: expected a path as it is written and a budget within its limits", load.path));
+        }
+    }
+    Ok(())
+}
+
+/// Where an output goes: `w/` or `o/`, which mean the same to all.
+pub fn output_path(text: &str) -> Result<Path, String> {
+    let path = Path::parse(text).map_err(|error| error.to_string())?;
+    if matches!(path.namespace(), Namespace::Workspace | Namespace::Pins) && !path.segments().is_empty() {
+        return Ok(path);
+    }
+    Err(format!("expected a path below `w/` or `o/`, got `{path}`"))
+}
+
+/// Whether a request that may do no more than `bound` can have its output written there.
+pub fn check_output(text: &str, task: bool, bound: &Authority) -> Result<(), String> {
+    if !task {
+        return Err("a message has no output, give it to a task".into());
+    }
+    let path = output_path(text)?;
+    bound.permits("crud/write", &path).map_err(|denied| denied.text("the request"))
+}
+
+/// A session shows what the requests ask that a turn takes up; of more than it can show, the first.
+pub fn take_loads(state: &mut SessionState, plan: &Plan) {
+    let begun = state.task.as_ref().map(|progress| progress.job.clone());
+    let task = plan.task.as_ref().filter(|task| task.event.job() != begun.as_ref());
+    let messages = plan.messages.iter().filter(|message| !state.shown.contains(&message.key));
+    let asked: Vec<Load> = messages.chain(task).flat_map(|pending| pending.event.loads.clone()).collect();
+    for load in asked {
+        let has_room = Path::parse(&load.path).is_ok_and(|path| check_room(&state.loads, &path).is_ok());
+        match state.loads.iter_mut().find(|known| known.path == load.path) {
+            Some(known) => *known = load,
+            None if has_room => state.loads.push(load),
+            None => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::authority::Capability;
+    use serde_json::json;
+
+    #[test]
+    fn loads_are_named_by_path_and_shown_as_they_say() {
+        let said = json!({"w/a": null, "w/b": true, "w/c": {"label": "C", "budget": 900}});
+        let found = loads(&said).unwrap();
+        let shown: Vec<_> = found.iter().map(|load| (load.path.as_str(), load.label.as_deref(), load.budget)).collect();
+        assert_eq!(shown, [("w/a", None, 500), ("w/b", None, 500), ("w/c", Some("C"), 900)]);
+        assert_eq!(check_loads(&found), Ok(()));
+        for (wrong, part) in
+            [(json!({"q/x": null}), "q/x"), (json!({"w/a": {"lable": "x"}}), "`w/a`"), (json!({"w/a": 7}), "`w/a`")]
+        {
+            assert!(loads(&wrong).unwrap_err().contains(part), "{wrong}");
+        }
+        let many: Vec<_> = (0..=LOADS).map(|n| Load { path: format!("w/{n}"), label: None, budget: 500 }).collect();
+        assert!(check_loads(&many).unwrap_err().contains("at most"));
+        let forged = Load { path: "w/a".into(), label: None, budget: 1 << 30 };
+        assert!(check_loads(&[forged]).is_err());
+    }
+
+    #[test]
+    fn an_output_goes_where_the_request_may_write() {
+        let bound = |with: &str| Authority::new(Some(vec![Capability { with: with.into(), can: "crud/write".into() }]));
+        for (path, task, with, fits) in [
+            ("w/out", true, "w/out", true),
+            ("w/out/x", true, "w/out", true),
+            ("w/out-of", true, "w/out", false),
+            ("w/out", false, "w/out", false),
+            ("c/out", true, "", false),
+            ("g/a", true, "", false),
+            ("w", true, "", false),
+        ] {
+            assert_eq!(check_output(path, task, &bound(with)).is_ok(), fits, "{path} {task} {with}");
+        }
+    }
+}

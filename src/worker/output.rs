@@ -1,0 +1,61 @@
+//! The output of a task goes where its request says, with the commit that completes it.
+
+use super::session::Stop;
+use super::turn::Bench;
+use crate::domain::authority::Authority;
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::lattice::Path;
+use crate::domain::options::output_path;
+use crate::domain::turn::Turn;
+use crate::domain::turn::decide::Decision;
+use crate::workspace::{WorkspaceError, WriteOp};
+
+/// Place of the write among those of the calls of a reply, of which there are fewer.
+const PLACE: u32 = u32::MAX - 1;
+
+/// Where the task that ends here is to leave its output.
+fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {
+    let task = turn.setting().plan.task.as_ref()?;
+    let (ended, _) = decision.ended.as_ref().filter(|(_, result)| result.status == JobStatus::Complete)?;
+    let path = task.event.output_path.as_ref().filter(|_| task.event.job() == Some(ended))?;
+    output_path(path).ok()
+}
+
+/// Writes it, under the authority of the turn; a task whose output can't be where it was promised fails.
+pub(super) async fn put(bench: &Bench, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
+    let Some(path) = wanted(turn, decision) else { return Ok(()) };
+    if check(bench, turn, decision, &turn.setting().authority).await {
+        return Ok(());
+    }
+    let output = decision.ended.as_ref().and_then(|(_, result)| result.output.clone()).unwrap_or_default();
+    let write = WriteOp::Write { path: path.clone(), value: output, expect: None };
+    match bench.workspace.apply(PLACE, write).await {
+        Ok(_) => Ok(()),
+        Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
+        Err(error) => {
+            fail(decision, ErrorCode::Refused, &format!("`outputPath` `{path}`: {error}"));
+            Ok(())
+        }
+    }
+}
+
+/// Whether the output may not be written: then it isn't, and the task has failed.
+pub(super) async fn check(bench: &Bench, turn: &Turn, decision: &mut Decision, now: &Authority) -> bool {
+    let Some(path) = wanted(turn, decision) else { return false };
+    let Err(denied) = now.permits("crud/write", &path) else { return false };
+    bench.workspace.take_back(&[PLACE]).await;
+    fail(decision, ErrorCode::CapDenied, &denied.text("`outputPath`"));
+    true
+}
+
+fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {
+    if let Some((job, result)) = &mut decision.ended {
+        *result = JobResult::failed(code, error);
+        let job = job.clone();
+        for (ended, status) in &mut decision.record.ended {
+            if *ended == job {
+                *status = JobStatus::Failed;
+            }
+        }
+    }
+}
