@@ -5,10 +5,11 @@
 
 use crate::domain::approval::{Answer, Approval, Subject, Verdict};
 use crate::domain::authority::Resource;
-use crate::domain::event::{Event, Payload, order};
+use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::LIST_PAGE;
+use crate::domain::priority::{Priority, order};
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
 use crate::jobs::{self, Listed};
@@ -250,7 +251,7 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), O
         id,
         kind: EventKind::Result,
         job: None,
-        order: order(EventKind::Result, now, 0),
+        order: order(EventKind::Result, Priority::Normal, now, 0),
         body: Bytes::from(serde_json::to_vec(&event).expect("events serialise")),
         open: None,
         finish: None,

@@ -103,6 +103,7 @@ fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
             loads,
             output_path,
             response_schema: response_schema.clone(),
+            priority: event.priority,
             redrive_of: Some(letter.job.clone()),
             ..Submission::default()
         },

@@ -2,8 +2,9 @@
 //! nothing around them.
 
 use super::BenchError;
-use crate::domain::event::{Event, Payload, order};
+use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
+use crate::domain::priority::{Priority, order};
 use crate::store::{
     Admit, After, Change, Commit, Committed, DocWrite, EventKind, Expect, Lease, LeaseOutcome, LeaseRequest, NewEvent,
     Store, keys,
@@ -56,7 +57,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         body_hash: sha256_hex(&body),
         kind: EventKind::Message,
         job: None,
-        order: order(EventKind::Message, now, 0),
+        order: order(EventKind::Message, Priority::Normal, now, 0),
         body,
         open: None,
         finish: None,

@@ -188,13 +188,14 @@ async fn list(
                     field(job, "id"),
                     field(job, "status"),
                     server(job),
+                    job["priority"].as_i64().unwrap_or(0).to_string(),
                     time(&job["created"]),
                     summary(&job["input"]),
                     summary(end),
                 ]
             })
             .collect();
-        let table = out.table(&["JOB", "STATUS", "AGENT", "CREATED", "INPUT", "OUTPUT"], &rows);
+        let table = out.table(&["JOB", "STATUS", "AGENT", "PRIORITY", "CREATED", "INPUT", "OUTPUT"], &rows);
         if filtered {
             return more(table, items.len(), &page["next"]);
         }

@@ -10,6 +10,7 @@ use crate::domain::decode;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::limits::SUBMISSION_BYTES;
+use crate::domain::priority::Priority;
 use crate::ingress;
 use clap::Args;
 use serde_json::{Value, json};
@@ -57,6 +58,9 @@ pub struct Submit {
     /// `wallClock=SECONDS`. Repeatable
     #[arg(long = "budget", value_name = "LIMIT=N", value_parser = input::pair)]
     budget: Vec<(String, Value)>,
+    /// How urgent it is beside the other tasks of the agent: 1 before them, -1 behind them
+    #[arg(long, value_name = "-1|0|1", default_value = "0", allow_hyphen_values = true)]
+    priority: Priority,
     /// Which server, and for whom
     #[command(flatten)]
     server: Server,
@@ -94,6 +98,9 @@ impl Submit {
             if !self.budget.is_empty() {
                 body["budget"] = json!(budget);
             }
+            if !self.priority.is_normal() {
+                body["priority"] = json!(self.priority);
+            }
             if !self.context_ids.is_empty() {
                 body["contextIds"] = json!(self.context_ids);
             }
@@ -106,6 +113,7 @@ impl Submit {
                 session_context: self.context.iter().cloned().collect(),
                 context_ids: self.context_ids.clone(),
                 budget,
+                priority: self.priority,
                 context: input::grants(&self.grants),
                 ..Submission::default()
             };
@@ -142,6 +150,7 @@ impl Submit {
             session_context: self.context.iter().cloned().collect(),
             context_ids: self.context_ids.clone(),
             budget: self.budget()?,
+            priority: self.priority,
             context: input::grants(&self.grants),
             ..Submission::default()
         };

@@ -5,6 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{field, note, note_next, plain};
 use super::{Context, input};
 use crate::domain::ids::{AgentId, EventId, SessionId};
+use crate::domain::priority::Priority;
 use crate::domain::timer::TimerId;
 use crate::ingress;
 use clap::{Args, Subcommand, ValueEnum};
@@ -78,6 +79,9 @@ pub struct Set {
     /// Conversation to use
     #[arg(long, value_name = "SESSION")]
     session: Option<SessionId>,
+    /// How urgent the task is beside the other tasks of the agent: 1 before them, -1 behind them
+    #[arg(long, value_name = "-1|0|1", allow_hyphen_values = true)]
+    priority: Option<Priority>,
     /// A grant, as of `trellis submit`. Repeatable
     #[arg(long = "grant", value_name = "GRANT", value_parser = input::grant)]
     grants: Vec<Value>,
@@ -172,6 +176,7 @@ impl Set {
             "timezone": self.timezone,
             "name": self.name,
             "sessionId": self.session,
+            "priority": self.priority,
             "context": input::grants(&self.grants),
         });
         if let Some(map) = asked.as_object_mut() {

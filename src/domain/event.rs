@@ -1,18 +1,22 @@
 //! Stage 1, arrive: an inbound event as it lies in a mailbox, and the submission it is made of.
 
+mod hash;
+
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::budget::Budget;
 use crate::domain::context::load::Load;
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, sha256_hex};
+use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey};
 use crate::domain::job::{JobHead, JobResult};
 use crate::domain::limits::REPLY_SUBJECT_BYTES;
 use crate::domain::lineage::Lineage;
-use crate::domain::principal::Principal;
+use crate::domain::priority::Priority;
 use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use crate::domain::values::Values;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::Value;
+
+pub use hash::body_hash;
 
 /// Default session of messages that name none.
 pub const DEFAULT_SESSION: &str = "main";
@@ -90,6 +94,9 @@ pub struct Event {
     /// JSON Schema of a task's output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
+    /// How urgent a task is.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
     /// The dead task that it drives again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
@@ -189,6 +196,9 @@ pub struct Submission {
     /// JSON Schema of the task's output, in the place of the agent's own `outputs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
+    /// How urgent a task is beside the others of its agent.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
     /// The open job that a message belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
@@ -253,6 +263,7 @@ impl Event {
             loads: Vec::new(),
             output_path: None,
             response_schema: None,
+            priority: Priority::Normal,
             redrive_of: None,
             payload,
         }
@@ -273,6 +284,7 @@ impl Event {
             parent: self.parent.clone(),
             reply_to: self.reply_to.clone(),
             redrive_of: self.redrive_of.clone(),
+            priority: self.priority,
             principal: None,
             request: None,
             ignored: Vec::new(),
@@ -299,74 +311,9 @@ impl Event {
     }
 }
 
-/// Place of an event in its mailbox: results first, then messages, then tasks, each by time of
-/// publication and stream sequence. A backlog of tasks never hides the result that the open task
-/// waits for.
-pub fn order(kind: EventKind, published: Millis, sequence: u64) -> String {
-    let class = match kind {
-        EventKind::Result => 1,
-        EventKind::Message => 2,
-        EventKind::Task => 3,
-    };
-    format!("{class}-{:016}-{sequence:020}", published.0)
-}
-
 /// The session that a task without `sessionId` runs in: its own.
 pub fn fresh_session(job: &JobId) -> SessionId {
     SessionId::new(format!("s-{}", &job.as_str()[..16])).expect("hex digits are a legal id")
-}
-
-/// Hash by which two submissions with one id are told apart: of the parsed body, the agent and the
-/// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
-/// way it came: the same submission by another way is the same. Whose the id is counts: of another
-/// principal no submission is the same.
-pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: &Principal) -> String {
-    let Submission {
-        input,
-        session_id,
-        reply_to,
-        session_context,
-        context_ids,
-        context,
-        caller: _,
-        parent,
-        envelope: _,
-        handed,
-        budget,
-        loads,
-        output_path,
-        response_schema,
-        job,
-        redrive_of: _,
-        seal: _,
-    } = submission;
-    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
-    if let (false, Value::Array(said)) = (handed.is_empty(), &mut said) {
-        said.push(json!(handed));
-    }
-    if let (false, Value::Array(said)) = (context_ids.is_empty(), &mut said) {
-        said.push(json!({"contextIds": context_ids}));
-    }
-    if let (false, Value::Array(said)) = (budget.is_empty(), &mut said) {
-        said.push(json!({"budget": budget}));
-    }
-    if let (Some(schema), Value::Array(said)) = (response_schema, &mut said) {
-        said.push(json!({"responseSchema": schema}));
-    }
-    if let (false, Value::Array(said)) = (loads.is_empty(), &mut said) {
-        said.push(json!({"loads": loads}));
-    }
-    if let (Some(path), Value::Array(said)) = (output_path, &mut said) {
-        said.push(json!({"outputPath": path}));
-    }
-    if let (Some(job), Value::Array(said)) = (job, &mut said) {
-        said.push(json!({"job": job}));
-    }
-    if let (Some(mark), Value::Array(said)) = (by.mark(), &mut said) {
-        said.push(json!({"principal": mark}));
-    }
-    said.sort_all_objects();
-    sha256_hex(said.to_string().as_bytes())
 }
 
 /// The request behind an event: whose values and whose authority its turns run with.
@@ -440,53 +387,6 @@ mod tests {
             assert_eq!(reply_to_allowed(subject, "t", "u"), allowed, "{subject}");
             assert_eq!(reply_to_own(subject, "t", "u"), own, "{subject}");
         }
-    }
-
-    #[test]
-    fn a_body_hash_covers_what_is_asked_of_whom_and_not_who_asks() {
-        let hash = |agent: &str, kind, body: &str| {
-            body_hash(&agent.parse().unwrap(), kind, &serde_json::from_str(body).unwrap(), &Principal::ANYBODY)
-        };
-        let body = r#"{"input":{"a":1,"b":[{"c":2,"d":3}]}}"#;
-        let first = hash("a", EventKind::Task, body);
-        for (agent, kind, other, same) in [
-            ("a", EventKind::Task, body, true),
-            ("a", EventKind::Task, r#"{ "input": {"b": [{"d": 3, "c": 2}], "a": 1} }"#, true),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"caller":"t/u"}"#, true),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionId":null}"#, true),
-            ("b", EventKind::Task, body, false),
-            ("a", EventKind::Message, body, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":4}]}}"#, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionId":"s"}"#, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"replyTo":"_INBOX.x"}"#, false),
-            (
-                "a",
-                EventKind::Task,
-                r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"parent":{"agent":"p","session":"s","depth":1}}"#,
-                false,
-            ),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":null}"#, true),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":{"k":1}}"#, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":["app"]}"#, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":[]}"#, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":[]}"#, true),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":["x"]}"#, false),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"handed":{}}"#, true),
-            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"handed":{"anonymous":"x"}}"#, false),
-            ("a", EventKind::Task, r#"{"input":"x"}"#, false),
-        ] {
-            assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");
-        }
-        let by = |subject: &str| {
-            let by = Principal::bearer(subject, None, None);
-            body_hash(&"a".parse().unwrap(), EventKind::Task, &serde_json::from_str(body).unwrap(), &by)
-        };
-        assert_eq!(by("t/u"), by("t/u"));
-        assert!(by("t/u") != by("t/v") && by("t/u") != first);
-        assert_ne!(
-            hash("a", EventKind::Task, r#"{"input":null,"replyTo":"_INBOX.x"}"#),
-            hash("a", EventKind::Task, r#"{"input":null,"sessionId":"_INBOX.x"}"#),
-        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::domain::context::load::Load;
 use crate::domain::event::{Event, Parent, Payload};
 use crate::domain::external::Watch;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::priority::Priority;
 use crate::domain::scope::Handed;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,9 @@ pub struct JobHead {
     /// The dead job that it drives again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
+    /// How urgent it is.
+    #[serde(default, skip_serializing_if = "Priority::is_normal")]
+    pub priority: Priority,
     /// Of a run of an operation: the mark of whose its id is, see [`crate::domain::principal::Principal`].
     /// Shown to nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -176,6 +180,7 @@ impl JobHead {
             output_path: request.output_path.clone(),
             response_schema: request.response_schema.clone(),
             redrive_of: self.redrive_of.clone(),
+            priority: self.priority,
             ..Event::new(self.event.clone(), self.created, payload)
         };
         Some((event, &request.body_hash))
@@ -302,6 +307,9 @@ impl Job {
         }
         if let Some(dead) = &self.head.redrive_of {
             record["redriveOf"] = dead.as_str().into();
+        }
+        if !self.head.priority.is_normal() {
+            record["priority"] = i64::from(self.head.priority).into();
         }
         if !self.head.ignored.is_empty() {
             record["ignored"] = serde_json::json!({"sessionContext": self.head.ignored});

@@ -17,6 +17,7 @@ pub mod event;
 pub mod job;
 pub mod lineage;
 pub mod principal;
+pub mod priority;
 pub mod token;
 
 pub mod agent;

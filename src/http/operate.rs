@@ -8,6 +8,7 @@ use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionId};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::nearest::nearest;
+use crate::domain::priority::Priority;
 use crate::domain::time::Millis;
 use crate::ops::agent::task::is_of_task;
 use crate::ops::dispatch::{hide, invoke as dispatch, permitted, resolve};
@@ -170,6 +171,7 @@ fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
         parent: None,
         reply_to: None,
         redrive_of: None,
+        priority: Priority::Normal,
         principal: who.caller.principal.mark().map(str::to_owned),
         request: None,
         ignored: Vec::new(),

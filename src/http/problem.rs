@@ -108,6 +108,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::ReplyToOther { .. }
             | SubmissionError::Grant(_)
             | SubmissionError::ContextIds(_)
+            | SubmissionError::Priority
             | SubmissionError::Budget(_)
             | SubmissionError::EntityIds(_)
             | SubmissionError::ResponseSchema(_)

@@ -51,6 +51,9 @@ pub enum SubmissionError {
     /// A budget that can't be meant, or of a message.
     #[error("`budget`: {0}")]
     Budget(String),
+    /// A priority of a message.
+    #[error("`priority`: a message has none and waits behind no task, give it to a task")]
+    Priority,
     /// A type of its output that can't be kept, or of a message.
     #[error("`responseSchema`: {0}")]
     ResponseSchema(String),
@@ -94,6 +97,7 @@ impl SubmissionError {
             | Self::ReplyToOther { .. }
             | Self::ContextTooLarge(_)
             | Self::ContextIds(_)
+            | Self::Priority
             | Self::ResponseSchema(_)
             | Self::Loads(_)
             | Self::OutputPath(_)

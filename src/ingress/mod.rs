@@ -10,8 +10,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{
-    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, order, reply_to_allowed,
-    reply_to_own,
+    DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, reply_to_allowed, reply_to_own,
 };
 use crate::domain::ids::{
     AgentId, EventId, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
@@ -21,6 +20,7 @@ use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYT
 use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
+use crate::domain::priority::{Priority, order};
 use crate::domain::resource::scratchpad;
 use crate::domain::time::Millis;
 use crate::domain::values::entities;
@@ -113,6 +113,14 @@ fn check_budget(arrival: &Arrival) -> Result<(), SubmissionError> {
     budget.check().map_err(SubmissionError::Budget)
 }
 
+/// Whether the priority of a submission means something.
+fn check_priority(arrival: &Arrival) -> Result<(), SubmissionError> {
+    if arrival.task || arrival.submission.priority.is_normal() {
+        return Ok(());
+    }
+    Err(SubmissionError::Priority)
+}
+
 /// Whether the type of the output that a submission asks for can be used.
 fn check_response(arrival: &Arrival) -> Result<(), SubmissionError> {
     match &arrival.submission.response_schema {
@@ -200,6 +208,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     let grants = submission.context.as_ref().map(|grants| grant::parse(grants, &venue.boundaries)).transpose()?;
     check_budget(arrival)?;
     check_response(arrival)?;
+    check_priority(arrival)?;
     options::check_loads(&submission.loads).map_err(SubmissionError::Loads)?;
     let context_ids = scratchpad::buckets(&submission.context_ids).map_err(SubmissionError::ContextIds)?;
     let job = arrival.task.then(|| JobId::derive(key, owner, id));
@@ -228,6 +237,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         loads: submission.loads.clone(),
         output_path: submission.output_path.clone(),
         response_schema: submission.response_schema.clone(),
+        priority: submission.priority,
         redrive_of: submission.redrive_of.clone(),
         ..Event::new(id.clone(), arrival.received, payload)
     };
@@ -237,7 +247,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         body_hash: body_hash(agent, kind, submission, &arrival.by),
         kind,
         job: job.or_else(|| submission.job.clone()),
-        order: order(kind, arrival.received, arrival.sequence),
+        order: order(kind, submission.priority, arrival.received, arrival.sequence),
         body: encode(&event),
         open,
         finish: None,
@@ -277,7 +287,7 @@ pub fn result_admission(
         body_hash,
         kind: EventKind::Result,
         job: Some(job),
-        order: order(EventKind::Result, received, sequence),
+        order: order(EventKind::Result, Priority::Normal, received, sequence),
         body: encode(&event),
         open: None,
         finish: None,
@@ -313,6 +323,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
         parent: arrival.submission.parent.clone(),
         reply_to: arrival.submission.reply_to.clone(),
         redrive_of: arrival.submission.redrive_of.clone(),
+        priority: arrival.submission.priority,
         principal: None,
         request: Some(Box::new(request)),
         ignored: ignored(arrival),
@@ -328,7 +339,7 @@ pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
         body_hash: body_hash.to_owned(),
         kind: EventKind::Task,
         job: Some(head.id.clone()),
-        order: order(EventKind::Task, head.created, 0),
+        order: order(EventKind::Task, head.priority, head.created, 0),
         body: encode(&event),
         open: None,
         finish: None,

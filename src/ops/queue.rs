@@ -12,6 +12,7 @@ use crate::domain::limits::{
     CHILD_WAIT, OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_HEARTBEAT, OUTBOUND_START,
     QUEUE_NAME_BYTES,
 };
+use crate::domain::priority::Priority;
 use crate::domain::scope::Scoped;
 use crate::{external, ingress, jobs};
 use async_trait::async_trait;
@@ -135,6 +136,7 @@ async fn start(
         parent: Some(site.parent.clone()),
         reply_to: None,
         redrive_of: None,
+        priority: Priority::Normal,
         principal: None,
         request: None,
         ignored: Vec::new(),

@@ -4,6 +4,7 @@
 //! a turn that is run again sets nothing twice.
 
 use super::agent::ask::submission;
+use super::agent::priority_schema;
 use super::child::{self, call_id};
 use super::lattice::number;
 use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
@@ -66,6 +67,7 @@ fn trigger() -> Value {
         "catchUp": {"enum": ["one", "all", "skip"], "description": "what becomes of times at which nothing ran: one event for all (the default), each, none"},
         "overlap": {"enum": ["skip", "queue"], "description": "while the last one isn't finished: leave this one out, or let it wait (the default)"},
         "sessionId": text("conversation to use"),
+        "priority": priority_schema(),
         "name": text("setting a timer of this name again replaces it"),
         "context": {"type": "array", "description": format!("What it may do at most. {trusted}"), "x-trusted": true},
         "contextIds": {"type": "array", "items": {"type": "string"}, "description": format!("Shared buckets. {trusted}"), "x-trusted": true}
@@ -256,6 +258,9 @@ fn asked(caller: &Caller, arguments: &Value) -> String {
 /// step further, as a request is.
 fn sent(call: &Invocation<'_>, agent: &AgentId, arguments: &Value) -> Result<Submission, OpError> {
     let mut sent = submission(call, arguments, "input")?;
+    if !sent.priority.is_normal() && choice::<Kind>(arguments, "kind") == Kind::Message {
+        return Err(OpError::Invalid("`priority`: a message has none, set a timer that sends a task".into()));
+    }
     if let Site::Turn(site) = &call.site {
         let own = (site.lease.session.agent == *agent).then(|| call.caller.envelope.lineage.clone());
         match own {

@@ -55,6 +55,7 @@ mod operations;
 mod outage;
 mod own_renewal;
 mod paused;
+mod priorities;
 mod prompts;
 mod queue;
 mod reads;

@@ -8,6 +8,7 @@ use std::fmt::Debug;
 use std::time::Duration;
 use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
+use trellis::domain::priority::{HIGH, LOW};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
@@ -196,7 +197,7 @@ impl Run<'_> {
                 EventKind::Message => self.dice.one_in(3).then(|| job(n + 1)),
                 EventKind::Result => Some(job(200 + n)),
             },
-            order: format!("{:04}", self.dice.below(9)),
+            order: format!("{}{:04}", *self.dice.pick(&["", "3-", "3-", HIGH, LOW]), self.dice.below(9)),
             body: body.into(),
             open: (kind == EventKind::Task).then(|| new_job(n)),
             finish: finish.filter(|_| self.dice.one_in(2)),

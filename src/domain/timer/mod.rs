@@ -446,6 +446,9 @@ impl Timer {
             "created": self.created.rfc3339(),
             "by": self.submission.caller,
         });
+        if !self.submission.priority.is_normal() {
+            shown["priority"] = i64::from(self.submission.priority).into();
+        }
         match &self.schedule {
             Schedule::At(at) => shown["at"] = at.rfc3339().into(),
             Schedule::Every { every, .. } => {

@@ -19,6 +19,7 @@ use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
+use crate::domain::priority::Priority;
 use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
@@ -149,9 +150,18 @@ pub(crate) fn submission(call: &Invocation<'_>, arguments: &Value, content: &str
         budget: budget(&arguments["budget"])?,
         response_schema: response_schema(arguments)?,
         loads: options::loads(&arguments["loads"]).map_err(|error| OpError::Invalid(format!("`loads`: {error}")))?,
+        priority: priority(arguments)?,
         output_path: arguments["outputPath"].as_str().map(str::to_owned),
         ..Submission::default()
     })
+}
+
+fn priority(arguments: &Value) -> Result<Priority, OpError> {
+    let named = &arguments["priority"];
+    if named.is_null() {
+        return Ok(Priority::Normal);
+    }
+    decode::typed(named.clone()).map_err(|error| OpError::Invalid(format!("`priority`: {error}")))
 }
 
 fn response_schema(arguments: &Value) -> Result<Option<Value>, OpError> {

@@ -98,6 +98,11 @@ fn asking(content: &str, more: Value) -> Value {
     schema(&properties, &["agentId", content])
 }
 
+/// How urgent a task is.
+pub(crate) fn priority_schema() -> Value {
+    json!({"enum": [-1, 0, 1], "description": "1 goes before the other tasks of the agent, -1 behind them; 0 by default"})
+}
+
 impl Verb {
     fn spec(self) -> Spec {
         let text = || json!({"type": "string"});
@@ -127,6 +132,7 @@ impl Verb {
                         "wait": millis(), "timeout": millis(), "budget": budget_schema(),
                         "responseSchema": {"type": "object", "description": "JSON Schema of the output"},
                         "strict": {"type": "boolean", "description": "an output that isn't what `responseSchema` says fails the task, which is always so"},
+                        "priority": priority_schema(),
                         "outputPath": {"type": "string", "description": "where the output is written with the commit that completes the task, below w/ or o/"}
                     }),
                 ),

@@ -71,7 +71,7 @@ fn intake(
     tx.register(&slot.owner)?;
     let seen = format!("{} {}", event.body_hash, event.job.as_ref().map_or("-", JobId::as_str));
     tx.put(Space::Core, seen_key, seen.into_bytes());
-    slot.append(tx, now, event);
+    slot.append(tx, now, event)?;
     // The lease's end, the backoff's end and the agent's waiting queue see to it otherwise.
     if slot.now.live_until(now).is_none() && slot.now.backing_off(now).is_none() && slot.now.waiting.is_none() {
         slot.now.due_by(now.plus(DUE_AFTER).0);

@@ -1,6 +1,6 @@
 //! How many sessions of an agent and of an owner run at once, who waits, and who is told to come.
 //!
-//! A session waits in its agent's queue, first come, first served. Where the owner has a cap, agents
+//! A session waits in its agent's queue, by the priority of its tasks, then first come, first served. Where the owner has a cap, agents
 //! that have a slot and none of their owner take turns, so that no agent keeps the others waiting.
 
 use super::layout::{self, Space};
@@ -28,8 +28,13 @@ pub(super) fn set_cap(tx: &mut Tx<'_>, owner: &str, cap: u32) {
 
 /// Whether there is a slot for this session; else it waits.
 pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: Gate) -> Result<bool, Fault> {
-    if !has_place(tx, now, slot, gate) {
+    if !has_place(tx, now, slot, gate)? {
+        let was_told = tx.index().of(&slot.owner).is_some_and(|owner| owner.told.contains_key(&slot.token));
         wait(tx, slot)?;
+        if was_told {
+            // A more urgent one came between: that one is told.
+            wake_waiting(tx, now, &slot.owner_id, &slot.key.agent.token(), AGAIN)?;
+        }
         return Ok(false);
     }
     if !has_turn(tx, now, slot)? {
@@ -40,15 +45,16 @@ pub(super) fn admits(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, gate: Gate) 
     Ok(true)
 }
 
-/// Whether the agent has a slot for it: those who wait longer go first.
-fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> bool {
+/// Whether the agent has a slot for it: more urgent ones go first, then those who wait longer.
+fn has_place(tx: &Tx<'_>, now: Millis, slot: &Slot, gate: Gate) -> Result<bool, Fault> {
     let concurrency = usize::try_from(gate.concurrency).unwrap_or(usize::MAX);
-    let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return concurrency > 0 };
+    let Some(agent) = tx.index().agent(&slot.owner, &slot.key.agent.token()) else { return Ok(concurrency > 0) };
     let free = concurrency.saturating_sub(agent.live(now.0));
-    match slot.now.waiting {
+    Ok(match slot.now.ticket() {
         Some(ticket) => agent.waiting.keys().take(free).any(|t| *t == ticket),
-        None => agent.waiting.len() < free,
-    }
+        None if agent.waiting.is_empty() => free > 0,
+        None => agent.waiting.range(..=(slot.rank(tx)?, u64::MAX)).count() < free,
+    })
 }
 
 /// Whether the owner has a slot for it: those told to come go first, then those who wait.
@@ -70,6 +76,7 @@ fn promised(tx: &Tx<'_>, now: Millis, owner: &str, again: Duration) -> Result<us
 /// Joins the agent's queue, or keeps its place there.
 pub(super) fn wait(tx: &mut Tx<'_>, slot: &mut Slot) -> Result<(), Fault> {
     slot.now.due = None;
+    slot.now.rank = slot.rank(tx)?;
     if slot.now.waiting.is_none() {
         slot.now.waiting = Some(tx.index_mut().next());
     } else {

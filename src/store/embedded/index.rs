@@ -1,7 +1,7 @@
 //! What is due, who holds leases, who waits and what lies in the outbox: in memory, rebuilt at open.
 
 use super::layout::{Space, end_of, number};
-use super::session::Session;
+use super::session::{Session, Ticket};
 use super::tx::{Fault, View};
 use crate::domain::time::Millis;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -42,8 +42,8 @@ pub(super) struct OwnerIndex {
 pub(super) struct AgentIndex {
     /// Lease end and session, lapsed ones included.
     pub(super) leases: BTreeSet<(u64, String)>,
-    /// Ticket to session: first come, first served.
-    pub(super) waiting: BTreeMap<u64, String>,
+    /// Ticket to session: by rank, then first come, first served.
+    pub(super) waiting: BTreeMap<Ticket, String>,
     /// Its place among the agents that wait for a slot of their owner.
     turn: Option<u64>,
 }
@@ -210,7 +210,7 @@ impl Index {
             }
         }
         let (old, new) = (was.lease.as_ref().map(|l| l.until), is.lease.as_ref().map(|l| l.until));
-        if old == new && was.waiting == is.waiting {
+        if old == new && was.ticket() == is.ticket() {
             return;
         }
         let agent = index.agents.entry(agent_of(session).to_owned()).or_default();
@@ -224,11 +224,11 @@ impl Index {
                 }
             }
         }
-        if was.waiting != is.waiting {
-            if let Some(ticket) = was.waiting {
+        if was.ticket() != is.ticket() {
+            if let Some(ticket) = was.ticket() {
                 agent.waiting.remove(&ticket);
             }
-            if let Some(ticket) = is.waiting {
+            if let Some(ticket) = is.ticket() {
                 agent.waiting.insert(ticket, session.to_owned());
             } else {
                 index.told.remove(session);

@@ -166,8 +166,12 @@ pub(super) fn serve(
     if let Some(task) = task {
         start(tx, now, slot, task, crash_limit)?;
     }
-    let last = mail.last().map(|m| m.place.clone()).unwrap_or_default();
+    let others = mail.iter().filter(|m| m.entry.kind != EventKind::Task);
+    let last = others.map(|m| m.place.clone()).max().unwrap_or_default();
     let arrivals = slot.now.arrivals;
+    if let Some((place, _)) = &task_served {
+        slot.now.task = Some(place.clone());
+    }
     if let Some(lease) = &mut slot.now.lease {
         lease.serving = Serving { arrivals, last, task: task_served };
     }

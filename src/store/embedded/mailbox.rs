@@ -6,6 +6,7 @@ use super::layout::{self, MailRecord, Space};
 use super::session::Session;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::priority::{HIGH, LOW};
 use crate::domain::time::Millis;
 use crate::store::{EventKind, MailboxEntry, NewEvent};
 use std::{collections::BTreeMap, ops::ControlFlow};
@@ -99,8 +100,23 @@ impl Slot {
         layout::part(&self.owner, &self.token, part)
     }
 
+    /// Where its tasks place the session among those that wait: before the others with an urgent one, behind
+    /// them with none but tasks of low priority.
+    pub(super) fn rank(&self, view: &impl View) -> Result<i8, Fault> {
+        let Some(head) = self.now.head.as_ref().filter(|_| self.now.pending() > 0) else { return Ok(0) };
+        let prefix = [layout::mailbox(&self.owner, &self.token).as_slice(), HIGH.as_bytes()].concat();
+        let mut urgent = head.starts_with(HIGH);
+        if head.as_str() < HIGH {
+            view.walk(Space::Mail, &prefix, &layout::end_of(&prefix), &mut |_, _| {
+                urgent = true;
+                Ok(ControlFlow::Break(()))
+            })?;
+        }
+        Ok(if urgent { -1 } else { i8::from(head.starts_with(LOW)) })
+    }
+
     /// Puts an event into the mailbox.
-    pub(super) fn append(&mut self, tx: &mut Tx<'_>, now: Millis, event: &NewEvent) {
+    pub(super) fn append(&mut self, tx: &mut Tx<'_>, now: Millis, event: &NewEvent) -> Result<(), Fault> {
         self.now.touched = now.0;
         let place = format!("{}\0{}", event.order, event.id);
         self.now.arrivals += 1;
@@ -116,6 +132,12 @@ impl Slot {
         if self.now.head.as_ref().is_none_or(|head| place < *head) {
             self.now.head = Some(place);
         }
+        let rank = if self.now.waiting.is_some() { self.rank(tx)? } else { self.now.rank };
+        if rank != self.now.rank {
+            self.now.rank = rank;
+            self.save(tx)?;
+        }
+        Ok(())
     }
 
     /// Takes entries out, by place in storage form; those not there are ignored.
@@ -127,6 +149,7 @@ impl Slot {
                 tx.remove(Space::Mail, key);
                 self.now.consumed += 1;
             }
+            self.now.task.take_if(|task| task.as_bytes() == place.as_slice());
         }
         let mut head = None;
         if self.now.pending() > 0 {
@@ -175,7 +198,32 @@ impl Slot {
         serde_json::from_slice(&bytes).map_err(|e| Fault::Record(format!("crash counts of `{}`: {e}", self.token)))
     }
 
-    /// The first `limit` entries.
+    /// An entry as callers see it.
+    fn entry(
+        &self,
+        view: &impl View,
+        place: &str,
+        bytes: &[u8],
+        crashes: &BTreeMap<String, u32>,
+    ) -> Result<Mail, Fault> {
+        let record = self.decode(place, bytes)?;
+        let job_status = match &record.job {
+            Some(job) => docs::job_status(view, &self.owner, job)?,
+            None => None,
+        };
+        let entry = MailboxEntry {
+            key: layout::place_from_storage(place.as_bytes()).unwrap_or_default(),
+            kind: record.kind,
+            job: record.job,
+            job_status,
+            crashes: crashes.get(place).copied().unwrap_or(0),
+            body: record.body,
+        };
+        Ok(Mail { place: place.to_owned(), arrival: record.arrival, entry })
+    }
+
+    /// The first `limit` entries; the first task among them is the one that was begun, whatever came
+    /// before it since.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
         let crashes = self.crashes(view)?;
         let mut mail = Vec::new();
@@ -183,22 +231,22 @@ impl Slot {
             if mail.len() >= limit {
                 return Ok(ControlFlow::Break(()));
             }
-            let record = self.decode(place, bytes)?;
-            let job_status = match &record.job {
-                Some(job) => docs::job_status(view, &self.owner, job)?,
-                None => None,
-            };
-            let entry = MailboxEntry {
-                key: layout::place_from_storage(place.as_bytes()).unwrap_or_default(),
-                kind: record.kind,
-                job: record.job,
-                job_status,
-                crashes: crashes.get(place).copied().unwrap_or(0),
-                body: record.body,
-            };
-            mail.push(Mail { place: place.to_owned(), arrival: record.arrival, entry });
+            mail.push(self.entry(view, place, bytes, &crashes)?);
             Ok(ControlFlow::Continue(()))
         })?;
+        let first = mail.iter().position(|mail| mail.entry.kind == EventKind::Task);
+        let (Some(first), Some(begun)) = (first, &self.now.task) else { return Ok(mail) };
+        let found = if let Some(at) = mail.iter().position(|mail| mail.place == *begun) {
+            Some(mail.remove(at))
+        } else {
+            let key = [layout::mailbox(&self.owner, &self.token).as_slice(), begun.as_bytes()].concat();
+            let bytes = view.get(Space::Mail, &key)?;
+            bytes.map(|bytes| self.entry(view, begun, &bytes, &crashes)).transpose()?
+        };
+        if let Some(begun) = found {
+            mail.insert(first, begun);
+            mail.truncate(limit);
+        }
         Ok(mail)
     }
 

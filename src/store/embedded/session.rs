@@ -6,6 +6,14 @@ use crate::domain::limits::ATTEMPTS_KEPT;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 
+/// A place in an agent's waiting queue: rank, then who came first.
+pub(super) type Ticket = (i8, u64);
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(rank: &i8) -> bool {
+    *rank == 0
+}
+
 /// Protocol state of a session. Times are ms.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -26,6 +34,12 @@ pub(super) struct Session {
     /// Its ticket in the agent's waiting queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) waiting: Option<u64>,
+    /// While it waits: before the agent's others (-1), among them, or behind them (1).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub(super) rank: i8,
+    /// Place (storage form) of the task that was begun: it stays the first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) task: Option<String>,
     /// When something was appended, committed or seated last.
     pub(super) touched: u64,
     /// Events ever appended.
@@ -66,15 +80,15 @@ pub(super) struct LeaseRecord {
     pub(super) serving: Serving,
 }
 
-/// The events a lease serves, in constant space: those up to `last` that had arrived by then,
-/// tasks other than `task` excepted.
+/// The events a lease serves, in constant space: `task`, and of the others those up to `last` that had
+/// arrived by then.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) struct Serving {
     /// Arrivals when the mailbox was handed out.
     pub(super) arrivals: u64,
-    /// Place (storage form) of the last entry handed out.
+    /// Place (storage form) of the last entry handed out that is no task.
     pub(super) last: String,
-    /// Place (storage form) of the first task, and its job.
+    /// Place (storage form) of the task that comes first, and its job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) task: Option<(String, Option<JobId>)>,
 }
@@ -82,8 +96,10 @@ pub(super) struct Serving {
 impl Serving {
     /// Whether the entry at `place` was served.
     pub(super) fn covers(&self, place: &str, is_task: bool, arrival: u64) -> bool {
-        let handed_out = arrival <= self.arrivals && place <= self.last.as_str();
-        handed_out && (!is_task || self.task.as_ref().is_some_and(|(task, _)| task == place))
+        if is_task {
+            return self.task.as_ref().is_some_and(|(task, _)| task == place);
+        }
+        arrival <= self.arrivals && place <= self.last.as_str()
     }
 }
 
@@ -156,6 +172,11 @@ impl Session {
         } else if self.pending() > 0 && self.backoff.is_none() && self.waiting.is_none() {
             self.due = Some(0);
         }
+    }
+
+    /// Its place in the agent's waiting queue.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.waiting.map(|number| (self.rank, number))
     }
 
     /// The job of the served task.

@@ -14,14 +14,14 @@
 //! | `O:gone` | zset | keys of deleted documents → when | a day, then a sweep purges them |
 //! | `O:seen` | hash | event id → body hash | as the job, or the turn that consumed it |
 //! | `O:sessions` | zset | every `S` that ever had an event or was set to a turn | until it is forgotten |
-//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `nudged` when one of its jobs was ended meanwhile; `reply` and `attempts` (crashes, a line each: `epoch turn lapsed job worker`) until the commit; `backoff` until the next grant | until it is forgotten |
+//! | `O:session:S` | hash | `epoch version arrivals consumed touched state done` (`<epoch> <turn>` of the last commit); while leased `until token worker served job limit`; `task`: the member of the task that was begun; `nudged` when one of its jobs was ended meanwhile; `reply` and `attempts` (crashes, a line each: `epoch turn lapsed job worker`) until the commit; `backoff` until the next grant | until it is forgotten |
 //! | `O:mailbox:S` | zset | `<order>NUL<event id>` | until consumed |
 //! | `O:event:S` | hash | the same → `<kind> <job or -> <body>` | until consumed |
 //! | `O:crash:S` | hash | the same → crashes | until the next commit |
 //! | `O:call:S` | hash | call index → record of an intent or outcome | until the next commit |
 //! | `O:due` | zset | `S` → when it must be looked at | while due |
 //! | `O:running:<agent>` | zset | `S` → lease expiry; without an agent: of all of the owner's | while leased |
-//! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue | while it waits |
+//! | `O:waiting:<agent>` | zset | `S` → place in the agent's queue: a number given out, and 2^51 less with urgent tasks, more with none but low ones | while it waits |
 //! | `O:waiting` | set | agents with a queue | while one waits |
 //! | `O:turns` | zset | agents that have a slot and none of their owner → whose turn it is | while one waits |
 //! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |

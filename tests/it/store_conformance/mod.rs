@@ -17,6 +17,7 @@ mod forget;
 mod lease;
 mod owner_cap;
 mod parked;
+mod priority;
 mod reads;
 mod redis;
 mod seat;
@@ -107,6 +108,13 @@ macro_rules! conformance {
                     what_a_turn_says_of_a_paused_job_counts_when_it_goes_on
                     what_has_ended_is_not_paused one_that_goes_on_during_a_lease_is_looked_at_again
                     messages_to_a_job_leave_with_its_task no_crash_counts_against_a_paused_task;
+                priority:
+                    urgent_tasks_come_first_and_each_priority_in_its_order
+                    a_task_that_was_begun_stays_the_first a_task_that_was_begun_is_handed_out_within_the_limit
+                    a_crash_and_a_new_grant_keep_what_was_begun a_pause_before_its_first_turn_holds_no_place
+                    urgent_sessions_wait_before_others_and_low_ones_behind
+                    a_session_that_waits_moves_up_with_an_urgent_task
+                    one_that_was_told_to_come_gives_way_and_the_other_is_told;
                 forget:
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
                     a_session_that_got_something_meanwhile_keeps_all

@@ -46,6 +46,7 @@ local function append(o, now, s, event)
   call('HSET', event_key(o, s), member, event.kind .. ' ' .. (event.job or '-') .. ' ' .. event.body)
   call('HSET', session_key(o, s), 'touched', text(now))
   call('HINCRBY', session_key(o, s), 'arrivals', 1)
+  place_again(o, s)
   for _, job in ipairs(event.open) do
     open_job(o, now, job)
   end
@@ -186,7 +187,12 @@ local function try(o, now, s, g, lease)
   end
   set_cap(o, lease.owner_cap)
   if not has_place(o, now, s, agent, g.concurrency) then
+    local was_told = call('HEXISTS', o .. ':woken', s) == 1
     wait(o, s)
+    if was_told then
+      -- A more urgent one came between: that one is told.
+      wake_waiting(o, now, agent, LOOK_AGAIN_MS)
+    end
     return { 'waiting' }
   elseif not has_turn(o, now, s) then
     wait(o, s)

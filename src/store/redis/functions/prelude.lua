@@ -279,18 +279,44 @@ local function gate(o, agent, lenient)
   return status, tonumber(concurrency), tonumber(mailbox), busy, version
 end
 
--- Pending events: {member, kind, job or false, job's status or false, crashes, body}.
+-- {member, kind, job or false, job's status or false, crashes, body}
+local function mail_entry(o, s, member, raw)
+  local kind, job, rest = string.match(raw, '^(%l) (%S+) ()')
+  job = job ~= '-' and job
+  local crashes = tonumber(call('HGET', crash_key(o, s), member) or 0)
+  return { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
+end
+
+-- The first task is the one that was begun, whatever came before it since.
+local function begun_first(o, s, entries, limit)
+  local begun = call('HGET', session_key(o, s), 'task')
+  local first, at
+  for i, entry in ipairs(entries) do
+    first = first or entry[2] == 't' and i
+    at = entry[1] == begun and i or at
+  end
+  if not begun or not first or at == first then
+    return entries
+  end
+  local raw = not at and call('HGET', event_key(o, s), begun)
+  local entry = at and table.remove(entries, at) or raw and mail_entry(o, s, begun, raw)
+  if entry then
+    table.insert(entries, first, entry)
+    if limit > 0 and #entries > limit then
+      table.remove(entries)
+    end
+  end
+  return entries
+end
+
+-- Pending events, 0 = all.
 local function pending(o, s, limit)
   local entries = {}
   local members = call('ZRANGE', mailbox_key(o, s), 0, limit - 1)
   for i, member in ipairs(members) do
-    local raw = call('HGET', event_key(o, s), member)
-    local kind, job, rest = string.match(raw, '^(%l) (%S+) ()')
-    job = job ~= '-' and job
-    local crashes = tonumber(call('HGET', crash_key(o, s), member) or 0)
-    entries[i] = { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
+    entries[i] = mail_entry(o, s, member, call('HGET', event_key(o, s), member))
   end
-  return entries
+  return begun_first(o, s, entries, limit)
 end
 
 -- What goes out: places as the caller writes them.
@@ -303,8 +329,11 @@ end
 
 -- How many of these members were there.
 local function drop(o, s, members)
-  local dropped = 0
+  local dropped, begun = 0, call('HGET', session_key(o, s), 'task')
   for _, member in ipairs(members) do
+    if member == begun then
+      call('HDEL', session_key(o, s), 'task')
+    end
     if call('ZREM', mailbox_key(o, s), member) == 1 then
       call('HDEL', event_key(o, s), member)
       call('HDEL', crash_key(o, s), member)
@@ -334,6 +363,9 @@ local function serve(o, now, s, entries)
     task[4] = 'STARTED'
   end
   call('HSET', session_key(o, s), 'served', table.concat(served, '\n'), 'job', task and task[3] or '')
+  if task then
+    call('HSET', session_key(o, s), 'task', task[1])
+  end
   call('HDEL', session_key(o, s), 'nudged')
 end
 
@@ -366,11 +398,36 @@ local function running(o, now, agent)
   return call('ZCOUNT', o .. ':running:' .. agent, '(' .. text(now), '+inf')
 end
 
+-- Where its tasks place a session among those that wait: before the others with an urgent one (-1),
+-- behind them with none but tasks of low priority. The orders are those of src/domain/priority.rs.
+local function rank_of(o, s)
+  if #call('ZRANGEBYLEX', mailbox_key(o, s), '[25-', '(25.', 'LIMIT', 0, 1) > 0 then
+    return -1
+  end
+  local first = call('ZRANGE', mailbox_key(o, s), 0, 0)[1]
+  return first and string.sub(first, 1, 2) == '4-' and 1 or 0
+end
+
+-- Scores of one rank are so far from those of the next.
+local RANK = 2 ^ 51
+
+-- One that waits has the place of its tasks of now.
+local function place_again(o, s)
+  local queue = o .. ':waiting:' .. agent_of(s)
+  local place = call('ZSCORE', queue, s)
+  local moved = place and tonumber(place) % RANK + RANK * rank_of(o, s)
+  if place and moved ~= tonumber(place) then
+    call('ZADD', queue, text(moved), s)
+  end
+  return place
+end
+
 -- Joins the agent's queue, or keeps its place there.
 local function wait(o, s)
   local agent = agent_of(s)
-  if not call('ZSCORE', o .. ':waiting:' .. agent, s) then
-    call('ZADD', o .. ':waiting:' .. agent, call('HINCRBY', o .. ':count', 'waiting', 1), s)
+  if not place_again(o, s) then
+    local number = call('HINCRBY', o .. ':count', 'waiting', 1)
+    call('ZADD', o .. ':waiting:' .. agent, text(number + RANK * rank_of(o, s)), s)
     call('SADD', o .. ':waiting', agent)
   end
   call('HDEL', o .. ':woken', s)
@@ -388,11 +445,15 @@ local function wait_no_more(o, s)
   end
 end
 
--- Whether the agent has a slot: those who wait longer go first.
+-- Whether the agent has a slot: more urgent ones go first, then those who wait longer.
 local function has_place(o, now, s, agent, concurrency)
+  local queue = o .. ':waiting:' .. agent
   local free = concurrency - running(o, now, agent)
-  local rank = call('ZRANK', o .. ':waiting:' .. agent, s) or call('ZCARD', o .. ':waiting:' .. agent)
-  return rank < free
+  local before = call('ZRANK', queue, s)
+  if not before then
+    before = call('EXISTS', queue) == 1 and call('ZCOUNT', queue, '-inf', '(' .. text(RANK * (rank_of(o, s) + 1))) or 0
+  end
+  return before < free
 end
 
 -- Where the owner has a cap, agents that have a slot and none of their owner take turns, so that no

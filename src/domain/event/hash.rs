@@ -1,0 +1,117 @@
+//! By what the same submission is known when it comes again.
+
+use super::{EventKind, Submission};
+use crate::domain::ids::{AgentId, sha256_hex};
+use crate::domain::principal::Principal;
+use serde_json::{Value, json};
+
+/// Hash by which two submissions with one id are told apart: of the parsed body, the agent and the
+/// kind, so that whitespace and the order of keys don't matter. Who sent it (`caller`) is set by the
+/// way it came: the same submission by another way is the same. Whose the id is counts: of another
+/// principal no submission is the same.
+pub fn body_hash(agent: &AgentId, kind: EventKind, submission: &Submission, by: &Principal) -> String {
+    let Submission {
+        input,
+        session_id,
+        reply_to,
+        session_context,
+        context_ids,
+        context,
+        caller: _,
+        parent,
+        envelope: _,
+        handed,
+        budget,
+        loads,
+        output_path,
+        priority,
+        response_schema,
+        job,
+        redrive_of: _,
+        seal: _,
+    } = submission;
+    let mut said = json!([agent, kind.letter(), input, session_id, reply_to, parent, session_context, context]);
+    if let (false, Value::Array(said)) = (handed.is_empty(), &mut said) {
+        said.push(json!(handed));
+    }
+    if let (false, Value::Array(said)) = (context_ids.is_empty(), &mut said) {
+        said.push(json!({"contextIds": context_ids}));
+    }
+    if let (false, Value::Array(said)) = (budget.is_empty(), &mut said) {
+        said.push(json!({"budget": budget}));
+    }
+    if let (Some(schema), Value::Array(said)) = (response_schema, &mut said) {
+        said.push(json!({"responseSchema": schema}));
+    }
+    if let (false, Value::Array(said)) = (loads.is_empty(), &mut said) {
+        said.push(json!({"loads": loads}));
+    }
+    if let (Some(path), Value::Array(said)) = (output_path, &mut said) {
+        said.push(json!({"outputPath": path}));
+    }
+    if let (false, Value::Array(said)) = (priority.is_normal(), &mut said) {
+        said.push(json!({"priority": priority}));
+    }
+    if let (Some(job), Value::Array(said)) = (job, &mut said) {
+        said.push(json!({"job": job}));
+    }
+    if let (Some(mark), Value::Array(said)) = (by.mark(), &mut said) {
+        said.push(json!({"principal": mark}));
+    }
+    said.sort_all_objects();
+    sha256_hex(said.to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_hash_covers_what_is_asked_of_whom_and_not_who_asks() {
+        let hash = |agent: &str, kind, body: &str| {
+            body_hash(&agent.parse().unwrap(), kind, &serde_json::from_str(body).unwrap(), &Principal::ANYBODY)
+        };
+        let body = r#"{"input":{"a":1,"b":[{"c":2,"d":3}]}}"#;
+        let first = hash("a", EventKind::Task, body);
+        for (agent, kind, other, same) in [
+            ("a", EventKind::Task, body, true),
+            ("a", EventKind::Task, r#"{ "input": {"b": [{"d": 3, "c": 2}], "a": 1} }"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"caller":"t/u"}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionId":null}"#, true),
+            ("b", EventKind::Task, body, false),
+            ("a", EventKind::Message, body, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":4}]}}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionId":"s"}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"replyTo":"_INBOX.x"}"#, false),
+            (
+                "a",
+                EventKind::Task,
+                r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"parent":{"agent":"p","session":"s","depth":1}}"#,
+                false,
+            ),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":null}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"sessionContext":{"k":1}}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":["app"]}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"context":[]}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":[]}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"contextIds":["x"]}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"handed":{}}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"handed":{"anonymous":"x"}}"#, false),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"priority":0}"#, true),
+            ("a", EventKind::Task, r#"{"input":{"a":1,"b":[{"c":2,"d":3}]},"priority":1}"#, false),
+            ("a", EventKind::Task, r#"{"input":"x"}"#, false),
+        ] {
+            assert_eq!(hash(agent, kind, other) == first, same, "{agent} {kind:?} {other}");
+        }
+        let by = |subject: &str| {
+            let by = Principal::bearer(subject, None, None);
+            body_hash(&"a".parse().unwrap(), EventKind::Task, &serde_json::from_str(body).unwrap(), &by)
+        };
+        assert_eq!(by("t/u"), by("t/u"));
+        assert!(by("t/u") != by("t/v") && by("t/u") != first);
+        assert_ne!(
+            hash("a", EventKind::Task, r#"{"input":null,"replyTo":"_INBOX.x"}"#),
+            hash("a", EventKind::Task, r#"{"input":null,"sessionId":"_INBOX.x"}"#),
+        );
+    }
+}

@@ -1,0 +1,126 @@
+//! Which task of an agent goes first, and the place of an event in its mailbox.
+
+use crate::domain::event::EventKind;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+
+/// How urgent a task is beside the others of its agent; `-1`, `0` or `1` where people meet it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default, Serialize, Deserialize)]
+#[serde(try_from = "i64", into = "i64")]
+pub enum Priority {
+    /// Behind all others.
+    Low,
+    /// As any.
+    #[default]
+    Normal,
+    /// Before all others.
+    High,
+}
+
+/// A number that is no priority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("expected -1 (behind the others), 0 or 1 (before them), got {0}")]
+pub struct NoPriority(i64);
+
+impl TryFrom<i64> for Priority {
+    type Error = NoPriority;
+    fn try_from(number: i64) -> Result<Self, NoPriority> {
+        match number {
+            -1 => Ok(Self::Low),
+            0 => Ok(Self::Normal),
+            1 => Ok(Self::High),
+            other => Err(NoPriority(other)),
+        }
+    }
+}
+
+impl From<Priority> for i64 {
+    fn from(priority: Priority) -> Self {
+        match priority {
+            Priority::Low => -1,
+            Priority::Normal => 0,
+            Priority::High => 1,
+        }
+    }
+}
+
+impl std::str::FromStr for Priority {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number: i64 = text.parse().map_err(|_| format!("expected -1, 0 or 1, got `{text}`"))?;
+        Self::try_from(number).map_err(|error| error.to_string())
+    }
+}
+
+impl Priority {
+    /// As any: what isn't said.
+    pub fn is_normal(&self) -> bool {
+        *self == Self::Normal
+    }
+}
+
+/// What the order of a task of high priority begins with. The stores know it.
+pub const HIGH: &str = "25-";
+/// What the order of a task of low priority begins with. The stores know it.
+pub const LOW: &str = "4-";
+
+/// Place of an event in its mailbox: results first, then messages, then tasks by priority, each by time
+/// of publication and stream sequence. A backlog of tasks never hides the result that the open task
+/// waits for.
+pub fn order(kind: EventKind, priority: Priority, published: Millis, sequence: u64) -> String {
+    let class = match (kind, priority) {
+        (EventKind::Result, _) => "1-",
+        (EventKind::Message, _) => "2-",
+        (EventKind::Task, Priority::High) => HIGH,
+        (EventKind::Task, Priority::Normal) => "3-",
+        (EventKind::Task, Priority::Low) => LOW,
+    };
+    format!("{class}{:016}-{sequence:020}", published.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::decode;
+    use serde_json::json;
+
+    #[test]
+    fn a_mailbox_has_results_then_messages_then_tasks_by_priority_and_time() {
+        let at = |kind, priority, time| order(kind, priority, Millis(time), 0);
+        let sorted = [
+            at(EventKind::Result, Priority::Normal, 9),
+            at(EventKind::Message, Priority::Normal, 8),
+            at(EventKind::Task, Priority::High, 6),
+            at(EventKind::Task, Priority::High, 7),
+            at(EventKind::Task, Priority::Normal, 4),
+            at(EventKind::Task, Priority::Normal, 5),
+            at(EventKind::Task, Priority::Low, 1),
+            at(EventKind::Task, Priority::Low, 2),
+        ];
+        assert!(sorted.is_sorted(), "{sorted:?}");
+        let allowed = |c: char| c.is_ascii_digit() || c.is_ascii_lowercase() || c == '-';
+        assert!(sorted.iter().all(|order| order.len() <= 64 && order.chars().all(allowed)));
+        assert_eq!(at(EventKind::Task, Priority::Normal, 5), "3-0000000000000005-00000000000000000000", "as before");
+    }
+
+    #[test]
+    fn a_priority_is_one_of_three_numbers() {
+        for (said, expected) in [
+            (json!(-1), Some(Priority::Low)),
+            (json!(0), Some(Priority::Normal)),
+            (json!(1), Some(Priority::High)),
+            (json!(2), None),
+            (json!(-2), None),
+            (json!(1.5), None),
+            (json!("1"), None),
+            (json!(true), None),
+            (json!(null), None),
+        ] {
+            assert_eq!(decode::typed::<Priority>(said.clone()).ok(), expected, "{said}");
+            assert_eq!(said.to_string().parse::<Priority>().ok(), expected, "{said}");
+        }
+        assert_eq!(serde_json::to_value(Priority::Low).unwrap(), json!(-1));
+        let error = "5".parse::<Priority>().unwrap_err();
+        assert!(error.contains("-1 (behind the others), 0 or 1 (before them), got 5"), "{error}");
+    }
+}

@@ -1,0 +1,139 @@
+//! Priorities of tasks, by every way in.
+
+use crate::support::cli::Up;
+use crate::support::http::Server;
+use crate::support::operate::{boss, operate};
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::{Value, json};
+use std::time::Duration;
+use trellis::bus::{Address, InKind, Message};
+use trellis::clock::Clock;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::JobId;
+use trellis::domain::priority::Priority;
+use trellis::timers;
+
+const RULES: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
+
+async fn embedded() -> (TestVenue, tempfile::TempDir) {
+    TestVenue::embedded_at(RULES, Clock::system()).await
+}
+
+async fn over_redis() -> Option<(TestVenue, tempfile::TempDir)> {
+    let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
+    Some((venue, dir))
+}
+
+/// In which order the tasks of an agent were answered.
+async fn served(venue: &TestVenue, many: usize) -> Vec<String> {
+    for _ in 0..600 {
+        if venue.model_calls().len() >= many {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let jobs = crate::support::venue::all_jobs(&venue.venue, &venue.owner).await;
+    let mut ended = Vec::new();
+    for job in jobs {
+        let turn = venue.turns("clerk", job.head.session.as_str()).await;
+        let turn = turn.iter().find(|turn| format!("{turn:?}").contains(job.head.input.as_str().unwrap()));
+        ended.push((turn.map(|turn| turn.start), job.head.input.as_str().unwrap().to_owned()));
+    }
+    ended.sort();
+    ended.into_iter().map(|(_, input)| input).collect()
+}
+
+async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
+    venue.agent("clerk", json!({"concurrency": 1})).await;
+    let at = Address::In { owner: venue.owner.clone(), agent: "clerk".parse().unwrap(), kind: InKind::Task };
+    let body = json!({"input": "by the queue, low", "priority": -1});
+    venue.venue.bus.publish(&Message { to: at, id: Some("q1".into()), body }).await.unwrap();
+    venue.submit("clerk", "t1", json!("as any")).await;
+    let asked = json!({"agentId": "clerk", "input": "by an operation, high", "priority": 1, "timeout": 0});
+    operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/request", asked).await.unwrap();
+    let timer = json!({"agentId": "clerk", "input": "by a timer, high", "priority": 1, "after": 1});
+    operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/trigger", timer).await.unwrap();
+    let listed = operate(&venue.venue, &boss(&venue.owner), "v/ops/timer/list", json!({})).await.unwrap();
+    assert_eq!(listed["items"][0]["priority"], 1);
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    timers::fire(&venue.venue, &venue.owner).await.unwrap();
+    // All of them lie there, and wait for the only slot, before the first is served.
+    venue.agent("blocker", json!({})).await;
+    let suspend = json!({"agentId": "clerk"});
+    operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/suspend", suspend.clone()).await.unwrap();
+    venue.worker().await;
+    while venue.venue.store.sessions(&venue.owner, None, None, 9).await.unwrap().len() < 4 {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/resume", suspend).await.unwrap();
+    let expected = ["by an operation, high", "by a timer, high", "as any", "by the queue, low"];
+    assert_eq!(served(&venue, 4).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urgent_tasks_are_served_first_whichever_way_they_came_embedded() {
+    every_way_in(embedded().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn urgent_tasks_are_served_first_whichever_way_they_came_redis() {
+    let Some(venue) = over_redis().await else { return };
+    every_way_in(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn within_a_session_the_begun_task_ends_before_an_urgent_one() {
+    let rules = "[[rule]]\nwhen = { input = \"first\", turn = 1 }\nthen = { calls = [{ tool = \"test_delay\", arguments = { delay = 400 } }] }\n\n[[rule]]\nthen = { text = \"done\" }\n";
+    let (venue, _dir) = TestVenue::embedded_at(rules, Clock::system()).await;
+    venue.agent("clerk", json!({"tools": ["v/ops/test/delay"]})).await;
+    venue.worker().await;
+    let into = |input: &str, priority| Submission {
+        input: json!(input),
+        session_id: Some("s".parse().unwrap()),
+        priority,
+        ..Submission::default()
+    };
+    let first = venue.arrive("clerk", "t1", true, into("first", Priority::Low)).await.job.unwrap();
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    venue.arrive("clerk", "t2", true, into("as any", Priority::Normal)).await;
+    let urgent = venue.arrive("clerk", "t3", true, into("urgent", Priority::High)).await.job.unwrap();
+    let (first, urgent) = (venue.ended(&first).await, venue.ended(&urgent).await);
+    assert!(first.updated <= urgent.updated, "what was begun is not torn in two");
+    assert_eq!(served(&venue, 4).await, ["first", "urgent", "as any"]);
+}
+
+#[tokio::test]
+async fn anything_else_is_refused_where_it_is_said() {
+    let server = Server::start().await;
+    server.echo_agent("clerk").await;
+    for wrong in [json!(2), json!("1"), json!(0.5), json!(null), json!([1])] {
+        let answer = server.post("agents/clerk/tasks", json!({"input": 1, "priority": wrong})).await;
+        answer.is_problem(400, "`priority`");
+    }
+    server.post("agents/clerk/messages", json!({"input": 1, "priority": 1})).await.is_problem(400, "`priority`");
+    server.post("agents/clerk/messages", json!({"input": 1, "priority": 0})).await.body(202);
+    let timer = json!({"input": 1, "priority": 1, "kind": "message", "after": "1h"});
+    server.post("agents/clerk/timers", timer).await.is_problem(400, "`priority`");
+    let job = server.post("agents/clerk/tasks", json!({"input": 1, "priority": -1})).await.body(201);
+    let id: JobId = job["id"].as_str().unwrap().parse().unwrap();
+    let shown = server.get(&format!("jobs/{id}")).await.body(200);
+    assert_eq!(shown["priority"], -1);
+}
+
+#[test]
+fn the_command_line_says_a_priority_and_lists_it() {
+    let up = Up::start();
+    up.agent("clerk", "echo");
+    let id = up.run(&["submit", "clerk", "urgent", "--priority", "1"]).ok();
+    up.run(&["submit", "clerk", "low", "--priority", "-1", "--wait"]).ok();
+    up.run(&["submit", "clerk", "no", "--priority", "7"]).expect(2, "got 7");
+    let record: Value = serde_json::from_str(&up.run(&["job", "get", &id, "--output", "json"]).ok()).unwrap();
+    assert_eq!(record["priority"], 1);
+    let table = up.run(&["job", "list"]).ok();
+    assert!(table.contains("PRIORITY"), "{table}");
+    let timer = ["timer", "set", "clerk", "later", "--after", "1h", "--priority=-1", "--output", "json"];
+    up.run(&timer).ok();
+    assert!(up.run(&["timer", "list", "--output", "json"]).ok().contains("\"priority\":-1"));
+}
