@@ -2,6 +2,7 @@
 
 pub mod hold;
 pub mod list;
+pub mod spend;
 
 use self::list::Filter;
 use crate::bus::Live;
@@ -35,10 +36,11 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
 }
 
-/// One job as people look at it: with why it waits when its agent is suspended.
+/// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs
+/// under it have used.
 pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     let mut found = get_many(venue, owner, std::slice::from_ref(id)).await?;
-    say_who_is_suspended(venue, owner, &mut found).await?;
+    look_around(venue, owner, &mut found).await?;
     Ok(found.pop())
 }
 
@@ -73,8 +75,9 @@ pub async fn cancelled(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Ve
 }
 
 /// Keys of all that a job is.
-fn documents(id: &JobId) -> [DocKey; 5] {
-    [keys::job_head(id), keys::job_status(id), keys::job_result(id), keys::job_wait(id), keys::outbound(id)]
+fn documents(id: &JobId) -> [DocKey; 6] {
+    let [head, status, result] = [keys::job_head(id), keys::job_status(id), keys::job_result(id)];
+    [head, status, result, keys::job_wait(id), keys::outbound(id), keys::job_spend(id)]
 }
 
 /// What is read of a job's input and output.
@@ -86,7 +89,7 @@ enum Extent {
 }
 
 fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, StoreError> {
-    let [head, status, result, waiting, outbound] = docs else { return Ok(None) };
+    let [head, status, result, waiting, outbound, tally] = docs else { return Ok(None) };
     let Some(head) = &head.value else { return Ok(None) };
     let large = |field: &'static str| (extent == Extent::Listed).then_some(field);
     let head: JobHead = extract(&keys::job_head(id), head, large("input"))?;
@@ -99,7 +102,8 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
         result.value.as_ref().map(|bytes| extract(&keys::job_result(id), bytes, large("output"))).transpose()?;
     let waiting = waiting.value.as_ref().map(|bytes| decode(&keys::job_wait(id), bytes)).transpose()?;
     let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
-    Ok(Some(Job { head, status, updated, result, waiting, outbound }))
+    let tally = tally.value.as_ref().map(|bytes| decode(&keys::job_spend(id), bytes)).transpose()?;
+    Ok(Some(Job { head, status, updated, result, waiting, outbound, tally, tree: None }))
 }
 
 /// A record; the field that may be large is not decoded when it is.
@@ -123,7 +127,7 @@ fn extract<T: DeserializeOwned>(key: &str, bytes: &[u8], large: Option<&str>) ->
 async fn get_many(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<Job>, StoreError> {
     let keys: Vec<_> = ids.iter().flat_map(documents).collect();
     let docs = venue.store.read(owner, &keys).await?;
-    let jobs = ids.iter().zip(docs.chunks(5)).map(|(id, docs)| assembled(id, docs, Extent::Whole));
+    let jobs = ids.iter().zip(docs.chunks(6)).map(|(id, docs)| assembled(id, docs, Extent::Whole));
     jobs.filter_map(Result::transpose).collect()
 }
 
@@ -147,6 +151,12 @@ async fn listed(
         jobs.push(if again { assembled(id, &docs, Extent::Listed)? } else { wanted });
     }
     Ok((jobs, left))
+}
+
+/// What people want to know of jobs that stands in other documents than theirs.
+async fn look_around(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+    say_who_is_suspended(venue, owner, jobs).await?;
+    spend::add_up(venue, owner, jobs).await
 }
 
 /// Open jobs of suspended agents wait for somebody who resumes those.
@@ -198,7 +208,7 @@ pub async fn list(venue: &Venue, owner: &Owner, offset: usize, limit: usize) -> 
     let (found, _) = listed(venue, owner, &ids, LIST_BYTES, &Filter::default()).await?;
     let next = offset + found.len();
     let mut items: Vec<_> = found.into_iter().flatten().collect();
-    say_who_is_suspended(venue, owner, &mut items).await?;
+    look_around(venue, owner, &mut items).await?;
     Ok(Listed { items, total, next })
 }
 
@@ -217,10 +227,7 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     loop {
         let Some(job) = get(venue, owner, id).await? else { return Ok(None) };
         let now = venue.clock.steady();
-        if job.status.is_terminal() {
-            return Ok(Some(job));
-        }
-        if now >= deadline {
+        if job.status.is_terminal() || now >= deadline {
             return shown(venue, owner, id).await;
         }
         tokio::time::sleep(pause.min(deadline.saturating_sub(now))).await;

@@ -4,7 +4,7 @@ use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::filter::{Filter, more};
 use super::output::{Out, field, plain};
-use super::{Context, input, wait, watch};
+use super::{Context, input, spend, wait, watch};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::time::Millis;
 use crate::ingress;
@@ -31,7 +31,8 @@ pub enum Job {
     },
     /// List jobs, newest first
     ///
-    /// One call of a filtered list looks at no more than 1,000 jobs, and says where to go on.
+    /// One call of a filtered list looks at no more than 1,000 jobs, and says where to go on. Tokens and cost are
+    /// those of a job with all jobs under it.
     #[command(after_help = "Example:\n  trellis job list --state failed --agent helper --since 2h --output ndjson")]
     List {
         /// Served by this agent
@@ -190,12 +191,15 @@ async fn list(
                     server(job),
                     job["priority"].as_i64().unwrap_or(0).to_string(),
                     time(&job["created"]),
+                    spend::tokens(&job["spend"]),
+                    spend::cost(&job["spend"]),
                     summary(&job["input"]),
                     summary(end),
                 ]
             })
             .collect();
-        let table = out.table(&["JOB", "STATUS", "AGENT", "PRIORITY", "CREATED", "INPUT", "OUTPUT"], &rows);
+        let headings = ["JOB", "STATUS", "AGENT", "PRIORITY", "CREATED", "TOKENS", "COST", "INPUT", "OUTPUT"];
+        let table = out.table(&headings, &rows);
         if filtered {
             return more(table, items.len(), &page["next"]);
         }
@@ -233,6 +237,7 @@ fn details(out: Out, record: &Value) -> String {
     let line = |(key, value): (&String, &Value)| {
         let text = match key.as_str() {
             "created" | "updated" => time(value),
+            "spend" => spend::line(value),
             "status" => out.status(&field(record, "status"), &field(record, "status")),
             _ => plain(value),
         };

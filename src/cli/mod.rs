@@ -30,6 +30,7 @@ mod running;
 pub mod secret;
 pub mod serve;
 mod session;
+mod spend;
 pub mod sse;
 pub mod submit;
 pub mod timer;

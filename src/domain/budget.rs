@@ -91,7 +91,7 @@ impl Price {
     }
 
     /// What so many tokens cost, in billionths of a dollar, rounded up.
-    fn of(self, input: u64, output: u64) -> u64 {
+    pub fn of(self, input: u64, output: u64) -> u64 {
         let part = |price: f64, tokens: u64| (per_token(price) * u128::from(tokens)).div_ceil(1_000);
         u64::try_from(part(self.input, input) + part(self.output, output)).unwrap_or(u64::MAX)
     }
@@ -245,14 +245,14 @@ impl Account {
             let of = || format!("{} of {limit} tokens are used, the next call needs {}", used.tokens, call.prompt);
             most = most.min(left.checked_sub(call.prompt).ok_or_else(of)?);
         }
-        if let Some(dollars) = self.limits.cost {
+        if let Some(most_dollars) = self.limits.cost {
             let Some(price) = call.price else {
                 return Err("the model has no `price`, so that its cost can't be limited".into());
             };
-            let left = nano(dollars).saturating_sub(used.nano);
+            let left = nano(most_dollars).saturating_sub(used.nano);
             let prompt = price.of(call.prompt, 0);
             let of = || {
-                format!("${:.6} of ${dollars} are used, the next call needs ${:.6}", shown(used.nano), shown(prompt))
+                format!("${:.6} of ${most_dollars} are used, the next call needs ${:.6}", dollars(used.nano), dollars(prompt))
             };
             let left = left.checked_sub(prompt).ok_or_else(of)?;
             // A reply that costs nothing is limited by nothing.
@@ -273,8 +273,9 @@ impl Account {
     }
 }
 
+/// So many billionths of a dollar in dollars, for people.
 #[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
-fn shown(nano: u64) -> f64 {
+pub fn dollars(nano: u64) -> f64 {
     nano as f64 / NANO
 }
 

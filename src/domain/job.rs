@@ -9,6 +9,7 @@ use crate::domain::external::Watch;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
 use crate::domain::priority::Priority;
 use crate::domain::scope::Handed;
+use crate::domain::spend::{self, Tally, Tree};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -271,6 +272,10 @@ pub struct Job {
     pub waiting: Option<Waiting>,
     /// Of a job of an external worker: how it stands with that one.
     pub outbound: Option<Watch>,
+    /// What it has used itself; of jobs of older versions it isn't known.
+    pub tally: Option<Tally>,
+    /// What it and the jobs under it have used, where somebody has added it up.
+    pub tree: Option<Tree>,
 }
 
 /// Why a job isn't being served, although it isn't finished.
@@ -320,6 +325,9 @@ impl Job {
         }
         if let Some(outbound) = &self.outbound {
             record["outbound"] = outbound.shown();
+        }
+        if let Some(spend) = spend::shown(self.tally.as_ref(), self.tree.as_ref()) {
+            record["spend"] = spend;
         }
         if let Some(result) = &self.result {
             if let Some(output) = &result.output {

@@ -353,6 +353,9 @@ pub const SESSIONS_PAGE: usize = 200;
 /// Turns of one page of a transcript.
 pub const TURNS_PAGE: usize = 100;
 
+/// Jobs under others that one request looks at to add up what they have used; the answer says when there are more.
+pub const TREE_JOBS: usize = 1_000;
+
 /// Records that one request of a filtered list looks at; the answer says where to go on.
 pub const LIST_LOOKS: usize = 1_000;
 

@@ -33,6 +33,7 @@ pub mod options;
 pub mod outputs;
 pub mod resource;
 pub mod session;
+pub mod spend;
 pub mod timer;
 
 pub mod chat;

@@ -11,6 +11,7 @@ use crate::domain::goal::Goals;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::scope::HandedOn;
+use crate::domain::spend::Tally;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -137,12 +138,16 @@ pub struct TaskProgress {
     /// When its time is over.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<Deadline>,
+    /// What it has used; of one that an older version has begun it isn't known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tally: Option<Tally>,
 }
 
 impl TaskProgress {
     /// Of a task that no turn has served.
-    pub const fn new(job: JobId) -> Self {
-        Self { job, turns: 0, reminded: false, refused: 0, winding: false, deadline: None }
+    pub fn new(job: JobId) -> Self {
+        let tally = Some(Tally::default());
+        Self { job, turns: 0, reminded: false, refused: 0, winding: false, deadline: None, tally }
     }
 }
 

@@ -129,6 +129,8 @@ pub(super) async fn invoke(
         result: Some(result),
         waiting: None,
         outbound: None,
+        tally: None,
+        tree: None,
         head,
     };
     if write(&api, who.owner(), &job).await? == Written::Done {
@@ -207,7 +209,7 @@ fn repeated(known: &Job, asked: &JobHead) -> Result<Response, Problem> {
 
 /// Records an ended job, unless its id is taken.
 async fn write(api: &Api, owner: &Owner, job: &Job) -> Result<Written, Problem> {
-    let Job { head, status, updated, result, waiting: _, outbound: _ } = job;
+    let Job { head, status, updated, result, waiting: _, outbound: _, tally: _, tree: _ } = job;
     let put = |key: String, expect: Expect, bytes: Vec<u8>| DocWrite { key, expect, change: Change::Put(bytes.into()) };
     let encode = |value: Value| serde_json::to_vec(&value).expect("JSON values serialise");
     let writes = [

@@ -1,6 +1,6 @@
 //! Jobs by state, agent, session, time and text.
 
-use super::{listed, say_who_is_suspended};
+use super::{listed, look_around};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
@@ -130,18 +130,18 @@ pub async fn find(
                 found.next = looked.checked_sub(1).map(|last| Cursor(new_enough[last].to_owned()));
             }
             if found.next.is_some() {
-                say_who_is_suspended(venue, owner, &mut found.jobs).await?;
+                look_around(venue, owner, &mut found.jobs).await?;
                 return Ok(found);
             }
         }
         if !full || new_enough.len() < places.len() {
-            say_who_is_suspended(venue, owner, &mut found.jobs).await?;
+            look_around(venue, owner, &mut found.jobs).await?;
             return Ok(found);
         }
         place = page.last().map(|(key, _)| key.clone());
     }
     found.next = place.and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
-    say_who_is_suspended(venue, owner, &mut found.jobs).await?;
+    look_around(venue, owner, &mut found.jobs).await?;
     Ok(found)
 }
 

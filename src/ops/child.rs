@@ -77,7 +77,7 @@ pub(crate) async fn start(
 pub(crate) fn answer(job: &Job) -> Value {
     let mut value = job.to_json();
     if let Some(map) = value.as_object_mut() {
-        for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session"] {
+        for key in ["op", "input", "event", "created", "updated", "caller", "parent", "agent", "session", "spend"] {
             map.shift_remove(key);
         }
     }

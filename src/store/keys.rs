@@ -21,6 +21,7 @@
 //! | `j/<job>/s` | `STATUS updated-ms`; while paused `PAUSED updated-ms STATUS`, as what it goes on | store | as the head |
 //! | `j/<job>/r` | JSON job result | store | as the head |
 //! | `j/<job>/w` | JSON of what it waited for last | workers | as the head |
+//! | `j/<job>/u` | JSON of the tokens and the money that it has used, see `domain::spend` | commits | as the head |
 //! | `q/<job>` | JSON of how it stands with a job of an external worker, see `domain::external` | the turn that makes it, workers | as the job |
 //! | `q.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | until it has ended |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
@@ -197,6 +198,11 @@ pub fn job_wait(job: &JobId) -> String {
     format!("j/{job}/w")
 }
 
+/// Document of what a job has used.
+pub fn job_spend(job: &JobId) -> String {
+    format!("j/{job}/u")
+}
+
 /// Prefix of the jobs that a job has started.
 pub fn job_children(job: &JobId) -> String {
     format!("j/{job}/c/")
@@ -341,9 +347,9 @@ pub fn job_list_until(last: Millis) -> String {
 }
 
 /// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
-pub fn job_documents(job: &JobId) -> [String; 7] {
+pub fn job_documents(job: &JobId) -> [String; 8] {
     let [agent, request] = job_accounts(job);
-    [job_head(job), job_status(job), job_result(job), job_wait(job), outbound(job), agent, request]
+    [job_head(job), job_status(job), job_result(job), job_wait(job), job_spend(job), outbound(job), agent, request]
 }
 
 /// The accounts of a job's own budgets: its agent's limits, and what the request names.
@@ -455,7 +461,7 @@ mod tests {
         assert_eq!(outbound(&job), format!("q/{job}"));
         assert_eq!(outbound_due(Millis(5), &job), format!("q.due/0000000000000005-{job}"));
         assert_eq!(job_of_outbound_due(&outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
-        assert_eq!(job_documents(&job).len(), 7);
+        assert_eq!(job_documents(&job).len(), 8);
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");
         assert_eq!(origin(7, &"a.b".parse().unwrap()), "origin/00000007/a%2Eb");
         assert_eq!(hour_of_origin("origin/00000007/a%2Eb"), Some(7));

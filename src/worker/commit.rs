@@ -175,6 +175,7 @@ async fn build(
     if let Some(amended) = &decision.amended {
         writes.push(put(keys::turn(session, amended.turn), bytes(amended)));
     }
+    writes.extend(decision.tally.as_ref().map(|(job, tally)| put(keys::job_spend(job), bytes(tally))));
     writes.extend(decision.asked.iter().map(|approval| put(keys::approval(&approval.id), bytes(approval))));
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {

@@ -6,6 +6,7 @@ use super::{Worker, ask, origin};
 use crate::domain::budget::{self, Account, Call, Origin, Purse, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::domain::rate::{self, Wait};
+use crate::domain::spend::Spent;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
 use crate::rates::{self, Booked};
 use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
@@ -21,10 +22,15 @@ const REPLY: u64 = 1_024;
 
 /// What became of a model call.
 pub(super) enum Asked {
-    /// It was made.
-    Made(Observed),
+    /// It was made, or refused; with what it has used.
+    Made(Observed, Spent),
     /// Not now.
     Wait(Wait),
+}
+
+/// No call is made.
+fn refused(why: ModelFailure) -> Asked {
+    Asked::Made(Observed::Answered(Err(why)), Spent::default())
 }
 
 /// Calls the model once, within the budgets of the request and the rate limits of its provider.
@@ -37,7 +43,7 @@ pub(super) async fn ask(
     let setting = turn.setting();
     let counted = match origin::check(worker, setting).await? {
         Ok(counted) => counted,
-        Err(last) => return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(last))))),
+        Err(last) => return Ok(refused(ModelFailure::Short(last))),
     };
     let (purse, session) = (&setting.purse, setting.session.token());
     let prompt = budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model));
@@ -71,6 +77,7 @@ pub(super) async fn ask(
         worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
     let used = used(worker, &request, &observed, prompt);
+    let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
     if !purse.is_empty() {
         change(worker, leased, purse, settle(used)).await?;
     }
@@ -87,9 +94,9 @@ pub(super) async fn ask(
     {
         let reason = format!("the budget is used up: the reply was cut off at {given} tokens");
         let short = Last { code: code_of(origin), reason };
-        return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short)))));
+        return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short))), spent));
     }
-    Ok(Asked::Made(observed))
+    Ok(Asked::Made(observed, spent))
 }
 
 /// A place under the rate limits of the model's provider, or what becomes of the call instead.
@@ -102,7 +109,7 @@ async fn book<'w>(
     let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
     let tokens = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
         Ok(tokens) => tokens,
-        Err(reason) => return Ok(Err(Asked::Made(Observed::Answered(Err(ModelFailure::Permanent { reason }))))),
+        Err(reason) => return Ok(Err(refused(ModelFailure::Permanent { reason }))),
     };
     Ok(rates::book(&worker.venue, rates, &request.model, id, tokens).await?.map_err(Asked::Wait))
 }
@@ -145,7 +152,7 @@ async fn hold(
         Some(Err(Short::Spent { origin, reason })) => {
             let reason = format!("the budget is used up: {reason}");
             let short = Last { code: code_of(origin), reason };
-            Hold::Not(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short)))))
+            Hold::Not(refused(ModelFailure::Short(short)))
         }
         Some(Err(Short::Held)) | None => {
             let reason = "other turns of the request hold the rest of its budget".into();

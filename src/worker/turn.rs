@@ -148,7 +148,10 @@ pub(super) async fn run(
         let observed = match action {
             Action::Gather => gathered(worker, leased, &bench, agent, &turn).await?,
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
-                Asked::Made(observed) => observed,
+                Asked::Made(observed, spent) => {
+                    turn.pay(spent);
+                    observed
+                }
                 Asked::Wait(wait) => {
                     let deadline = deadline(&turn);
                     return waits::until(worker, leased, &wait.reason, (wait.until, deadline), !wait.told).await;

@@ -73,6 +73,7 @@ mod session_changes;
 mod sessions;
 mod set_back;
 mod signals;
+mod spend;
 mod store_conformance;
 mod store_differential;
 mod tasks_from_outside;

@@ -17,6 +17,7 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::FOUND_TOOLS;
 use crate::domain::scope::causes;
 use crate::domain::session::{Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
+use crate::domain::spend::Tally;
 use crate::domain::time::Millis;
 
 /// The result of a call whose task was cancelled.
@@ -45,6 +46,8 @@ pub struct Decision {
     pub asked: Vec<Approval>,
     /// Status of the served task's job from now on, when it changes without ending it.
     pub status: Option<(JobId, JobStatus)>,
+    /// What the served task has used so far.
+    pub tally: Option<(JobId, Tally)>,
 }
 
 /// What the transcript keeps of an event.
@@ -293,6 +296,7 @@ impl Decision {
             amended: None,
             asked: Vec::new(),
             status: None,
+            tally: None,
         }
     }
 

@@ -19,6 +19,7 @@ mod record;
 pub mod run;
 mod setting;
 mod settle;
+mod spend;
 #[cfg(test)]
 mod tests;
 mod verdict;
@@ -34,6 +35,7 @@ use crate::domain::context::sight;
 use crate::domain::job::ErrorCode;
 use crate::domain::scope::{Scoped, Sections};
 use crate::domain::session::{Heard, TurnRecord};
+use crate::domain::spend::Spent;
 use crate::domain::time::Millis;
 use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, ToolTable};
@@ -87,6 +89,9 @@ pub struct Recorded {
     /// The record of what the model saw.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ledger: Option<LedgerWrite>,
+    /// What its turn has used.
+    #[serde(default)]
+    pub spent: Spent,
 }
 
 impl Recorded {
@@ -254,11 +259,13 @@ pub struct Turn {
     phase: Phase,
     /// The calls that it makes, each at its place in the reply.
     calls: Vec<(u32, PlannedCall)>,
+    /// What its model calls have used.
+    spent: Spent,
 }
 
 impl Turn {
-    const fn at(setting: Setting, phase: Phase) -> Self {
-        Self { setting, phase, calls: Vec::new() }
+    fn at(setting: Setting, phase: Phase) -> Self {
+        Self { setting, phase, calls: Vec::new(), spent: Spent::default() }
     }
 
     /// A turn from the beginning.
@@ -280,10 +287,10 @@ impl Turn {
     /// `noted` of its calls, by their place in the reply.
     pub fn resume(setting: Setting, recorded: Recorded, noted: &[(u32, CallOutcome)], now: Millis) -> (Self, Action) {
         if recorded.job.as_ref() != setting.plan.job() {
-            let decision = decide::cancelled(&setting, Some(&recorded), noted, now);
+            let decision = decide::cancelled(&setting, Some(&recorded), noted, now).paid(&setting, recorded.spent);
             return (Self::at(setting, Phase::Decided), Action::Commit(Box::new(decision)));
         }
-        let mut turn = Self::at(setting, Phase::Gathering);
+        let mut turn = Self { spent: recorded.spent, ..Self::at(setting, Phase::Gathering) };
         let action = turn.call(recorded);
         (turn, action)
     }
@@ -365,7 +372,7 @@ impl Turn {
 
     /// The next step. Every legal pair of phase and observation is here; another is a bug of the
     /// shell and ends the turn with an internal error rather than a wrong commit.
-    pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
+    fn observe(&mut self, observed: Observed, now: Millis) -> Action {
         let phase = std::mem::replace(&mut self.phase, Phase::Decided);
         match (phase, observed) {
             (Phase::Gathering, Observed::Gathered(inputs, scribe)) => self.gathered(&inputs, &scribe, now),
@@ -455,6 +462,7 @@ impl Turn {
             frame: self.setting.state.goals.active(),
             last: self.setting.last.clone(),
             ledger: Some(asking.write),
+            spent: self.spent,
             reply,
         };
         if recorded.calls.is_empty() {

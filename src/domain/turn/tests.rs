@@ -16,6 +16,7 @@ use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::{JobResult, JobStatus};
 use crate::domain::session::{PendingJob, SessionState, TaskProgress};
+use crate::domain::spend::Spent;
 use crate::domain::tools::{Described, resolve};
 use crate::domain::values::Resolver;
 use crate::domain::values::inject::Injection;
@@ -387,6 +388,7 @@ fn recorded(job: Option<JobId>, consume: &[&str]) -> Recorded {
         authority: Authority::default(),
         last: None,
         ledger: None,
+        spent: Spent::default(),
     }
 }
 

@@ -318,7 +318,11 @@ impl Run {
         let all = jobs::list(venue, &self.owner, 0, 100).await.unwrap().items;
         let job = |job: Job| {
             let result = serde_json::to_value(&job.result).unwrap();
-            (job.head.event.to_string(), json!({"status": job.status, "result": result}))
+            // How far a cancelled one comes depends on the moment, and so does how long a prompt is.
+            let spend = job.to_json()["spend"].take();
+            let replies = ["own", "tree"].map(|part| (&spend[part]["calls"], &spend[part]["output"]));
+            let spend = if self.scenario.cancel.is_some() { Value::Null } else { json!(replies) };
+            (job.head.event.to_string(), json!({"status": job.status, "result": result, "spend": spend}))
         };
         let jobs: BTreeMap<String, Value> = all.into_iter().map(job).collect();
         let tree = self.store.scan(&self.owner, "w/", None, false, 100).await.unwrap();

@@ -1,0 +1,151 @@
+//! What model calls have used: of a turn, of a job, of a job with everything under it.
+//!
+//! A number that isn't known is absent, and never 0: the money of calls whose model has no price, and
+//! everything of jobs that older versions have begun.
+
+use super::budget::{Price, dollars};
+use super::chat::Usage;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// What so many calls have used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Spent {
+    /// Model calls.
+    pub calls: u32,
+    /// Tokens of their prompts.
+    pub input: u64,
+    /// Tokens of their replies.
+    pub output: u64,
+    /// Billionths of a dollar, of those whose model has a price.
+    pub nano: u64,
+    /// Calls whose model has none.
+    pub unpriced: u32,
+}
+
+impl Spent {
+    /// One call.
+    pub fn call(usage: Usage, price: Option<Price>) -> Self {
+        Self {
+            calls: 1,
+            input: usage.input,
+            output: usage.output,
+            nano: price.map_or(0, |price| price.of(usage.input, usage.output)),
+            unpriced: u32::from(price.is_none()),
+        }
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            calls: self.calls.saturating_add(other.calls),
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            nano: self.nano.saturating_add(other.nano),
+            unpriced: self.unpriced.saturating_add(other.unpriced),
+        }
+    }
+
+    /// As people see it, in dollars. Without `cost` the money isn't known; with `unpriced` it is that of
+    /// the other calls.
+    pub fn to_json(&self) -> Value {
+        let mut shown = json!({"calls": self.calls, "input": self.input, "output": self.output});
+        if self.calls == 0 || self.unpriced < self.calls {
+            shown["cost"] = dollars(self.nano).into();
+        }
+        if self.unpriced > 0 {
+            shown["unpriced"] = self.unpriced.into();
+        }
+        shown
+    }
+}
+
+/// What a job has used itself, as of its last commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Tally {
+    /// So much.
+    pub spent: Spent,
+    /// It may have started other jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub started: bool,
+}
+
+/// What a job and the jobs under it have used together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tree {
+    /// So much, as far as it is known.
+    pub spent: Spent,
+    /// Jobs under it.
+    pub jobs: u32,
+    /// There are more of them than were looked at.
+    pub partial: bool,
+}
+
+/// What a job and those under it have used, as people see it; `None` = nothing is known.
+pub fn shown(own: Option<&Tally>, tree: Option<&Tree>) -> Option<Value> {
+    let below = tree.filter(|tree| tree.jobs > 0);
+    if own.is_none() && below.is_none() {
+        return None;
+    }
+    let mut shown = json!({});
+    if let Some(own) = own {
+        shown["own"] = own.spent.to_json();
+    }
+    if let Some(tree) = tree {
+        shown["tree"] = tree.spent.to_json();
+        shown["tree"]["jobs"] = tree.jobs.into();
+        if tree.partial {
+            shown["tree"]["partial"] = true.into();
+        }
+    }
+    Some(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRICE: Price = Price { input: 3.0, output: 15.0 };
+
+    fn call(input: u64, output: u64, price: Option<Price>) -> Spent {
+        Spent::call(Usage { input, output }, price)
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent_and_never_nothing() {
+        let priced = call(1_000, 100, Some(PRICE));
+        for (spent, expected) in [
+            (Spent::default(), json!({"calls": 0, "input": 0, "output": 0, "cost": 0.0})),
+            (priced, json!({"calls": 1, "input": 1_000, "output": 100, "cost": 0.0045})),
+            (call(5, 6, None), json!({"calls": 1, "input": 5, "output": 6, "unpriced": 1})),
+            (
+                priced.plus(call(5, 6, None)),
+                json!({"calls": 2, "input": 1_005, "output": 106, "cost": 0.0045, "unpriced": 1}),
+            ),
+        ] {
+            assert_eq!(spent.to_json(), expected);
+        }
+    }
+
+    #[test]
+    fn a_job_shows_its_own_and_that_of_its_tree() {
+        let own = Tally { spent: call(1, 2, Some(PRICE)), started: true };
+        let tree = Tree { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
+        let both = shown(Some(&own), Some(&tree)).unwrap();
+        assert_eq!((&both["own"]["input"], &both["tree"]["input"], &both["tree"]["jobs"]), (&json!(1), &json!(4), &json!(1)));
+        assert_eq!(both["tree"].get("partial"), None);
+        assert_eq!(shown(None, Some(&tree)).unwrap().get("own"), None, "before its first commit");
+        assert_eq!(shown(None, Some(&Tree::default())), None, "an old job says nothing");
+        assert_eq!(shown(Some(&Tally::default()), None).unwrap()["own"]["calls"], 0);
+    }
+
+    #[test]
+    fn old_and_new_tallies_decode() {
+        let tally: Tally = serde_json::from_str(r#"{"spent":{"calls":1}}"#).unwrap();
+        assert_eq!((tally.spent.calls, tally.started), (1, false));
+        let text = serde_json::to_string(&Tally { spent: call(1, 2, None), started: true }).unwrap();
+        assert_eq!(text, r#"{"spent":{"calls":1,"input":1,"output":2,"nano":0,"unpriced":1},"started":true}"#);
+    }
+}

@@ -1,0 +1,40 @@
+//! What a turn's model calls have used goes into its commit, once: with the reply it is recorded, and a
+//! successor that goes on from there commits the same.
+
+use super::decide::Decision;
+use super::{Action, Observed, Setting, Turn};
+use crate::domain::spend::{Spent, Tally};
+use crate::domain::time::Millis;
+
+impl Turn {
+    /// A call was made for it, or broken off.
+    pub fn pay(&mut self, spent: Spent) {
+        self.spent = self.spent.plus(spent);
+    }
+
+    /// The next step; see [`super`].
+    pub fn step(&mut self, observed: Observed, now: Millis) -> Action {
+        match self.observe(observed, now) {
+            Action::Commit(decision) => Action::Commit(Box::new(decision.paid(&self.setting, self.spent))),
+            other => other,
+        }
+    }
+}
+
+impl Decision {
+    /// The same with what its task has used so far, this turn included.
+    #[must_use]
+    pub(super) fn paid(mut self, setting: &Setting, spent: Spent) -> Self {
+        let Some(job) = self.record.job.clone() else { return self };
+        let begun = setting.state.task.as_ref().filter(|progress| progress.job == job);
+        // What an older version has begun has used nobody knows how much.
+        let Some(before) = begun.map_or(Some(Tally::default()), |progress| progress.tally) else { return self };
+        let started = before.started || self.record.calls.iter().any(|call| call.went_out);
+        let tally = Tally { spent: before.spent.plus(spent), started };
+        if let Some(progress) = self.state.task.as_mut().filter(|progress| progress.job == job) {
+            progress.tally = Some(tally);
+        }
+        self.tally = Some((job, tally));
+        self
+    }
+}

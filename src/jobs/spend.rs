@@ -1,0 +1,85 @@
+//! What jobs and everything under them have used, added up when somebody looks.
+
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::job::{Job, JobStatus};
+use crate::domain::limits::TREE_JOBS;
+use crate::domain::spend::{Spent, Tally, Tree};
+use crate::store::{DocKey, StoreError, decode, keys};
+use crate::venue::Venue;
+use std::collections::VecDeque;
+
+/// Children that are read at a time: each costs two small documents.
+const PAGE: usize = 100;
+
+/// Puts into each job what it and the jobs under it have used, as of their last commits. Of all jobs together
+/// it looks at [`TREE_JOBS`] that lie under them.
+pub(super) async fn add_up(venue: &Venue, owner: &Owner, jobs: &mut [Job]) -> Result<(), StoreError> {
+    let mut left = TREE_JOBS;
+    for job in jobs.iter_mut().filter(|job| job.head.op.is_none()) {
+        let mut tree = Tree { spent: job.tally.map_or_else(Spent::default, |tally| tally.spent), ..Tree::default() };
+        if may_have_children(job.status, job.tally.as_ref()) {
+            below(venue, owner, &job.head.id, &mut tree, &mut left).await?;
+        }
+        job.tree = Some(tree);
+    }
+    Ok(())
+}
+
+/// Whether it is worth a look: also while the turn that starts them hasn't committed.
+fn may_have_children(status: JobStatus, tally: Option<&Tally>) -> bool {
+    let may_begin = matches!(status, JobStatus::Started | JobStatus::Paused | JobStatus::InputRequired);
+    may_begin || tally.is_some_and(|tally| tally.started)
+}
+
+async fn below(
+    venue: &Venue,
+    owner: &Owner,
+    root: &JobId,
+    tree: &mut Tree,
+    left: &mut usize,
+) -> Result<(), StoreError> {
+    let mut parents = VecDeque::from([root.clone()]);
+    while let Some(parent) = parents.pop_front() {
+        let prefix = keys::job_children(&parent);
+        let mut after: Option<DocKey> = None;
+        loop {
+            // One more than may be looked at tells that there are more.
+            let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE.min(*left + 1)).await?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.clone());
+            let ids = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok());
+            let ids: Vec<JobId> = ids.take(*left).collect();
+            tree.partial |= ids.len() < page.len();
+            *left -= ids.len();
+            for (child, status, tally) in read(venue, owner, ids).await? {
+                tree.jobs += 1;
+                tree.spent = tree.spent.plus(tally.map_or_else(Spent::default, |tally| tally.spent));
+                if may_have_children(status, tally.as_ref()) {
+                    parents.push_back(child);
+                }
+            }
+            if tree.partial {
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where jobs stand, and what they have used; of those that are still there.
+async fn read(
+    venue: &Venue,
+    owner: &Owner,
+    ids: Vec<JobId>,
+) -> Result<Vec<(JobId, JobStatus, Option<Tally>)>, StoreError> {
+    let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_status(id), keys::job_spend(id)]).collect();
+    let docs = venue.store.read(owner, &wanted).await?;
+    let mut found = Vec::with_capacity(ids.len());
+    for (id, docs) in ids.into_iter().zip(docs.chunks(2)) {
+        let [status, tally] = docs else { continue };
+        let Some((status, _)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else { continue };
+        let tally = tally.value.as_ref().map(|bytes| decode(&keys::job_spend(&id), bytes)).transpose()?;
+        found.push((id, status, tally));
+    }
+    Ok(found)
+}
