@@ -252,7 +252,11 @@ impl Account {
             let left = nano(most_dollars).saturating_sub(used.nano);
             let prompt = price.of(call.prompt, 0);
             let of = || {
-                format!("${:.6} of ${most_dollars} are used, the next call needs ${:.6}", dollars(used.nano), dollars(prompt))
+                format!(
+                    "${:.6} of ${most_dollars} are used, the next call needs ${:.6}",
+                    dollars(used.nano),
+                    dollars(prompt)
+                )
             };
             let left = left.checked_sub(prompt).ok_or_else(of)?;
             // A reply that costs nothing is limited by nothing.

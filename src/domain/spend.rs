@@ -134,7 +134,10 @@ mod tests {
         let own = Tally { spent: call(1, 2, Some(PRICE)), started: true };
         let tree = Tree { spent: own.spent.plus(call(3, 4, Some(PRICE))), jobs: 1, partial: false };
         let both = shown(Some(&own), Some(&tree)).unwrap();
-        assert_eq!((&both["own"]["input"], &both["tree"]["input"], &both["tree"]["jobs"]), (&json!(1), &json!(4), &json!(1)));
+        assert_eq!(
+            (&both["own"]["input"], &both["tree"]["input"], &both["tree"]["jobs"]),
+            (&json!(1), &json!(4), &json!(1))
+        );
         assert_eq!(both["tree"].get("partial"), None);
         assert_eq!(shown(None, Some(&tree)).unwrap().get("own"), None, "before its first commit");
         assert_eq!(shown(None, Some(&Tree::default())), None, "an old job says nothing");
