@@ -239,6 +239,7 @@ mod tests {
             description: "d".into(),
             turn,
             call: 0,
+            output: None,
             loads: Vec::new(),
             live: Live::default(),
         };

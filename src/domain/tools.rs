@@ -4,11 +4,13 @@ pub mod consent;
 pub mod entry;
 pub mod guard;
 pub(in crate::domain) mod harness;
+mod outline;
 mod resource;
 
 use self::entry::{NamedTool, Runs, ToolEntry};
 use self::guard::{Guards, RUN, Rule, catalog_path};
 pub use self::harness::{Ends, GOAL_TOOLS};
+pub use self::outline::outline;
 pub use self::resource::{ResourceTool, configured};
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ToolSpec;

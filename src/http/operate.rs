@@ -35,6 +35,7 @@ const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggrega
 pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let call = Invocation {
+        named: path,
         venue: &api.venue,
         caller: &who.caller,
         workspace: &workspace,
@@ -115,7 +116,7 @@ pub(super) async fn invoke(
         return request(&api, &who, order.input, wait).await;
     }
     // Before anything is said of an earlier run: that is for those who may make this one.
-    permitted(&api.venue.catalog, &who.caller, path, order.input.clone())?;
+    permitted(&api.venue.catalog, &who.caller, (path, path), order.input.clone())?;
     let mut shown = order.input.clone();
     hide(&api.venue.catalog, path, &mut shown);
     let head = head(&api, &who, path, shown);
@@ -189,7 +190,7 @@ fn outcome(ran: Result<Output, OpError>) -> Result<JobResult, Problem> {
         Err(OpError::Failed(text) | OpError::Upstream(text) | OpError::NotFound(text) | OpError::Conflict(text)) => {
             Ok(failed(text))
         }
-        Err(OpError::Timeout(text)) => Ok(JobResult::failed(ErrorCode::LimitReached, text)),
+        Err(OpError::Timeout(text) | OpError::Limit(text)) => Ok(JobResult::failed(ErrorCode::LimitReached, text)),
         Err(error @ (OpError::Invalid(_) | OpError::Denied(_) | OpError::Fenced | OpError::Store(_))) => {
             Err(error.into())
         }

@@ -90,7 +90,7 @@ impl From<OpError> for Problem {
             OpError::Invalid(text) => Self::bad_request(text),
             OpError::Denied(text) => Self::denied(text),
             OpError::NotFound(text) => Self::not_found(text),
-            OpError::Conflict(text) => Self::conflict(text),
+            OpError::Conflict(text) | OpError::Limit(text) => Self::conflict(text),
             OpError::Failed(text) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, format!("Operation failed: {text}")),
             OpError::Upstream(text) => Self::new(StatusCode::BAD_GATEWAY, format!("Operation failed: {text}")),
             OpError::Timeout(text) => Self::new(StatusCode::GATEWAY_TIMEOUT, text),

@@ -58,7 +58,7 @@ impl Reference {
 
     /// The asset; `None` when there is no such pin. Who may read a pin need not be allowed to read
     /// what it names.
-    async fn resolve(self, call: &Invocation<'_>, operation: &str) -> Result<Option<AssetId>, OpError> {
+    async fn resolve(self, call: &Invocation<'_>) -> Result<Option<AssetId>, OpError> {
         let path = match self {
             Self::Asset(id) => return Ok(Some(id)),
             Self::Pin(path) => path,
@@ -71,7 +71,7 @@ impl Reference {
         };
         let id = asset_id(name)?;
         let permitted = call.caller.authority.permits("crud/read", Resource::asset(&id));
-        permitted.map_err(|denied| OpError::Denied(denied.text(operation)))?;
+        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
         call.reads.kept(Resource::asset(&id), format!("a/{id}"));
         Ok(Some(id))
     }
@@ -176,7 +176,7 @@ impl Operation for Assets {
             Verb::List => list(call, &arguments).await?,
             Verb::Pin => pin(call, &arguments).await?,
             Verb::Get | Verb::Content => {
-                let found = Reference::of(&arguments)?.resolve(call, self.0.spec().path).await?;
+                let found = Reference::of(&arguments)?.resolve(call).await?;
                 match (self.0, found) {
                     (_, None) => json!({"exists": false}),
                     (Verb::Content, Some(id)) => content(call, &id, &arguments).await?,

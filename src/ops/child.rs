@@ -33,9 +33,9 @@ pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
 /// Whether the turn may cause something for an agent on this way; `None` = an agent without a name. Calls of the same
 /// reply that were refused count among those before it: what is told is the limit that is reached.
 pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
-    lineage.admits(to).map_err(|error| OpError::Conflict(error.to_string()))?;
+    lineage.admits(to).map_err(|error| OpError::Limit(error.to_string()))?;
     if site.run_children >= RUN_CHILDREN {
-        return Err(OpError::Conflict(format!(
+        return Err(OpError::Limit(format!(
             "{RUN_CHILDREN} requests, messages and timers were begun for this task already, at most {RUN_CHILDREN} may be; \
              finish with what you have"
         )));
@@ -47,7 +47,7 @@ pub(crate) fn check_way(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&Agen
 pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&AgentId>) -> Result<(), OpError> {
     check_way(site, lineage, to)?;
     if site.children >= SESSION_CHILDREN {
-        return Err(OpError::Conflict(format!(
+        return Err(OpError::Limit(format!(
             "{SESSION_CHILDREN} requests are running already, at most {SESSION_CHILDREN} may; wait for their results"
         )));
     }

@@ -39,25 +39,36 @@ pub fn inject(catalog: &super::Catalog, path: &str, arguments: Value, injection:
     Ok(arguments)
 }
 
-/// What a call really runs, with its valid arguments: aliases and `job/run` taken off. Authority and
-/// effect of a call are those of this operation, whatever it was called by. With `mask` no error
-/// shows an argument.
+/// What a call really runs: aliases and `job/run` taken off. Authority and effect of a call are those
+/// of this operation, whatever it was called by.
+pub struct Settled<'c> {
+    /// The operation.
+    pub found: &'c Registered,
+    /// Its valid arguments.
+    pub arguments: Value,
+    /// Its path as the arguments of `job/run` say it, where that is what was called.
+    pub inner: Option<String>,
+}
+
+/// What a call really runs, with its valid arguments. With `mask` no error shows an argument.
 pub fn settle<'c>(
     catalog: &'c super::Catalog,
     path: &str,
     arguments: Value,
     mask: bool,
-) -> Result<(&'c Registered, Value), OpError> {
+) -> Result<Settled<'c>, OpError> {
     let mut found = resolve(catalog, path)?;
-    let mut arguments = arguments;
+    let (mut arguments, mut named) = (arguments, None);
     for _ in 0..=JOB_DEPTH {
         if arguments.is_null() {
             arguments = Value::Object(serde_json::Map::new());
         }
         check(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
-        let Some((path, inner)) = found.operation.inner(&mut arguments) else { return Ok((found, arguments)) };
+        let Some((path, input)) = found.operation.inner(&mut arguments) else {
+            return Ok(Settled { found, arguments, inner: named });
+        };
         found = resolve(catalog, &path)?;
-        arguments = inner;
+        (arguments, named) = (input, Some(path));
         // By its path an operation is called with what its caller says, and that may be a model.
         if let Some(name) = reserved(&found.spec.input).into_iter().find(|name| arguments.get(name).is_some()) {
             return Err(OpError::Invalid(format!(
@@ -73,20 +84,23 @@ pub fn settle<'c>(
 pub fn permitted<'c>(
     catalog: &'c super::Catalog,
     caller: &Caller,
-    path: &str,
+    (named, path): (&str, &str),
     arguments: Value,
-) -> Result<(&'c Registered, Value), OpError> {
-    let (found, arguments) = settle(catalog, path, arguments, false)?;
-    for need in found.operation.needs(&arguments)? {
+) -> Result<Settled<'c>, OpError> {
+    let settled = settle(catalog, path, arguments, false)?;
+    for need in settled.found.operation.needs(&settled.arguments)? {
         let permitted = caller.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
+        let named = settled.inner.as_deref().unwrap_or(named);
+        permitted.map_err(|denied| OpError::Denied(denied.text(named)))?;
     }
-    Ok((found, arguments))
+    Ok(settled)
 }
 
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
-    let (found, arguments) = permitted(&call.venue.catalog, call.caller, path, arguments)?;
+    let settled = permitted(&call.venue.catalog, call.caller, (call.named, path), arguments)?;
+    let Settled { found, arguments, inner } = settled;
+    let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
     let needs = found.operation.needs(&arguments)?;
     // From here on secrets stand in the arguments: they are shown to nobody, and the result is masked.
     let (arguments, mask) = fill::fill(call, found, arguments).await?;

@@ -101,6 +101,9 @@ pub enum OpError {
     /// The state doesn't allow it.
     #[error("{0}")]
     Conflict(String),
+    /// A limit of what may run or be kept is reached.
+    #[error("{0}")]
+    Limit(String),
     /// It was tried and failed.
     #[error("{0}")]
     Failed(String),
@@ -190,7 +193,7 @@ impl From<&Caller> for Maker {
 }
 
 /// Where a call comes from.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum Site<'a> {
     /// A tool call of a running turn.
     Turn(TurnSite<'a>),
@@ -202,7 +205,7 @@ pub enum Site<'a> {
 }
 
 /// A tool call of a running turn.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct TurnSite<'a> {
     /// The turn's lease: effects are fenced by it.
     pub lease: &'a Lease,
@@ -229,7 +232,11 @@ pub struct TurnSite<'a> {
 }
 
 /// Everything an operation may use.
+#[derive(Clone)]
 pub struct Invocation<'a> {
+    /// The name by which its caller called it: of a tool, or the path of an operation as it was written. Denials
+    /// say it.
+    pub named: &'a str,
     /// The process's shared parts.
     pub venue: &'a Venue,
     /// Who calls.

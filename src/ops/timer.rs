@@ -368,7 +368,7 @@ async fn cancel(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     };
     if !own {
         let permitted = call.caller.authority.permits("agent/trigger", Resource::agent(&known.agent));
-        permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/timer/cancel")))?;
+        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     }
     let timer = timers::cancel(call.venue, owner, &id).await?.ok_or_else(missing)?;
     Ok(timer.shown())

@@ -170,7 +170,7 @@ fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
         return on_tree(path);
     }
     let settled = dispatch::settle(catalog, path, arguments.clone(), false);
-    settled.map_or(true, |(found, _)| on_tree(found.spec.path))
+    settled.map_or(true, |settled| on_tree(settled.found.spec.path))
 }
 
 impl Round<'_> {
@@ -238,7 +238,7 @@ impl Round<'_> {
         let lost = call.scoped.iter().find_map(|scoped| scoped.held(&self.caller.authority).err());
         let outcome = match &call.what {
             Ok(_) if let Some(denied) = &lost => CallOutcome::plain(Outcome::Denied, denied),
-            Err(error) => CallOutcome::plain(Outcome::Unknown, error),
+            Err(unmade) => unmade.into(),
             Ok(Resolved {
                 target:
                     target @ (Target::Complete
@@ -266,7 +266,7 @@ impl Round<'_> {
                 let catalog = &self.worker.venue.catalog;
                 match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
                     Ok(arguments) => self.operation(index, call, path, arguments).await?,
-                    Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
+                    Err(error) => refused(error)?,
                 }
             }
         };
@@ -283,10 +283,13 @@ impl Round<'_> {
         arguments: Value,
     ) -> Result<CallOutcome, Stop> {
         let masked = !call.injection.is_empty() || self.consents.is_none();
-        let (found, arguments) = match dispatch::settle(&self.worker.venue.catalog, path, arguments, masked) {
+        let settled = match dispatch::settle(&self.worker.venue.catalog, path, arguments, masked) {
             Ok(settled) => settled,
+            Err(OpError::NotFound(text)) => return Ok(CallOutcome::plain(Outcome::Unknown, text)),
             Err(error) => return refused(error),
         };
+        let dispatch::Settled { found, arguments, inner } = settled;
+        let named = inner.as_deref().unwrap_or(&call.tool);
         // What it needs is said again where it is made.
         let needs = found.operation.needs(&arguments).unwrap_or_default();
         let used = self.used(&needs);
@@ -295,9 +298,9 @@ impl Round<'_> {
             return Ok(asked.by(used));
         }
         let made = match found.spec.effect {
-            Effect::Once => self.once(index, call, (found.spec.path, &used), &arguments).await?,
-            Effect::Idempotent => self.invoke(index, call, found.spec.path, &arguments).await?.outward(),
-            Effect::Read | Effect::Buffered => self.invoke(index, call, found.spec.path, &arguments).await?,
+            Effect::Once => self.once(index, call, (named, found.spec.path, &used), &arguments).await?,
+            Effect::Idempotent => self.invoke(index, call, (named, found.spec.path), &arguments).await?.outward(),
+            Effect::Read | Effect::Buffered => self.invoke(index, call, (named, found.spec.path), &arguments).await?,
         };
         Ok(made.by(used))
     }
@@ -312,7 +315,7 @@ impl Round<'_> {
         &self,
         index: u32,
         call: &PlannedCall,
-        (path, used): (&str, &[Capability]),
+        (named, path, used): (&str, &str, &[Capability]),
         arguments: &Value,
     ) -> Result<CallOutcome, Stop> {
         if let Some(outcome) = self.lock().get(&index).cloned() {
@@ -323,7 +326,7 @@ impl Round<'_> {
         }
         self.note(index, &CallNote::Intent).await?;
         self.lock().insert(index, unknown(path));
-        let outcome = self.invoke(index, call, path, arguments).await?.outward().by(used.to_vec());
+        let outcome = self.invoke(index, call, (named, path), arguments).await?.outward().by(used.to_vec());
         self.lock().insert(index, outcome.clone());
         self.note(index, &CallNote::Outcome(outcome.clone())).await?;
         Ok(outcome)
@@ -347,10 +350,17 @@ impl Round<'_> {
         }
     }
 
-    async fn invoke(&self, index: u32, call: &PlannedCall, path: &str, arguments: &Value) -> Result<CallOutcome, Stop> {
+    async fn invoke(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        (named, path): (&str, &str),
+        arguments: &Value,
+    ) -> Result<CallOutcome, Stop> {
         let scoped = scope::map(&call.scoped);
         let reads = Reads::default();
-        let called = dispatch::invoke(&self.invocation(index, call, &scoped, &reads), path, arguments.clone()).await;
+        let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
+        let called = dispatch::invoke(&invocation, path, arguments.clone()).await;
         self.returned(called, &reads, || server(path, arguments))
     }
 
@@ -367,6 +377,7 @@ impl Round<'_> {
         let children = before().filter(|(_, causes)| *causes == Causes::Child).count();
         let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
         Invocation {
+            named: &call.tool,
             venue: &self.worker.venue,
             caller: &self.caller,
             workspace: &self.bench.workspace,
@@ -415,8 +426,9 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
         OpError::Store(error) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, error.to_string())),
-        OpError::Invalid(_)
-        | OpError::NotFound(_)
+        OpError::Invalid(_) => Ok(CallOutcome::plain(Outcome::Arguments, format!("error: {error}"))),
+        OpError::Limit(_) => Ok(CallOutcome::plain(Outcome::Limit, format!("error: {error}"))),
+        OpError::NotFound(_)
         | OpError::Conflict(_)
         | OpError::Failed(_)
         | OpError::Upstream(_)

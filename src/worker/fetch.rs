@@ -93,7 +93,7 @@ impl Reader<'_> {
         if let Some(denied) = self.denied(&path.into()) {
             return Ok(Err(denied));
         }
-        match lattice::value_at(&self.call(reads), path).await {
+        match lattice::value_at(&self.call("v/ops/lattice/read", reads), path).await {
             Ok(Some(value)) => Ok(Ok(value)),
             Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
             Err(error) => failed(error),
@@ -145,7 +145,7 @@ impl Reader<'_> {
     /// What running an operation needs; of one that can't run, nothing.
     fn needs(&self, path: &str, input: &Value) -> Vec<(String, Resource)> {
         let settled = dispatch::settle(&self.venue.catalog, path, input.clone(), false);
-        let needs = settled.and_then(|(found, input)| found.operation.needs(&input));
+        let needs = settled.and_then(|settled| settled.found.operation.needs(&settled.arguments));
         needs.into_iter().flatten().map(|need| (need.ability.to_owned(), need.resource)).collect()
     }
 
@@ -153,7 +153,7 @@ impl Reader<'_> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
-        let (operation, input) = match dispatch::settle(&self.venue.catalog, path, input, false) {
+        let dispatch::Settled { found: operation, arguments: input, inner } = match dispatch::settle(&self.venue.catalog, path, input, false) {
             Ok(settled) => settled,
             Err(error) => return failed(error),
         };
@@ -161,7 +161,7 @@ impl Reader<'_> {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));
         }
-        let call = self.call(reads);
+        let call = self.call(inner.as_deref().unwrap_or(path), reads);
         match tokio::time::timeout(CONTEXT_OPERATION_TIME, dispatch::invoke(&call, operation.spec.path, input)).await {
             Ok(Ok(output)) => Ok(Ok(output.value)),
             Ok(Err(OpError::Denied(reason))) => Ok(Err((Absence::Denied, reason))),
@@ -173,8 +173,9 @@ impl Reader<'_> {
         }
     }
 
-    fn call<'a>(&'a self, reads: &'a Reads) -> Invocation<'a> {
+    fn call<'a>(&'a self, named: &'a str, reads: &'a Reads) -> Invocation<'a> {
         Invocation {
+            named,
             venue: self.venue,
             caller: self.caller,
             workspace: self.workspace,

@@ -111,6 +111,7 @@ fn tools(
         task_open: ends.task,
         inner: ends.inner,
         output: ends.output.map(ToString::to_string).unwrap_or_default(),
+        goal: ends.goal.map(ToString::to_string).unwrap_or_default(),
         found: setting.state.tools.clone(),
         resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
         values: if bound { values.hash() } else { String::new() },

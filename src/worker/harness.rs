@@ -3,8 +3,11 @@
 use super::calls::Round;
 use super::gather;
 use crate::domain::context::load::{Change, check_room};
-use crate::domain::turn::{CallOutcome, Outcome};
+use crate::domain::tools::{Target, tool_name};
+use crate::domain::turn::{CallOutcome, Outcome, ends};
+use crate::domain::tools::outline;
 use crate::domain::values::entities::allows;
+use crate::ops::Spec;
 use serde_json::{Value, json};
 
 /// Operations that one search adds at most: each costs its schema in every further turn.
@@ -12,6 +15,9 @@ const FOUND: usize = 10;
 
 /// `context_load`: checked against authority now, and again at every render.
 pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = ends::misfits(round.setting(), &Target::Load, arguments) {
+        return misfit;
+    }
     let (path, change) = match Change::load(arguments, round.setting().state.goals.top().is_some()) {
         Ok(found) => found,
         Err(error) => return refused(&error),
@@ -22,7 +28,7 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     let Change::Load(level, load) = &change else { return refused("not a load") };
     let room = check_room(round.loads().at(*level), &path);
     if let Err(error) = room {
-        return refused(&error);
+        return CallOutcome::plain(Outcome::Limit, format!("error: {error}"));
     }
     let text = format!("`{path}` is shown in your context from the next turn on, in at most {} bytes", load.budget);
     changed(round, change, &text)
@@ -30,6 +36,9 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
 
 /// `context_unload`.
 pub(super) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = ends::misfits(round.setting(), &Target::Unload, arguments) {
+        return misfit;
+    }
     let change = Change::unload(arguments, &round.loads());
     match change {
         Ok(change) => changed(round, change, "unloaded from the next turn on"),
@@ -39,6 +48,9 @@ pub(super) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
 
 /// `more_tools`: operations whose path or description has all the words, the shortest path first.
 pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
+    if let Some(misfit) = ends::misfits(round.setting(), &Target::MoreTools, arguments) {
+        return misfit;
+    }
     let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
     let words: Vec<_> = query.split_whitespace().collect();
     let known = gather::offered(round.worker, round.setting(), round.agent);
@@ -62,7 +74,11 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     found.sort_by_key(|spec| (spec.path.len(), spec.path));
     let more = found.len().saturating_sub(FOUND);
     found.truncate(FOUND);
-    let tools: Vec<_> = found.iter().map(|spec| json!({"path": spec.path, "description": spec.description})).collect();
+    let shown = |spec: &&Spec| {
+        let takes = outline(&spec.input);
+        json!({"tool": tool_name(spec.path), "path": spec.path, "description": spec.description, "takes": takes})
+    };
+    let tools: Vec<_> = found.iter().map(shown).collect();
     let mut answer = json!({"found": tools, "offered": "from your next turn on"});
     if more > 0 {
         answer["more"] = format!("{more} more match; use other words").into();
@@ -77,6 +93,7 @@ fn changed(round: &Round<'_>, change: Change, text: &str) -> CallOutcome {
     CallOutcome { change: Some(change), ..CallOutcome::plain(Outcome::Ok, text) }
 }
 
+/// What is wrong with what it was given.
 fn refused(error: &str) -> CallOutcome {
-    CallOutcome::plain(Outcome::Error, format!("error: {error}"))
+    CallOutcome::plain(Outcome::Arguments, format!("error: {error}"))
 }

@@ -108,6 +108,8 @@ pub(crate) struct ToolKey {
     inner: bool,
     /// The schema of the task's output; empty when there is none.
     output: String,
+    /// The schema of the goal's result; empty when there is none.
+    goal: String,
     found: Vec<String>,
     /// Tools of its resources: those that write only where they may.
     resources: Vec<String>,

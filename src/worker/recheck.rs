@@ -20,7 +20,7 @@ pub(super) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Au
             return None;
         }
         let denied = made.needs.iter().find_map(|need| now.permits(&need.can, Resource::of(need)).err())?;
-        Some((*index, denied.text(&made.operation)))
+        Some((*index, denied.text(&made.tool)))
     };
     calls.iter().filter_map(check).collect()
 }

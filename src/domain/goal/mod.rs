@@ -17,8 +17,10 @@ use crate::domain::context::load::{Change, Level, Load};
 use crate::domain::event::Mandate;
 use crate::domain::ids::JobId;
 use crate::domain::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
+use crate::domain::outputs;
 use crate::domain::session::TurnRecord;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// The frames of a session, and what was compacted.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -59,6 +61,9 @@ pub struct Frame {
     pub turn: u64,
     /// The call of that turn that its result is the result of.
     pub call: u32,
+    /// What its result must be, a JSON Schema.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<Value>,
     /// Paths that are shown as long as it is open.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
@@ -118,14 +123,36 @@ impl Live {
 }
 
 /// A goal as a call of `subgoal` names it.
-pub fn described(description: &str) -> Result<String, String> {
-    let description = description.trim();
-    match description.len() {
-        0 => Err("`description`: expected what the goal is, got an empty text".into()),
-        bytes if bytes > GOAL_BYTES => {
-            Err(format!("`description`: expected at most {GOAL_BYTES} bytes, got {bytes}; put the data into the tree"))
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goal {
+    /// What is to be reached.
+    pub description: String,
+    /// What its result must be; absent: anything.
+    pub output: Option<Value>,
+}
+
+impl Goal {
+    /// Of the arguments of a call.
+    pub fn of(arguments: &Value) -> Result<Self, String> {
+        let description = arguments["description"].as_str().unwrap_or_default().trim();
+        match description.len() {
+            0 => return Err("`description`: expected what the goal is, got an empty text".into()),
+            bytes if bytes > GOAL_BYTES => {
+                return Err(format!(
+                    "`description`: expected at most {GOAL_BYTES} bytes, got {bytes}; put the data into the tree"
+                ));
+            }
+            _ => {}
         }
-        _ => Ok(description.to_owned()),
+        let output = Some(&arguments["responseSchema"]).filter(|schema| !schema.is_null()).cloned();
+        if let Some(schema) = &output {
+            let bytes = schema.to_string().len();
+            if bytes > GOAL_BYTES {
+                return Err(format!("`responseSchema`: expected at most {GOAL_BYTES} bytes, got {bytes}"));
+            }
+            outputs::check(schema).map_err(|error| format!("`responseSchema`: {error}"))?;
+        }
+        Ok(Self { description: description.to_owned(), output })
     }
 }
 
@@ -185,19 +212,20 @@ impl Goals {
 
     /// Opens frames for the calls of `subgoal` of a turn, in the service of a task or of a loose
     /// request: the first runs first.
-    pub fn open(&mut self, turn: u64, goals: Vec<(u32, String)>, job: Option<&JobId>, under: &Mandate) {
+    pub fn open(&mut self, turn: u64, goals: Vec<(u32, Goal)>, job: Option<&JobId>, under: &Mandate) {
         if self.frames.is_empty() {
             self.job = job.cloned();
             self.under = Some(under.clone()).filter(|under| job.is_none() && *under != Mandate::default());
         }
         let parent = self.active();
         let first = self.opened + 1;
-        let frames = (first..).zip(goals).map(|(id, (call, description))| Frame {
+        let frames = (first..).zip(goals).map(|(id, (call, goal))| Frame {
             id,
             parent,
-            description,
+            description: goal.description,
             turn,
             call,
+            output: goal.output,
             loads: Vec::new(),
             live: Live::default(),
         });

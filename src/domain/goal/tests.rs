@@ -7,8 +7,12 @@ use crate::domain::context::sight::Viewer;
 use crate::domain::lattice::Path;
 use serde_json::json;
 
+fn goal(description: &str) -> Goal {
+    Goal { description: description.to_owned(), output: None }
+}
+
 fn opened(goals: &mut Goals, turn: u64, descriptions: &[&str]) {
-    let goals_of = (0..).zip(descriptions.iter().map(|text| (*text).to_owned())).collect();
+    let goals_of = (0..).zip(descriptions.iter().map(|text| goal(text))).collect();
     goals.open(turn, goals_of, None, &Mandate::default());
 }
 
@@ -135,7 +139,13 @@ fn the_frames_above_are_shown_in_300_150_75_and_50_bytes() {
 
 #[test]
 fn a_goal_has_a_description_of_some_kilobytes_at_most() {
-    assert_eq!(described("  find it ").unwrap(), "find it");
+    let described = |description: &str| Goal::of(&json!({"description": description}));
+    assert_eq!(described("  find it ").unwrap(), goal("find it"));
     assert!(described(" ").unwrap_err().contains("got an empty text"));
     assert!(described(&"x".repeat(GOAL_BYTES + 1)).unwrap_err().contains("expected at most 4096 bytes"));
+    let typed = |schema: Value| Goal::of(&json!({"description": "d", "responseSchema": schema}));
+    assert_eq!(typed(json!({"type": "array"})).unwrap().output, Some(json!({"type": "array"})));
+    assert!(typed(json!({"type": "text"})).unwrap_err().starts_with("`responseSchema`: not a JSON Schema"));
+    let long = json!({"type": "object", "description": "x".repeat(GOAL_BYTES)});
+    assert!(typed(long).unwrap_err().contains("`responseSchema`: expected at most 4096 bytes"));
 }

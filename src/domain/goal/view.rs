@@ -13,6 +13,8 @@ use serde_json::{Value, json};
 
 /// Bytes of the frames above, the nearest first; every further one has as many as the last.
 const ABOVE: [usize; 4] = [300, 150, 75, 50];
+/// Said of a goal whose result has a type.
+const TYPED: &str = " (Its result must be JSON of the type that `complete` takes.)";
 /// In fewer bytes only the goal itself has room.
 const GOAL_ALONE: usize = 200;
 
@@ -78,7 +80,10 @@ impl View {
         };
         Self {
             frame,
-            goal: goals.top().map(|frame| frame.description.clone()),
+            goal: goals.top().map(|frame| match &frame.output {
+                None => frame.description.clone(),
+                Some(_) => format!("{}{TYPED}", frame.description),
+            }),
             above: shown.collect(),
             segments: own().map(|segment| text::compacted(segment.turns, &segment.summary)).collect(),
             compacted: own()

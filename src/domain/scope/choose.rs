@@ -4,6 +4,7 @@ use super::capture::{Part, Sections};
 use super::{GROUPS, INSTANCE, Reach, SCOPES, Scoped, Scopes, cut, quoted};
 use crate::domain::limits::{HAND_OFF_BYTES, JOB_DEPTH};
 use crate::domain::tools::guard::{RUN, catalog_path};
+use crate::domain::turn::{Outcome, Unmade};
 use serde_json::{Map, Value};
 
 /// What a call says beside its arguments.
@@ -47,13 +48,6 @@ fn underscored(arguments: &mut Value) -> Map<String, Value> {
 }
 
 impl Said {
-    /// Puts it back, for the transcript: the model sees what it has said.
-    pub fn give_back(self, arguments: &mut Value) {
-        if let Value::Object(map) = arguments {
-            map.extend(self.taken);
-        }
-    }
-
     fn instance(&self) -> Option<&Value> {
         self.taken.get(INSTANCE).filter(|instance| !instance.is_null())
     }
@@ -72,14 +66,15 @@ impl Said {
 
 impl Sections {
     /// What a call of `tool` gets for what it says, or why it is refused.
-    pub fn choose(&self, tool: &str, reach: &Reach, said: &Said) -> Result<Chosen, String> {
-        let instance = self.instance(tool, said)?;
+    pub fn choose(&self, tool: &str, reach: &Reach, said: &Said) -> Result<Chosen, Unmade> {
+        let instance = self.instance(tool, said).map_err(Unmade::arguments)?;
         let allowed = reach.scopes.as_ref().map(Scopes::names).unwrap_or_default();
-        let said = said.scopes(tool)?;
+        let said = said.scopes(tool).map_err(Unmade::arguments)?;
         if let Some(name) = said.iter().find(|name| !allowed.contains(name)) {
             let none = allowed.is_empty() || matches!(reach.scopes, Some(Scopes::Const { .. }));
             let hint = if none { "leave it out".to_owned() } else { format!("expected some of {}", quoted(allowed)) };
-            return Err(format!("`{SCOPES}` of `{tool}`: `{name}` can't be handed on by this call, {hint}"));
+            let text = format!("`{SCOPES}` of `{tool}`: `{name}` can't be handed on by this call, {hint}");
+            return Err(Unmade::new(Outcome::Scope, text));
         }
         let is_asked = |name: &&String| said.contains(name);
         let (asked, names): (Vec<String>, Vec<String>) = match &reach.scopes {

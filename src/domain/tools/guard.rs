@@ -2,6 +2,7 @@
 //! path, so what is bound or narrowed for a direct call is so for that one.
 
 use crate::domain::limits::JOB_DEPTH;
+use crate::domain::turn::{Outcome, Unmade};
 use crate::domain::values::inject::Injection;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -42,7 +43,7 @@ pub enum Passage {
     /// Nothing holds for what it runs, or it runs nothing.
     Free,
     /// It is not made, and why.
-    Refused(String),
+    Refused(Unmade),
     /// It is a call of this operation, with the model's arguments, and these filled in.
     Bound(String, Value, Box<Injection>),
 }
@@ -66,9 +67,9 @@ impl Guards {
         self.aliases.get(&path).cloned().unwrap_or(path)
     }
 
-    /// What a call of [`RUN`] comes to. `said` are the model's arguments: what it may not say is
-    /// taken out of them; `own` is filled into the call itself.
-    pub fn through(&self, said: &mut Value, own: &Injection) -> Passage {
+    /// What a call of [`RUN`] comes to. `said` are the model's arguments, `written` is what stays of them
+    /// in the transcript: what it may not say is taken out of that; `own` is filled into the call itself.
+    pub fn through(&self, said: &Value, written: &mut Value, own: &Injection) -> Passage {
         // A call that can't be made at all is refused later, with the reason.
         let Ok(mut arguments) = own.apply(said.clone()) else { return Passage::Free };
         let mut inside = Vec::new();
@@ -76,19 +77,23 @@ impl Guards {
             let Some(asked) = arguments["operation"].as_str() else { return Passage::Free };
             let path = self.path(asked);
             if let Some(strange) = strange(&arguments) {
-                return Passage::Refused(format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected"));
+                let text = format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected");
+                return Passage::Refused(Unmade::arguments(text));
             }
             arguments = arguments.get_mut("input").map(Value::take).unwrap_or_default();
             inside.push("input");
             match (self.rules.get(&path), path == RUN) {
                 (None, true) if depth < JOB_DEPTH => {}
                 (None, _) => return Passage::Free,
-                (Some(Rule::Refuse(reason)), _) => return Passage::Refused(format!("`{path}`: {reason}")),
+                (Some(Rule::Refuse(reason)), _) => {
+                    return Passage::Refused(Unmade::new(Outcome::Denied, format!("`{path}`: {reason}")));
+                }
                 (Some(Rule::Inject(_)), true) => {
-                    return Passage::Refused(format!("`{RUN}` can't run itself where its arguments are bound"));
+                    let text = format!("`{RUN}` can't run itself where its arguments are bound");
+                    return Passage::Refused(Unmade::arguments(text));
                 }
                 (Some(Rule::Inject(injection)), false) => {
-                    if let Some(inner) = within(said, &inside) {
+                    if let Some(inner) = within(written, &inside) {
                         injection.strip(inner);
                     }
                     injection.strip(&mut arguments);
@@ -132,13 +137,13 @@ mod tests {
 
     fn check(said: &Value, expected: &Result<Option<Value>, &str>, shown: &Value) {
         let mut heard = said.clone();
-        match (guards().through(&mut heard, &Injection::default()), expected) {
+        match (guards().through(said, &mut heard, &Injection::default()), expected) {
             (Passage::Free, Ok(None)) => {}
             (Passage::Bound(path, arguments, filled), Ok(Some(expected))) => {
                 assert_eq!((path.as_str(), &arguments), ("v/ops/lattice/write", expected), "{said}");
                 assert_eq!(filled.values["path"], "w/good");
             }
-            (Passage::Refused(text), Err(part)) => assert!(text.contains(*part), "{said}: {text}"),
+            (Passage::Refused(unmade), Err(part)) => assert!(unmade.text.contains(*part), "{said}: {unmade:?}"),
             (found, expected) => panic!("{said}: expected {expected:?}, got {found:?}"),
         }
         assert_eq!(&heard, shown, "what stays in the transcript");
@@ -185,14 +190,19 @@ mod tests {
     fn what_is_bound_of_the_run_itself_counts_before_what_the_model_says() {
         let own = injection(json!({"operation": "v/ops/lattice/write"}));
         let mut said = json!({"input": {"path": "w/evil", "value": 1}});
-        let Passage::Bound(path, arguments, _) = guards().through(&mut said, &own) else { panic!("it is bound") };
+        let heard = said.clone();
+        let Passage::Bound(path, arguments, _) = guards().through(&heard, &mut said, &own) else {
+            panic!("it is bound")
+        };
         assert_eq!((path.as_str(), arguments), ("v/ops/lattice/write", json!({"value": 1})));
         assert_eq!(said, json!({"input": {"value": 1}}));
         let mut bound = guards();
         bound.add(RUN, &[], Rule::Inject(own.clone()));
-        assert!(matches!(bound.through(&mut run(RUN, json!({})), &Injection::default()), Passage::Refused(_)));
+        let itself = run(RUN, json!({}));
+        let passage = bound.through(&itself, &mut itself.clone(), &Injection::default());
+        assert!(matches!(passage, Passage::Refused(_)));
         let missing = Unresolved { argument: "operation".into(), key: "k".into() };
         let unresolved = Injection { unresolved: vec![missing], ..Injection::default() };
-        assert_eq!(guards().through(&mut json!({}), &unresolved), Passage::Free);
+        assert_eq!(guards().through(&json!({}), &mut json!({}), &unresolved), Passage::Free);
     }
 }

@@ -34,12 +34,14 @@ pub struct Ends<'a> {
     pub inner: bool,
     /// What the task's output must be.
     pub output: Option<&'a Value>,
+    /// What the result of the inner goal must be.
+    pub goal: Option<&'a Value>,
 }
 
 impl Ends<'_> {
     /// A task without typed outputs, or none.
     pub const fn of(task: bool) -> Self {
-        Self { task, inner: false, output: None }
+        Self { task, inner: false, output: None, goal: None }
     }
 }
 
@@ -64,7 +66,7 @@ pub(super) fn endings(ends: Ends<'_>) -> Vec<Offered> {
 
 /// The tools of a goal tree. `complete` and `fail` take the place of those that end a task.
 fn goals(config: &AgentConfig, ends: Ends<'_>, named: impl Fn(&str) -> bool) -> Vec<Offered> {
-    let typed = ends.output.is_some() || config.outputs.fail.is_some();
+    let typed = ends.output.is_some() || ends.goal.is_some() || config.outputs.fail.is_some();
     let own = |name| named(name) || (typed && (ends.task || ends.inner));
     let mut offered = Vec::new();
     match (own("complete"), own("fail")) {
@@ -80,7 +82,7 @@ fn goals(config: &AgentConfig, ends: Ends<'_>, named: impl Fn(&str) -> bool) -> 
 }
 
 fn complete(ends: Ends<'_>) -> Offered {
-    let schema = match ends.output.filter(|_| !ends.inner) {
+    let schema = match if ends.inner { ends.goal } else { ends.output } {
         Some(schema) => outputs::input(schema),
         None => json!({"type": "object", "description": "the result: any fields"}),
     };
@@ -103,8 +105,11 @@ fn fail(config: &AgentConfig, ends: Ends<'_>) -> Offered {
 fn subgoal() -> Offered {
     let schema = json!({
         "type": "object",
-        "properties": {"description": {"type": "string", "description": "the goal, with everything that is needed to reach it"}},
-        "required": ["description"]
+        "properties": {
+            "description": {"type": "string", "description": "the goal, with everything that is needed to reach it"},
+            "responseSchema": {"type": "object", "description": "JSON Schema of the result: this call then returns such a value, or an error"}
+        },
+        "required": ["description"], "additionalProperties": false
     });
     let description = "Opens a goal with a conversation of its own: you work on it next, and its result is the result of \
                        this call. Several in one reply are worked on one after the other.";
@@ -115,7 +120,7 @@ fn compact() -> Offered {
     let schema = json!({
         "type": "object",
         "properties": {"summary": {"type": "string", "description": "everything of the turns so far that you will still need"}},
-        "required": ["summary"]
+        "required": ["summary"], "additionalProperties": false
     });
     let description = "Puts a summary in the place of the turns of your current goal so far; nothing is deleted.";
     Offered::harness("compact", description, schema, Target::Compact)
@@ -132,7 +137,7 @@ fn fail_task() -> Offered {
     let schema = json!({
         "type": "object",
         "properties": {"error": {"type": "string", "description": "why the task can't be done"}},
-        "required": ["error"]
+        "required": ["error"], "additionalProperties": false
     });
     let description = "Fails the task you are working on, with the reason for the caller.";
     Offered::harness("fail_task", description, schema, Target::Fail)
@@ -152,24 +157,48 @@ fn context_load(inner: bool) -> Offered {
             "budget": {"type": "integer", "description": "bytes to show, 256 to 10000; 500 when absent"},
             "level": levels
         },
-        "required": ["path"]
+        "required": ["path"], "additionalProperties": false
     });
     let description = "Shows the value at a path in your context, read afresh in every turn from the next one on.";
     Offered::harness("context_load", description, schema, Target::Load)
 }
 
 fn context_unload() -> Offered {
-    let schema = json!({"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]});
+    let schema = json!({
+        "type": "object",
+        "properties": {"path": {"type": "string", "description": "as it was loaded"}},
+        "required": ["path"], "additionalProperties": false
+    });
     Offered::harness("context_unload", "Takes a loaded path out of your context.", schema, Target::Unload)
 }
 
 fn more_tools() -> Offered {
     let schema = json!({
         "type": "object",
-        "properties": {"query": {"type": "string", "description": "words of what you want to do; all when absent"}}
+        "properties": {"query": {
+            "type": "string",
+            "description": "words that path or description have, all of them, e.g. `lattice copy`; absent = any operation"
+        }},
+        "additionalProperties": false
     });
-    let description = "Finds operations that you are not offered yet and adds them to your tools for this session.";
+    let description = "Finds operations that you are not offered yet, ten at most, says what each takes, and adds them \
+                       to your tools from the next turn on, for this session.";
     Offered::harness("more_tools", description, schema, Target::MoreTools)
+}
+
+/// What is wrong with the arguments of a call of a harness tool, by the schema that a turn shows of it.
+pub(in crate::domain) fn misfit(
+    config: &AgentConfig,
+    ends: Ends<'_>,
+    target: &Target,
+    arguments: &Value,
+) -> Option<String> {
+    let mut all = offered(config, ends);
+    // A recorded reply may call what the configuration names no more.
+    all.push(more_tools());
+    let spec = all.into_iter().find(|offered| offered.target == *target)?.spec;
+    let wrong = outputs::wrong(&spec.schema, arguments)?;
+    Some(format!("arguments of `{}` are not valid: {wrong}", spec.name))
 }
 
 impl Offered {

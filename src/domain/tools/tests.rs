@@ -93,10 +93,10 @@ fn with_values(config: Value, session: Value) -> ToolTable {
 /// What a call of `job/run` with `path` comes to: what is filled in, or why it isn't made.
 fn through(config: Value, tools: Value, path: &str) -> Result<Value, String> {
     let table = with_tools(config, tools, json!({"user_email": "ada@x", "entity_ids": ["shop-3"]}));
-    let mut said = json!({"operation": path, "input": {"from": "eve@x", "to": "bob@x"}});
-    match table.guards.through(&mut said, &Injection::default()) {
+    let said = json!({"operation": path, "input": {"from": "eve@x", "to": "bob@x"}});
+    match table.guards.through(&said, &mut said.clone(), &Injection::default()) {
         Passage::Free => Ok(Value::Null),
-        Passage::Refused(reason) => Err(reason),
+        Passage::Refused(unmade) => Err(unmade.text),
         Passage::Bound(_, arguments, injection) => {
             assert_eq!(arguments, json!({"to": "bob@x"}), "what the model says counts for nothing");
             Ok(injection.values.into())
@@ -125,8 +125,8 @@ fn a_binding_holds_through_job_run_too() {
     assert_eq!(through(auto, run_only(), "mail:send"), Ok(Value::Null), "`_auto` doesn't match here");
     let auto = json!({"contextMapping": {"user_id": "_auto"}});
     let table = with_tools(auto, run_only(), json!({"user_id": "u"}));
-    let mut said = json!({"operation": "mail:send", "input": {"user_id": "eve"}});
-    assert!(matches!(table.guards.through(&mut said, &Injection::default()), Passage::Bound(..)));
+    let said = json!({"operation": "mail:send", "input": {"user_id": "eve"}});
+    assert!(matches!(table.guards.through(&said, &mut said.clone(), &Injection::default()), Passage::Bound(..)));
     assert!(with_tools(bind("send_email"), json!([]), json!({})).guards.is_empty(), "nothing runs by a path");
 }
 

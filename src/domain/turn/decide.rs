@@ -92,7 +92,7 @@ pub fn replied(setting: &Setting, recorded: &Recorded, mut outcomes: Vec<CallOut
     {
         ends::unopened(recorded, &mut outcomes);
     }
-    if let (Some(progress), Some(_)) = (&mut state.task, ends::misfit(recorded, &outcomes)) {
+    if let (Some(progress), Some(_)) = (&mut state.task, ends::misfit(setting, recorded, &outcomes)) {
         progress.refused += 1;
     }
     let record = record(setting, Some(recorded), &outcomes, now);

@@ -1,14 +1,14 @@
 //! Calls of the harness that end a task or a goal, open a goal, or compact: what the model gets for
 //! them, and what they do to the session.
 
-use super::{CallOutcome, Outcome, Recorded, Resolved, Setting};
+use super::{CallOutcome, Outcome, Recorded, Resolved, Setting, Unmade};
 use crate::domain::context::text;
 use crate::domain::decode;
-use crate::domain::goal;
+use crate::domain::goal::Goal;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::SUMMARY_BYTES;
 use crate::domain::outputs;
-use crate::domain::tools::Target;
+use crate::domain::tools::{Target, harness};
 use serde_json::Value;
 
 /// What a reply ends.
@@ -19,36 +19,65 @@ pub(super) enum Ending {
     Goal(CallOutcome),
 }
 
+/// What is wrong with the arguments of a call of the harness, by the schema that its turn shows. Of what
+/// ends something typed it is said when that is looked at: models write it in more than one way.
+pub fn misfits(setting: &Setting, target: &Target, arguments: &Value) -> Option<CallOutcome> {
+    let inner = setting.state.goals.top();
+    let typed = match target {
+        Target::Complete => setting.output().is_some(),
+        Target::CompleteGoal => inner.map_or(setting.output().is_some(), |goal| goal.output.is_some()),
+        Target::FailGoal => inner.is_none() && setting.config.outputs.fail.is_some(),
+        _ => false,
+    };
+    if typed {
+        return None;
+    }
+    let wrong = harness::misfit(&setting.config, setting.ends(), target, arguments)?;
+    Some(CallOutcome::plain(Outcome::Arguments, format!("error: {wrong}")))
+}
+
 /// What the model gets for such a call.
 pub fn outcome(setting: &Setting, target: &Target, arguments: &Value) -> CallOutcome {
-    let inner = setting.state.goals.top().is_some();
+    if let Some(misfit) = misfits(setting, target, arguments) {
+        return misfit;
+    }
     let open = setting.plan.task.is_some();
-    let said = match target {
-        Target::Complete => typed(setting, &result(setting, arguments), "the task is completed"),
-        Target::Fail => Ok("the task is failed".to_owned()),
-        Target::CompleteGoal if inner => Ok("the goal is completed".to_owned()),
-        Target::CompleteGoal if open => {
-            typed(setting, &outputs::value(setting.output(), arguments), "the task is completed")
+    let said = match (target, setting.state.goals.top()) {
+        (Target::Complete, _) => typed(setting.output(), &result(setting, arguments), "the task is completed"),
+        (Target::Fail, _) => Ok("the task is failed".to_owned()),
+        (Target::CompleteGoal, Some(goal)) => {
+            let output = goal.output.as_ref();
+            typed(output, &outputs::value(output, arguments), "the goal is completed")
         }
-        Target::CompleteGoal => Ok(compacted(setting).unwrap_or_else(|_| "there is nothing to complete".into())),
-        Target::FailGoal if inner => Ok("the goal is failed".to_owned()),
-        Target::FailGoal if open => failing(setting, arguments),
-        Target::FailGoal => Err("there is nothing to fail: no task is open".to_owned()),
-        Target::Subgoal => {
+        (Target::CompleteGoal, None) if open => {
+            typed(setting.output(), &outputs::value(setting.output(), arguments), "the task is completed")
+        }
+        (Target::CompleteGoal, None) => {
+            Ok(compacted(setting).unwrap_or_else(|_| "there is nothing to complete".into()))
+        }
+        (Target::FailGoal, Some(_)) => Ok("the goal is failed".to_owned()),
+        (Target::FailGoal, None) if open => failing(setting, arguments),
+        (Target::FailGoal, None) => Err(Unmade::new(Outcome::Error, "there is nothing to fail: no task is open")),
+        (Target::Subgoal, _) => {
             goal_of(setting, arguments).map(|_| "opened; as long as this stands here, it has not ended".to_owned())
         }
-        Target::Compact => summary(arguments).and_then(|_| compacted(setting)),
-        Target::Operation(_)
-        | Target::Resource { .. }
-        | Target::Load
-        | Target::Unload
-        | Target::MoreTools
-        | Target::Delegate(_)
-        | Target::Latent(_) => Err("this call ends nothing; it is a bug of the venue".to_owned()),
+        (Target::Compact, _) => summary(arguments)
+            .map_err(Unmade::arguments)
+            .and_then(|_| compacted(setting).map_err(|why| Unmade::new(Outcome::Error, why))),
+        (
+            Target::Operation(_)
+            | Target::Resource { .. }
+            | Target::Load
+            | Target::Unload
+            | Target::MoreTools
+            | Target::Delegate(_)
+            | Target::Latent(_),
+            _,
+        ) => Err(Unmade::new(Outcome::Error, "this call ends nothing; it is a bug of the venue")),
     };
     match said {
         Ok(text) => CallOutcome::plain(Outcome::Ok, text),
-        Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
+        Err(Unmade { outcome, text }) => CallOutcome::plain(outcome, format!("error: {text}")),
     }
 }
 
@@ -64,34 +93,38 @@ fn result(setting: &Setting, arguments: &Value) -> Value {
     }
 }
 
-fn typed(setting: &Setting, result: &Value, done: &str) -> Result<String, String> {
-    match setting.output().and_then(|schema| outputs::wrong(schema, result)) {
+fn typed(output: Option<&Value>, result: &Value, done: &str) -> Result<String, Unmade> {
+    match output.and_then(|schema| outputs::wrong(schema, result)) {
         None => Ok(done.to_owned()),
-        Some(wrong) => Err(format!("refused: the result is not what it must be: {wrong}; give it again")),
+        Some(wrong) => {
+            let text = format!("refused: the result is not what it must be: {wrong}; give it again");
+            Err(Unmade::arguments(text))
+        }
     }
 }
 
 /// The value that a text is, where it is JSON of the type that was asked for, bare or as one fenced block.
-pub(super) fn typed_text(setting: &Setting, text: &str) -> Option<Value> {
+pub(super) fn typed_text(schema: &Value, text: &str) -> Option<Value> {
     let text = text.trim();
     let fenced = text.strip_prefix("```").and_then(|rest| rest.strip_suffix("```"));
     let bare = fenced.map_or(text, |inside| inside.strip_prefix("json").unwrap_or(inside));
     let value = decode::data(bare.as_bytes()).ok()?;
-    let schema = setting.output()?;
     outputs::wrong(schema, &value).is_none().then_some(value)
 }
 
-fn failing(setting: &Setting, arguments: &Value) -> Result<String, String> {
+fn failing(setting: &Setting, arguments: &Value) -> Result<String, Unmade> {
     let schema = setting.config.outputs.fail.as_ref().map(|output| &output.schema);
     match schema.and_then(|schema| outputs::wrong(schema, &outputs::value(Some(schema), arguments))) {
         None => Ok("the task is failed".to_owned()),
-        Some(wrong) => Err(format!("refused: the error is not what it must be: {wrong}; give it again")),
+        Some(wrong) => {
+            Err(Unmade::arguments(format!("refused: the error is not what it must be: {wrong}; give it again")))
+        }
     }
 }
 
-fn goal_of(setting: &Setting, arguments: &Value) -> Result<String, String> {
-    setting.state.goals.check_depth()?;
-    goal::described(arguments["description"].as_str().unwrap_or_default())
+fn goal_of(setting: &Setting, arguments: &Value) -> Result<Goal, Unmade> {
+    setting.state.goals.check_depth().map_err(|deep| Unmade::new(Outcome::Limit, deep))?;
+    Goal::of(arguments).map_err(Unmade::arguments)
 }
 
 fn summary(arguments: &Value) -> Result<&str, String> {
@@ -123,15 +156,17 @@ fn made<'r>(recorded: &'r Recorded, outcomes: &'r [CallOutcome]) -> impl Iterato
 /// What the reply ends: its first call that does decides. Text ends a goal too, unless that still
 /// `waits` for children.
 pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOutcome], waits: bool) -> Option<Ending> {
-    let inner = setting.state.goals.top().is_some();
+    let goal = setting.state.goals.top();
+    let (inner, output) = (goal.is_some(), goal.and_then(|goal| goal.output.as_ref()));
     let open = setting.plan.task.is_some();
     if recorded.calls.is_empty() {
-        let text = || Value::String(recorded.reply.text.clone());
-        return (inner && !waits).then(|| Ending::Goal(returned(setting, &text())));
+        return (inner && !waits).then(|| Ending::Goal(said(setting, output, &recorded.reply.text)));
     }
     made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
         Target::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
-        Target::CompleteGoal if inner => Some(Ending::Goal(returned(setting, arguments))),
+        Target::CompleteGoal if inner => {
+            Some(Ending::Goal(returned(setting, &outputs::value(output, arguments))))
+        }
         Target::CompleteGoal if open => {
             Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
         }
@@ -160,6 +195,21 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
     })
 }
 
+/// What a goal comes to that ends with text. The one who opened it gets data of the type that was asked
+/// for, or an error.
+fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
+    let Some(schema) = output else { return returned(setting, &Value::String(text.to_owned())) };
+    match typed_text(schema, text) {
+        Some(value) => returned(setting, &value),
+        None => {
+            let wrong = outputs::wrong(schema, &Value::String(text.to_owned())).unwrap_or_default();
+            let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
+            let limit = text::tool_result_bytes(&setting.config, 1);
+            CallOutcome::plain(Outcome::Error, text::tool_result(&Value::String(text), limit))
+        }
+    }
+}
+
 fn returned(setting: &Setting, result: &Value) -> CallOutcome {
     CallOutcome::plain(Outcome::Ok, text::tool_result(result, text::tool_result_bytes(&setting.config, 1)))
 }
@@ -174,22 +224,25 @@ fn error(arguments: &Value) -> String {
 }
 
 /// What is wrong with the output that the reply wanted to end the task with.
-pub(super) fn misfit<'o>(recorded: &Recorded, outcomes: &'o [CallOutcome]) -> Option<&'o str> {
+pub(super) fn misfit<'o>(setting: &Setting, recorded: &Recorded, outcomes: &'o [CallOutcome]) -> Option<&'o str> {
+    if setting.state.goals.top().is_some() {
+        // It is a goal inside the task that isn't what it must be.
+        return None;
+    }
     let refused = recorded.calls.iter().zip(outcomes).find(|(call, outcome)| {
         let ends = matches!(
             &call.what,
             Ok(Resolved { target: Target::Complete | Target::CompleteGoal | Target::FailGoal, .. })
         );
-        ends && outcome.outcome == Outcome::Error
+        ends && matches!(outcome.outcome, Outcome::Error | Outcome::Arguments)
     });
     refused.map(|(_, outcome)| outcome.text.as_str())
 }
 
 /// Goals that the reply opens, by the place of the call.
-pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32, String)> {
+pub(super) fn opened(recorded: &Recorded, outcomes: &[CallOutcome]) -> Vec<(u32, Goal)> {
     let goal = |(at, target, arguments): (u32, &Target, &Value)| {
-        let description = arguments["description"].as_str().filter(|_| *target == Target::Subgoal)?;
-        Some((at, goal::described(description).ok()?))
+        Some((at, Goal::of(arguments).ok().filter(|_| *target == Target::Subgoal)?))
     };
     made(recorded, outcomes).filter_map(goal).collect()
 }

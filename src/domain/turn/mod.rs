@@ -41,7 +41,7 @@ use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, ToolTable};
 use crate::domain::values::inject::Injection;
 use decide::Decision;
-pub use outcome::{Asked, CallOutcome, Outcome};
+pub use outcome::{Asked, CallOutcome, Outcome, Unmade};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 pub use setting::{Last, Setting, code_of};
@@ -134,7 +134,7 @@ pub struct PlannedCall {
     /// The name that the model used.
     pub tool: String,
     /// What it is, or why it is nothing.
-    pub what: Result<Resolved, String>,
+    pub what: Result<Resolved, Unmade>,
     /// What the runtime fills in, as it was when the reply came; the model never sees it.
     #[serde(default, skip_serializing_if = "Injection::is_empty")]
     pub injection: Injection,

@@ -63,7 +63,7 @@ impl CallOutcome {
     /// The same of a call that takes effect when it is made, if at all.
     #[must_use]
     pub fn outward(self) -> Self {
-        let went_out = matches!(self.outcome, Outcome::Ok | Outcome::Error | Outcome::OutcomeUnknown);
+        let went_out = self.outcome.is_made() && self.outcome != Outcome::Awaiting;
         Self { went_out, ..self }
     }
 
@@ -71,6 +71,51 @@ impl CallOutcome {
     #[must_use]
     pub fn by(self, needs: Vec<Capability>) -> Self {
         if self.outcome.is_made() { Self { needs, ..self } } else { self }
+    }
+}
+
+/// Why a call can't be made: what a model is told of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Kept")]
+pub struct Unmade {
+    /// The kind of reason.
+    pub outcome: Outcome,
+    /// What was wrong, and what to do.
+    pub text: String,
+}
+
+/// Older versions kept the text alone.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Kept {
+    Text(String),
+    Reason { outcome: Outcome, text: String },
+}
+
+impl From<Kept> for Unmade {
+    fn from(kept: Kept) -> Self {
+        match kept {
+            Kept::Text(text) => Self { outcome: Outcome::Unknown, text },
+            Kept::Reason { outcome, text } => Self { outcome, text },
+        }
+    }
+}
+
+impl Unmade {
+    /// For this reason.
+    pub fn new(outcome: Outcome, text: impl Into<String>) -> Self {
+        Self { outcome, text: text.into() }
+    }
+
+    /// For arguments that don't fit.
+    pub fn arguments(text: impl Into<String>) -> Self {
+        Self::new(Outcome::Arguments, text)
+    }
+}
+
+impl From<&Unmade> for CallOutcome {
+    fn from(unmade: &Unmade) -> Self {
+        Self::plain(unmade.outcome, &unmade.text)
     }
 }
 
@@ -82,10 +127,16 @@ pub enum Outcome {
     Ok,
     /// It failed.
     Error,
-    /// A capability was missing.
+    /// A capability was missing, or the operation is not for this request.
     Denied,
-    /// There is no such tool, or its arguments were malformed.
+    /// There is no such tool.
     Unknown,
+    /// It asked for sections of the context that it may not hand on.
+    Scope,
+    /// Its arguments are not what the tool takes.
+    Arguments,
+    /// A limit is reached: of children, loads, goals, or of what is handed on.
+    Limit,
     /// The task was cancelled before or while it ran.
     Cancelled,
     /// It began before a crash, and what it did is not known.
@@ -100,8 +151,9 @@ impl Outcome {
     /// The call was made, or waits to be.
     pub const fn is_made(self) -> bool {
         match self {
-            Self::Ok | Self::Error | Self::OutcomeUnknown | Self::Awaiting => true,
-            Self::Denied | Self::Unknown | Self::Cancelled | Self::Rejected => false,
+            // An operation may have looked before it refused what it was given.
+            Self::Ok | Self::Error | Self::Arguments | Self::Limit | Self::OutcomeUnknown | Self::Awaiting => true,
+            Self::Denied | Self::Unknown | Self::Scope | Self::Cancelled | Self::Rejected => false,
         }
     }
 
@@ -112,10 +164,38 @@ impl Outcome {
             Self::Error => "error",
             Self::Denied => "denied",
             Self::Unknown => "unknown tool",
+            Self::Scope => "refused scope",
+            Self::Arguments => "bad arguments",
+            Self::Limit => "limit reached",
             Self::Cancelled => "cancelled",
             Self::OutcomeUnknown => "outcome unknown",
             Self::Awaiting => "awaiting approval",
             Self::Rejected => "rejected",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn each_reason_has_its_word_and_reads_back_also_from_older_records() {
+        for (outcome, word, kept) in [
+            (Outcome::Unknown, "unknown tool", "unknown"),
+            (Outcome::Denied, "denied", "denied"),
+            (Outcome::Scope, "refused scope", "scope"),
+            (Outcome::Arguments, "bad arguments", "arguments"),
+            (Outcome::Limit, "limit reached", "limit"),
+            (Outcome::Cancelled, "cancelled", "cancelled"),
+            (Outcome::Rejected, "rejected", "rejected"),
+        ] {
+            let unmade = Unmade::new(outcome, "why");
+            assert_eq!((outcome.as_str(), json!(unmade)), (word, json!({"outcome": kept, "text": "why"})));
+            assert_eq!(serde_json::from_value::<Unmade>(json!(unmade)).unwrap(), unmade);
+        }
+        let old: Result<(), Unmade> = serde_json::from_value(json!({"Err": "unknown tool `x`"})).unwrap();
+        assert_eq!(old, Err(Unmade::new(Outcome::Unknown, "unknown tool `x`")));
     }
 }

@@ -1,6 +1,6 @@
 //! What the calls of a reply are, with everything that goes with them.
 
-use super::{PlannedCall, Resolved};
+use super::{Outcome, PlannedCall, Resolved, Unmade};
 use crate::domain::chat::{Arguments, ToolCall};
 use crate::domain::decode;
 use crate::domain::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
@@ -26,14 +26,14 @@ pub(super) fn calls(said: &mut [ToolCall], tools: &ToolTable, sections: &Section
             "the calls of one reply hand on at most {HAND_OFFS_BYTES} bytes of sections, this one would be over it; \
              make it in your next turn"
         );
-        PlannedCall { what: Err(reason), scoped: Vec::new(), ..call }
+        PlannedCall { what: Err(Unmade::new(Outcome::Limit, reason)), scoped: Vec::new(), ..call }
     };
     said.iter_mut().map(|call| plan(call, tools, sections)).map(bounded).collect()
 }
 
 /// What a call is. Arguments that are the runtime's to fill in are taken out of it: what the model
-/// says there never counts, and doesn't stay in the transcript. Keys that begin with `_` are no
-/// arguments. A call that runs another operation by its path is a call of that one where anything
+/// says there never counts, and doesn't stay in the transcript; everything else stays there as it was
+/// written. Keys that begin with `_` are no arguments. A call that runs another operation by its path is a call of that one where anything
 /// holds for it.
 fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedCall {
     let (id, tool) = (call.id.clone(), call.name.clone());
@@ -47,34 +47,35 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
     if let Some(wrong) = deep {
         // Nothing of it is kept: it would come back in every prompt and record.
         call.arguments = Arguments::Malformed(String::new());
-        let what = Err(format!("the arguments of `{tool}` can't be taken: {wrong}"));
+        let what = Err(Unmade::arguments(format!("the arguments of `{tool}` can't be taken: {wrong}")));
         return PlannedCall { id, tool, what, injection, instance: None, scoped: Vec::new() };
     }
     let (what, chosen) = match (target, &mut call.arguments) {
         (None, _) => {
             let hint = nearest(&call.name, &tools.names());
             let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
-            (Err(format!("unknown tool `{}`{hint}", call.name)), Chosen::default())
+            (Err(Unmade::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", call.name))), Chosen::default())
         }
         (Some(_), Arguments::Malformed(text)) => {
             let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
             let why = decode::data(text.as_bytes()).err().map(|wrong| wrong.reason).unwrap_or_default();
-            (Err(format!("the arguments of `{}` are not JSON: {why}: {shown}", call.name)), Chosen::default())
+            let text = format!("the arguments of `{}` are not JSON: {why}: {shown}", call.name);
+            (Err(Unmade::arguments(text)), Chosen::default())
         }
-        (Some(target), Arguments::Json(arguments)) => {
-            injection.strip(arguments);
+        (Some(target), Arguments::Json(written)) => {
+            injection.strip(written);
+            let mut arguments = written.clone();
             let path = if let Target::Operation(path) = &target { Some(path.as_str()) } else { None };
-            let said = take(path, arguments);
+            let said = take(path, &mut arguments);
             let chosen = sections.choose(&call.name, &reach, &said);
             let planned = chosen.and_then(|chosen| {
-                let what = resolve(target, arguments, tools, &mut injection, &chosen)?;
-                fits(&call.name, &reach, &what, &injection)?;
+                let what = resolve(target, (arguments, written), tools, &mut injection, &chosen)?;
+                fits(&call.name, &reach, &what, &injection).map_err(Unmade::arguments)?;
                 Ok((what, chosen))
             });
-            said.give_back(arguments);
             match planned {
                 Ok((what, chosen)) => (Ok(what), chosen),
-                Err(reason) => (Err(reason), Chosen::default()),
+                Err(unmade) => (Err(unmade), Chosen::default()),
             }
         }
     };
@@ -87,16 +88,16 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
 
 fn resolve(
     target: Target,
-    arguments: &mut Value,
+    (arguments, written): (Value, &mut Value),
     tools: &ToolTable,
     injection: &mut Injection,
     chosen: &Chosen,
-) -> Result<Resolved, String> {
+) -> Result<Resolved, Unmade> {
     match target {
         Target::Operation(path) if path == RUN && !tools.guards.is_empty() => {
-            match tools.guards.through(arguments, injection) {
-                Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments: arguments.clone() }),
-                Passage::Refused(reason) => Err(reason),
+            match tools.guards.through(&arguments, written, injection) {
+                Passage::Free => Ok(Resolved { target: Target::Operation(path), arguments }),
+                Passage::Refused(unmade) => Err(unmade),
                 Passage::Bound(path, arguments, inner) => {
                     *injection = *inner;
                     Ok(Resolved { target: Target::Operation(path), arguments })
@@ -104,9 +105,9 @@ fn resolve(
             }
         }
         Target::Latent(_) => {
-            Ok(Resolved { target: Target::Latent(chosen.asked.clone()), arguments: arguments.clone() })
+            Ok(Resolved { target: Target::Latent(chosen.asked.clone()), arguments })
         }
-        target => Ok(Resolved { target, arguments: arguments.clone() }),
+        target => Ok(Resolved { target, arguments }),
     }
 }
 

@@ -377,8 +377,14 @@ impl Plan {
     }
 
     /// What a turn of a session can end.
-    pub fn ends<'s>(&'s self, state: &SessionState, config: &'s AgentConfig) -> Ends<'s> {
-        Ends { task: self.task.is_some(), inner: state.goals.top().is_some(), output: self.output(config) }
+    pub fn ends<'s>(&'s self, state: &'s SessionState, config: &'s AgentConfig) -> Ends<'s> {
+        let goal = state.goals.top();
+        Ends {
+            task: self.task.is_some(),
+            inner: goal.is_some(),
+            output: self.output(config),
+            goal: goal.and_then(|goal| goal.output.as_ref()),
+        }
     }
 
     /// What its task brings along from another agent's context.

@@ -96,7 +96,7 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
 
 fn inputs(turn: &Turn, items: Vec<Item>) -> Observed {
     let setting = turn.setting();
-    let known = ["v/ops/lattice/read", "v/ops/agent/request"].map(|path| Described {
+    let known = ["v/ops/lattice/read", "v/ops/agent/request", "v/ops/job/run"].map(|path| Described {
         asked: path.to_owned(),
         path: path.to_owned(),
         description: "d".into(),
@@ -267,9 +267,11 @@ fn unknown_tools_and_malformed_arguments_are_outcomes_not_errors() {
     turn.step(inputs(&turn, Vec::new()), NOW);
     let Action::Record(recorded) = turn.step(Observed::Answered(Ok(reply)), NOW) else { panic!("expected a record") };
     let errors: Vec<_> = recorded.calls.iter().map(|call| call.what.clone().unwrap_err()).collect();
-    assert_eq!(errors[0], "unknown tool `lattice_raed`, did you mean `lattice_read`");
+    let unknown = "unknown tool `lattice_raed`, did you mean `lattice_read`";
+    assert_eq!(errors[0], Unmade::new(Outcome::Unknown, unknown));
+    assert_eq!(errors[1].outcome, Outcome::Arguments);
     assert_eq!(
-        errors[1],
+        errors[1].text,
         "the arguments of `lattice_read` are not JSON: key must be a string at line 1 column 2: {not json"
     );
 }

@@ -52,7 +52,7 @@ pub(super) fn verdict(
         return Verdict::Ended(last.ending(&recorded.reply.text, is_text, completion));
     }
     let refused = state.task.as_ref().map_or(0, |progress| progress.refused);
-    if let (Some(wrong), true) = (ends::misfit(recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
+    if let (Some(wrong), true) = (ends::misfit(setting, recorded, outcomes), open && refused >= OUTPUT_REFUSALS) {
         return Verdict::Ended(invalid(wrong));
     }
     if recorded.calls.is_empty() && ending.is_none() {
@@ -86,8 +86,8 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
         (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
         (true, true, _) => Verdict::Park,
         (true, false, Completion::Implicit) => Verdict::Ended(JobResult::complete(text.clone().into())),
-        (true, false, Completion::Explicit) if setting.output().is_some() => {
-            if let Some(value) = ends::typed_text(setting, text) {
+        (true, false, Completion::Explicit) if let Some(output) = setting.output() => {
+            if let Some(value) = ends::typed_text(output, text) {
                 return Verdict::Ended(JobResult::complete(value));
             }
             let refused = progress.map_or(0, |progress| progress.refused);

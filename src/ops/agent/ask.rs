@@ -85,7 +85,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     if to.agent.is_some() {
         let (ability, resource) = request_needs(&agent);
         let permitted = call.caller.authority.permits(ability, resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text(&format!("delegate `{agent}`"))))?;
+        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     }
     let anonymous = to.agent.is_none().then(|| to.prompt.clone());
     let submission = Submission {

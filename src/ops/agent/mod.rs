@@ -258,7 +258,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
     if let Some(need) = key_needed(&json!(config)) {
         // Of what is stored nobody knows before it is read.
         let permitted = call.caller.authority.permits(need.ability, &need.resource);
-        permitted.map_err(|denied| OpError::Denied(denied.text("v/ops/agent/create")))?;
+        permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     }
     let warnings = agents::names::checked(call.venue, &config, arguments["strict"] == true);
     let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;

@@ -211,7 +211,7 @@ impl Operation for Http {
         // Whoever may call one place may not by that call the place it points to.
         let permitted = |url: &Url| {
             let permitted = call.caller.authority.permits(self.verb.ability(), resource(url));
-            permitted.map_err(|denied| OpError::Denied(denied.text(self.spec().path)))
+            permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))
         };
         self.sender.send(ask, &permitted).await.map(Into::into)
     }

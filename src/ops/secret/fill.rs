@@ -18,7 +18,7 @@ pub async fn fill(call: &Invocation<'_>, found: &Registered, mut arguments: Valu
     for place in reference::places(&found.spec.input, &mut arguments) {
         let asked = Reference::parse(place).map_err(OpError::Invalid)?;
         if !opened.contains_key(&asked.name) {
-            let secret = open(call, found, &asked.name, &to).await?;
+            let secret = open(call, &asked.name, &to).await?;
             mask.add(&secret.name, &secret.value);
             opened.insert(asked.name.clone(), secret);
         }
@@ -33,12 +33,11 @@ pub async fn fill(call: &Invocation<'_>, found: &Registered, mut arguments: Valu
 /// One secret, for a caller that may use it, where it may go.
 async fn open(
     call: &Invocation<'_>,
-    found: &Registered,
     name: &SecretName,
     to: &Destination,
 ) -> Result<Secret, OpError> {
     let permitted = call.caller.authority.permits("secret/use", Resource::secret(name));
-    permitted.map_err(|denied| OpError::Denied(denied.text(found.spec.path)))?;
+    permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;
     if secret.hosts.permits(to) {
         return Ok(secret);
@@ -84,6 +83,7 @@ pub fn masked(mask: &Mask, result: Result<Output, OpError>) -> Result<Output, Op
         OpError::Denied(error) => OpError::Denied(text(error)),
         OpError::NotFound(error) => OpError::NotFound(text(error)),
         OpError::Conflict(error) => OpError::Conflict(text(error)),
+        OpError::Limit(error) => OpError::Limit(text(error)),
         OpError::Failed(error) => OpError::Failed(text(error)),
         OpError::Upstream(error) => OpError::Upstream(text(error)),
         OpError::Timeout(error) => OpError::Timeout(text(error)),

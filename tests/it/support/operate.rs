@@ -34,6 +34,6 @@ pub async fn operate_once(
 ) -> Result<Value, OpError> {
     let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
     let (scoped, reads, site) = (&NOTHING, &Reads::default(), Site::Api { key });
-    let call = Invocation { venue, caller, workspace: &workspace, scoped, site, reads };
+    let call = Invocation { named: path, venue, caller, workspace: &workspace, scoped, site, reads };
     dispatch::invoke(&call, path, input).await.map(|output| output.value)
 }

@@ -1,6 +1,7 @@
 //! The goal tree and typed outputs, turn after turn.
 
 use super::*;
+use crate::domain::goal::Goal;
 use crate::domain::limits::SUMMARY_BYTES;
 
 /// A session that is driven by hand.
@@ -49,7 +50,7 @@ impl Session {
             let outcome = |(_, call): &(u32, PlannedCall)| match &call.what {
                 Ok(Resolved { target: Target::Operation(_), .. }) => ok(),
                 Ok(Resolved { target, arguments }) => ends::outcome(&setting, target, arguments),
-                Err(error) => CallOutcome::plain(Outcome::Unknown, error),
+                Err(unmade) => unmade.into(),
             };
             action = turn.step(Observed::Called(planned.iter().map(outcome).collect()), NOW);
         }
@@ -260,7 +261,7 @@ fn typed_outputs_bring_the_tools_that_end_a_goal_and_only_those() {
     let names = |config: Value, inner: bool, task_open: bool| {
         let mut session = Session::new(&config, if task_open { vec![task(1)] } else { vec![message(1)] });
         if inner {
-            session.state.goals.open(1, vec![(0, "g".into())], None, &Mandate::default());
+            session.state.goals.open(1, vec![(0, Goal { description: "g".into(), output: None })], None, &Mandate::default());
         }
         let setting = session.setting();
         let none: [Described; 0] = [];
@@ -390,4 +391,81 @@ fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
         View::of(goals, &session.records, None, Viewer { authority, bound: authority }).segments.len()
     };
     assert_eq!((seen(&Authority::default()), seen(&narrow)), (1, 0));
+}
+
+#[test]
+fn a_goal_with_a_type_returns_such_data_or_an_error() {
+    let price = || json!({"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]});
+    let list = || json!({"type": "array", "items": {"type": "integer"}});
+    let refused = "error: refused: the result is not what it must be: at `/price`: \"3\" is not of type \"number\"";
+    for (schema, ends, expected) in [
+        (price(), vec![(Some("complete"), json!({"price": 3}))], r#"{"price":3}"#),
+        (price(), vec![(None, json!("```json\n{\"price\": 3}\n```"))], r#"{"price":3}"#),
+        (list(), vec![(Some("complete"), json!({"result": [1, 2]}))], "[1,2]"),
+        (list(), vec![(None, json!("one and two"))], "error: the goal ended without a result of the type"),
+        (price(), vec![(Some("complete"), json!({"price": "3"})), (Some("complete"), json!({"price": 4}))], r#"{"price":4}"#),
+        (price(), vec![(Some("fail"), json!({"error": "none"}))], "error: the goal was not reached: none"),
+    ] {
+        // The tools that end it are there unasked.
+        let mut session = Session::tree(&json!({"tools": ["subgoal"]}));
+        session.call("subgoal", json!({"description": "find the price", "responseSchema": schema}));
+        let wrong = ends.len() > 1;
+        for (tool, said) in ends {
+            let decision = match tool {
+                Some(tool) => session.call(tool, said),
+                None => session.reply(text(said.as_str().unwrap())),
+            };
+            assert_eq!(ended(&decision), None, "the task goes on");
+        }
+        assert!(session.result(1, 0).starts_with(expected), "{}", session.result(1, 0));
+        assert_eq!(session.state.goals.active(), 0);
+        if wrong {
+            assert!(session.result(2, 0).starts_with(refused), "{}", session.result(2, 0));
+            assert_eq!(session.records[1].calls[0].outcome, "bad arguments");
+        }
+    }
+}
+
+#[test]
+fn arguments_of_the_harness_are_what_its_tools_say_and_the_place_is_named() {
+    for (tool, arguments, expected) in [
+        ("subgoal", json!({}), "arguments of `subgoal` are not valid: \"description\" is a required property"),
+        ("subgoal", json!({"description": 7}), "at `/description`: 7 is not of type \"string\""),
+        ("subgoal", json!({"description": "d", "schema": {}}), "('schema' was unexpected)"),
+        ("subgoal", json!({"description": "d", "responseSchema": "no"}), "at `/responseSchema`: \"no\" is not of type"),
+        ("subgoal", json!({"description": "d", "responseSchema": {"type": 1}}), "`responseSchema`: not a JSON Schema"),
+        ("compact", json!({"summary": ["a"]}), "at `/summary`: [\"a\"] is not of type \"string\""),
+        ("fail", json!({}), "arguments of `fail` are not valid: \"error\" is a required property"),
+        ("complete", json!([1]), "arguments of `complete` are not valid: [1] is not of type \"object\""),
+    ] {
+        let mut session = Session::tree(&json!({}));
+        let decision = session.call(tool, arguments.clone());
+        assert_eq!(ended(&decision), None, "{tool} {arguments}");
+        let told = session.result(1, 0);
+        assert!(told.starts_with("error: ") && told.contains(expected), "{tool} {arguments}: {told}");
+        assert_eq!(session.records[0].calls[0].outcome, "bad arguments", "{tool} {arguments}");
+    }
+    for (tool, arguments, expected) in [
+        ("complete_task", json!({}), "arguments of `complete_task` are not valid: \"result\" is a required property"),
+        ("fail_task", json!({"error": 7}), "at `/error`: 7 is not of type \"string\""),
+        ("fail_task", json!({"reason": "r"}), "'reason' was unexpected"),
+    ] {
+        let mut session = Session::new(&json!({"loop": "chat", "tools": []}), vec![task(1)]);
+        assert_eq!(ended(&session.call(tool, arguments.clone())), None, "{tool} {arguments}");
+        assert!(session.result(1, 0).contains(expected), "{tool} {arguments}: {}", session.result(1, 0));
+    }
+}
+
+#[test]
+fn the_transcript_shows_arguments_as_they_were_written() {
+    let said = json!({
+        "_scopes": [], "operation": "lattice:read", "z": 1,
+        "input": {"_instance": null, "path": "w/a", "_x": 1, "a": 1.0}
+    });
+    let mut session = Session::tree(&json!({}));
+    session.call("job_run", said.clone());
+    let ChatMessage::Assistant { calls, .. } = &session.records[0].said[0] else { panic!("the reply") };
+    assert_eq!(calls[0].arguments.shown().to_string(), said.to_string(), "in the same order, nothing left out");
+    let told = session.result(1, 0);
+    assert!(told.starts_with("done"), "it was a call of that tool: {told}");
 }

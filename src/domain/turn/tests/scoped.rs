@@ -55,7 +55,7 @@ fn the_calls_of_one_reply_hand_on_no_more_than_its_record_takes() {
     assert!(handed <= HAND_OFFS_BYTES && handed > HAND_OFFS_BYTES - HAND_OFF_BYTES, "{handed}");
     let refused: Vec<_> = calls.iter().filter_map(|call| call.what.as_ref().err()).collect();
     assert!(
-        !refused.is_empty() && refused[0].contains("the calls of one reply hand on at most 1048576 bytes"),
+        !refused.is_empty() && refused[0].text.contains("the calls of one reply hand on at most 1048576 bytes"),
         "{refused:?}"
     );
 }
