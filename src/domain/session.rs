@@ -320,7 +320,8 @@ pub struct CallRecord {
     pub tool: String,
     /// What it was: a catalog path or a harness tool.
     pub operation: String,
-    /// `ok`, `error`, `denied`, `unknown tool`, `cancelled` or `outcome unknown`.
+    /// `ok`, `error`, `denied`, `unknown tool`, `refused scope`, `bad arguments`, `limit reached`, `cancelled`,
+    /// `outcome unknown`, `awaiting approval` or `rejected`.
     pub outcome: String,
     /// The instance that it was about.
     #[serde(default, skip_serializing_if = "Option::is_none")]

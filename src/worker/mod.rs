@@ -27,6 +27,7 @@ mod orders;
 mod origin;
 mod output;
 pub mod preview;
+mod quarantine;
 mod recheck;
 mod relay;
 mod resources;
@@ -140,7 +141,7 @@ pub(crate) struct Worker {
     /// Whose sessions run here.
     seats: seats::Seats,
     /// One place for events that may have killed workers.
-    pub(crate) quarantine: Semaphore,
+    quarantine: quarantine::Quarantine,
 }
 
 impl Worker {
@@ -191,7 +192,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         books: books::Books::default(),
         relay,
         seats,
-        quarantine: Semaphore::new(1),
+        quarantine: quarantine::Quarantine::default(),
     });
     shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));
     shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));

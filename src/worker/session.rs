@@ -4,7 +4,7 @@ use super::commit::{self, Outcome};
 use super::keeper::{self, Stops};
 use super::stage::Stage;
 use super::turn::Start;
-use super::{Worker, answers, known, turn};
+use super::{Worker, answers, known, quarantine, turn};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::context::record::manifest::Base;
@@ -18,6 +18,7 @@ use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::jobs;
+use crate::outbox;
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use bytes::Bytes;
 use std::sync::Arc;
@@ -78,7 +79,16 @@ pub(super) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
         ended = turns(worker, &mut leased) => ended,
         () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
     };
+    call_next(worker).await;
     ended
+}
+
+/// The place for events that may have killed workers is free: the session that waits for it is called.
+async fn call_next(worker: &Worker) {
+    let Some((owner, next)) = worker.quarantine.next() else { return };
+    if let Err(error) = worker.venue.bus.publish(&outbox::wake(&owner, &next)).await {
+        tracing::debug!(session = %next, %error, "wake not published; the sweep will");
+    }
 }
 
 /// Shutting down: another worker takes the session at once.
@@ -162,9 +172,11 @@ impl Leased {
 }
 
 async fn turns(worker: &Worker, leased: &mut Leased) -> End {
-    // Waited for under the keeper: a lease that lapsed meanwhile would count as another crash.
     let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE);
-    let _place = if suspect { worker.quarantine.acquire().await.ok() } else { None };
+    let place = if suspect { worker.quarantine.enter(&leased.lease.owner, &leased.lease.session) } else { None };
+    if suspect && place.is_none() {
+        return wait_outside(worker, leased).await;
+    }
     loop {
         if worker.shutdown.stopping().is_cancelled() {
             return give_back(worker, leased).await;
@@ -175,6 +187,18 @@ async fn turns(worker: &Worker, leased: &mut Leased) -> End {
             Err(Stop::Lost) => return End::Lost,
             Err(Stop::Store(error)) => return End::Failed(error),
         }
+    }
+}
+
+/// The place is taken: the lease is given back, whatever has arrived, and with it every slot. A lease that lapses
+/// would count as another crash.
+async fn wait_outside(worker: &Worker, leased: &Leased) -> End {
+    let now = worker.venue.now();
+    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(quarantine::AGAIN)), backoff: false };
+    match release(worker, leased, now, then).await {
+        Ok(_) => End::Idle,
+        Err(Stop::Lost) => End::Lost,
+        Err(Stop::Store(error)) => End::Failed(error),
     }
 }
 

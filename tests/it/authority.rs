@@ -209,7 +209,7 @@ async fn a_revocation_stops_the_commit_of_a_turn_that_is_running() {
     assert_eq!(outcomes(&venue, "slow", "s").await, ["denied", "ok", "ok"]);
     let said = serde_json::to_string(&venue.turns("slow", "s").await[0].said).unwrap();
     assert!(
-        said.contains("Capability denied: v/ops/lattice/write requires crud/write on w/pay/x, which was revoked"),
+        said.contains("Capability denied: lattice_write requires crud/write on w/pay/x, which was revoked"),
         "{said}"
     );
 }

@@ -41,6 +41,7 @@ mod http_limits;
 mod ids;
 mod job_delete;
 mod job_list;
+mod killed;
 mod ledger;
 mod lifecycle;
 mod lists;

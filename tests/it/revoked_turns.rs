@@ -170,7 +170,7 @@ async fn of_what_was_written(on: On) {
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])), "appended once");
     assert_eq!(venue.read("w/list").await, None, "taken back before its commit");
     assert_eq!(outcomes(&turns[1]), ["denied", "ok"]);
-    assert!(shown.contains("Capability denied: v/ops/lattice/append requires crud/append on w/list"), "{shown}");
+    assert!(shown.contains("Capability denied: lattice_append requires crud/append on w/list"), "{shown}");
     assert!(shown.contains("the pin is 4711"), "{shown}");
     // What was committed and then revoked was done, and stays done.
     let Some((venue, _dir)) = self::venue(&on).await else { return };

@@ -74,7 +74,7 @@ const PARSES: [(&str, &str); 17] = [
 ];
 
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
-const BUFFERED: [(&str, &str); 15] = [
+const BUFFERED: [(&str, &str); 16] = [
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
     ("src/auth/jwks.rs", "a text or a list of texts"),
     ("src/domain/token/claims.rs", "a text or a list of texts"),
@@ -87,6 +87,7 @@ const BUFFERED: [(&str, &str); 15] = [
     ("src/domain/secret/record.rs", "stored"),
     ("src/domain/budget.rs", "stored"),
     ("src/domain/chat.rs", "stored"),
+    ("src/domain/turn/outcome.rs", "stored"),
     ("src/domain/lattice/layout.rs", "stored"),
     ("src/domain/timer/mod.rs", "stored"),
     ("src/domain/approval/", "stored"),

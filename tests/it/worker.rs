@@ -303,7 +303,7 @@ async fn bad_calls_are_told_to_the_model_and_the_run_goes_on() {
     assert_eq!(job.status, JobStatus::Complete);
     let turns = venue.turns("confused", job.head.session.as_str()).await;
     let outcomes: Vec<_> = turns[0].calls.iter().map(|c| c.outcome.as_str()).collect();
-    assert_eq!(outcomes, ["unknown tool", "denied", "error"]);
+    assert_eq!(outcomes, ["unknown tool", "denied", "bad arguments"]);
     assert_eq!(venue.read("w/secret/x").await, None);
 }
 

@@ -30,10 +30,10 @@ async fn a_run_needs_what_it_runs_needs() {
     let read = |path: &str| run("v/ops/covia/read", &json!({"path": path}));
     assert_eq!(call(&server, &reader, "job/run", read("w/open/x")).await.unwrap(), json!({"exists": false}));
     let error = call(&server, &reader, "job/run", read("w/closed/x")).await.unwrap_err();
-    assert!(error.starts_with("Capability denied: v/ops/lattice/read requires crud/read on w/closed/x"), "{error}");
+    assert!(error.starts_with("Capability denied: v/ops/covia/read requires crud/read on w/closed/x"), "{error}");
     let nested = run("grid/run", &run("lattice/write", &json!({"path": "w/open/x", "value": 1})));
     let error = call(&server, &reader, "v/ops/grid/run", nested).await.unwrap_err();
-    assert!(error.starts_with("Capability denied: v/ops/lattice/write requires crud/write"), "{error}");
+    assert!(error.starts_with("Capability denied: lattice/write requires crud/write"), "{error}");
     // Holding an ability for the wrapper's own name is holding nothing.
     let named = agent("*", "v/ops/job/run");
     assert!(call(&server, &named, "job/run", read("w/open/x")).await.is_err());

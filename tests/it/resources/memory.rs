@@ -115,7 +115,7 @@ async fn corrections_supersede_and_what_is_forgotten_is_gone() {
     let corrected = site.ok("c", json!([A]), "memory_correct", args.clone()).await;
     assert_eq!(corrected["supersedes"].as_str(), Some(id));
     let (outcome, text) = site.call("c2", json!([A]), "memory_correct", args.clone()).await;
-    assert_eq!(outcome, "error");
+    assert_eq!(outcome, "bad arguments");
     assert!(text.contains(&format!("holds no more, correct `{}`", corrected["id"].as_str().unwrap())), "{text}");
     let read = site.ok("r", json!([A]), "memory_read", json!({"topics": ["HOME"]})).await;
     assert_eq!(contents(&read), ["lives in Jena"], "topics are handed on");
@@ -221,7 +221,7 @@ async fn what_is_put_under_a_key_is_got_by_it_and_a_scope_is_forgotten_at_once(b
     assert_eq!(none, json!({"found": false}));
     let id = put["id"].as_str().unwrap();
     let (outcome, text) = site.call("c1", json!([A]), "memory_correct", json!({"id": id, "content": "x"})).await;
-    assert!(outcome == "error" && text.contains("put `diet` again instead"), "{outcome}: {text}");
+    assert!(outcome == "bad arguments" && text.contains("put `diet` again instead"), "{outcome}: {text}");
     site.ok("w1", json!([A]), "memory_write", json!({"content": "likes tea", "type": "procedural"})).await;
     let (outcome, _) = site.call("f1", json!([B]), "memory_forget", json!({"scope": A})).await;
     assert_eq!(outcome, "denied");
@@ -247,5 +247,5 @@ async fn only_an_agent_that_may_forgets_a_whole_scope() {
     let (outcome, text) = site.call("f", json!([A]), "memory_forget", json!({"scope": A})).await;
     assert!(outcome == "denied" && text.contains("`forgetScope`"), "{outcome}: {text}");
     let (outcome, text) = site.call("n", json!([A]), "memory_forget", json!({})).await;
-    assert!(outcome == "error" && text.contains("expected one of `id` and `scope`"), "{outcome}: {text}");
+    assert!(outcome == "bad arguments" && text.contains("expected one of `id` and `scope`"), "{outcome}: {text}");
 }

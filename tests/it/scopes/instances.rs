@@ -45,7 +45,7 @@ async fn calls_for_instances_are_children_of_their_own_that_see_no_other_one() {
     let job = venue.run("boss", "t1", input).await;
     let turns = turns(&venue, &job).await;
     let outcomes: Vec<&str> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
-    assert_eq!(outcomes, ["ok", "ok", "ok", "ok", "unknown tool", "ok"]);
+    assert_eq!(outcomes, ["ok", "ok", "ok", "ok", "bad arguments", "ok"]);
     let results = results(&turns[0]);
     assert_eq!(results[4], "`_instance` of `translate`: no instance \"③\", expected one of `①`, `②`");
     let jobs: Vec<Value> =

@@ -54,7 +54,7 @@ async fn an_operation_gets_what_its_tool_allows_beside_its_arguments() {
         (5, "`_scopes` of `test_scoped`: `input` can't be handed on by this call, leave it out"),
     ] {
         assert_eq!(results[at], json!(expected));
-        assert_eq!(turns[0].calls[at].outcome, "unknown tool");
+        assert_eq!(turns[0].calls[at].outcome, "refused scope");
     }
     assert_eq!(results[6], json!({"arguments": {"x": {"_y": 1}}, "scoped": {}}));
     assert_eq!(results[7], json!({"arguments": {"c": 3}, "scoped": {"state": "a ada b"}}), "as it was shown");

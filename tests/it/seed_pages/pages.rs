@@ -120,7 +120,7 @@ async fn the_capabilities_of_the_covia_page_are_disclosed_and_enforced() {
             "## Your capabilities (caps)\n- crud/read on w/vendor-records/\n- crud on w/enrichments/",
             "[Context: Company Policy — unavailable: capability denied: needs crud/read on w/docs/policy]",
             "[Context: ACME Vendor Record]\n{name: \"ACME\"",
-            "[Context: Known Vendors — unavailable: Capability denied: v/ops/lattice/list requires crud/read on w/vendors.",
+            "[Context: Known Vendors — unavailable: Capability denied: v/ops/covia/list requires crud/read on w/vendors.",
         ],
     );
     assert_eq!(row(&ledger, "context/Company Policy").status.as_str(), "denied");
@@ -130,7 +130,7 @@ async fn the_capabilities_of_the_covia_page_are_disclosed_and_enforced() {
         &prompt,
         &[
             "DE02",
-            &format!("Capability denied: v/ops/lattice/write requires crud/write on w/vendor-records/acme. {held}"),
+            &format!("Capability denied: covia_write requires crud/write on w/vendor-records/acme. {held}"),
             &format!("requires crud/read on w/vendor-records-of-others. {held}"),
             &format!("Capability denied: context_load requires crud/read on w/reports/Q1. {held}"),
         ],
