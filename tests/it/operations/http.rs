@@ -316,7 +316,7 @@ async fn authority_covers_urls_by_whole_parts_and_holds_on_redirects() {
     failed(call_at(&venue, &caller, "http/get", ask("/text/../json")).await, "/json. Your capabilities");
     failed(call_at(&venue, &caller, "http/post", ask("/text")).await, "requires http/post on");
     let run = json!({"operation": "http:post", "input": ask("/text")});
-    failed(call_at(&venue, &caller, "job/run", run).await, "http/post requires http/post on");
+    failed(call_at(&venue, &caller, "job/run", run).await, "http:post requires http/post on");
     let one_host = agent("http", &base);
     failed(
         call_at(&venue, &one_host, "http/get", ask("/to-other-origin")).await,
