@@ -23,13 +23,10 @@ pub(super) enum Ending {
 /// ends something typed it is said when that is looked at: models write it in more than one way.
 pub fn misfits(setting: &Setting, target: &Target, arguments: &Value) -> Option<CallOutcome> {
     let inner = setting.state.goals.top();
-    let typed = match target {
-        Target::Complete => setting.output().is_some(),
-        Target::CompleteGoal => inner.map_or(setting.output().is_some(), |goal| goal.output.is_some()),
-        Target::FailGoal => inner.is_none() && setting.config.outputs.fail.is_some(),
-        _ => false,
-    };
-    if typed {
+    let is_typed = (*target == Target::Complete && setting.output().is_some())
+        || (*target == Target::CompleteGoal && inner.map_or(setting.output(), |goal| goal.output.as_ref()).is_some())
+        || (*target == Target::FailGoal && inner.is_none() && setting.config.outputs.fail.is_some());
+    if is_typed {
         return None;
     }
     let wrong = harness::misfit(&setting.config, setting.ends(), target, arguments)?;
@@ -199,15 +196,13 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
 /// for, or an error.
 fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
     let Some(schema) = output else { return returned(setting, &Value::String(text.to_owned())) };
-    match typed_text(schema, text) {
-        Some(value) => returned(setting, &value),
-        None => {
-            let wrong = outputs::wrong(schema, &Value::String(text.to_owned())).unwrap_or_default();
-            let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
-            let limit = text::tool_result_bytes(&setting.config, 1);
-            CallOutcome::plain(Outcome::Error, text::tool_result(&Value::String(text), limit))
-        }
+    if let Some(value) = typed_text(schema, text) {
+        return returned(setting, &value);
     }
+    let wrong = outputs::wrong(schema, &Value::String(text.to_owned())).unwrap_or_default();
+    let text = format!("error: the goal ended without a result of the type that was asked for: {wrong}");
+    let limit = text::tool_result_bytes(&setting.config, 1);
+    CallOutcome::plain(Outcome::Error, text::tool_result(&Value::String(text), limit))
 }
 
 fn returned(setting: &Setting, result: &Value) -> CallOutcome {
