@@ -153,10 +153,11 @@ impl Reader<'_> {
         if self.venue.catalog.resolve(path).is_none() {
             return Ok(Err((Absence::Failed, "no such operation in the catalog".into())));
         }
-        let dispatch::Settled { found: operation, arguments: input, inner } = match dispatch::settle(&self.venue.catalog, path, input, false) {
-            Ok(settled) => settled,
-            Err(error) => return failed(error),
-        };
+        let dispatch::Settled { found: operation, arguments: input, inner } =
+            match dispatch::settle(&self.venue.catalog, path, input, false) {
+                Ok(settled) => settled,
+                Err(error) => return failed(error),
+            };
         if operation.spec.effect != Effect::Read {
             let reason = "only operations that read can be context: it would run again in every turn";
             return Ok(Err((Absence::Failed, reason.into())));

@@ -3,9 +3,9 @@
 use super::calls::Round;
 use super::gather;
 use crate::domain::context::load::{Change, check_room};
+use crate::domain::tools::outline;
 use crate::domain::tools::{Target, tool_name};
 use crate::domain::turn::{CallOutcome, Outcome, ends};
-use crate::domain::tools::outline;
 use crate::domain::values::entities::allows;
 use crate::ops::Spec;
 use serde_json::{Value, json};

@@ -56,8 +56,8 @@ mod tests {
     fn one_is_in_and_the_others_are_called_in_their_order_each_once() {
         let quarantine = Quarantine::default();
         let owner: Owner = "x/a".parse().unwrap();
-        let [a, b, c] = ["a", "b", "c"]
-            .map(|name| SessionKey { agent: "poison".parse().unwrap(), session: name.parse().unwrap() });
+        let [a, b, c] =
+            ["a", "b", "c"].map(|name| SessionKey { agent: "poison".parse().unwrap(), session: name.parse().unwrap() });
         let place = quarantine.enter(&owner, &a).unwrap();
         for session in [&b, &c, &b] {
             assert!(quarantine.enter(&owner, session).is_none());

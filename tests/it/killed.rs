@@ -84,7 +84,12 @@ async fn waited(venue: &TestVenue, submitted: &Submitted) -> Duration {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        assert!(start.elapsed() < PATIENCE, "{:?} after {:?}", status(venue, submitted).await, venue.venue.now().since(begin));
+        assert!(
+            start.elapsed() < PATIENCE,
+            "{:?} after {:?}",
+            status(venue, submitted).await,
+            venue.venue.now().since(begin)
+        );
         venue.venue.clock.advance(Duration::from_millis(250));
     }
 }
@@ -143,7 +148,8 @@ async fn a_suspect_holds_no_slot_while_it_waits(on: On) {
     let start = Instant::now();
     let held = |facts: &SessionFacts, now: Millis| facts.lease_until.is_some_and(|until| until > now);
     loop {
-        let (first, second) = (session(&venue, &suspects[0].session).await, session(&venue, &suspects[1].session).await);
+        let (first, second) =
+            (session(&venue, &suspects[0].session).await, session(&venue, &suspects[1].session).await);
         let now = venue.venue.now();
         let crashes: Vec<_> = [&first, &second].map(|facts| facts.mailbox[0].crashes).into();
         // One is served, the other was looked at and given back.

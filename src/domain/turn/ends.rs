@@ -161,9 +161,7 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
     }
     made(recorded, outcomes).find_map(|(_, target, arguments)| match target {
         Target::Complete if open => Some(Ending::Task(JobResult::complete(result(setting, arguments)))),
-        Target::CompleteGoal if inner => {
-            Some(Ending::Goal(returned(setting, &outputs::value(output, arguments))))
-        }
+        Target::CompleteGoal if inner => Some(Ending::Goal(returned(setting, &outputs::value(output, arguments)))),
         Target::CompleteGoal if open => {
             Some(Ending::Task(JobResult::complete(outputs::value(setting.output(), arguments))))
         }

@@ -104,9 +104,7 @@ fn resolve(
                 }
             }
         }
-        Target::Latent(_) => {
-            Ok(Resolved { target: Target::Latent(chosen.asked.clone()), arguments })
-        }
+        Target::Latent(_) => Ok(Resolved { target: Target::Latent(chosen.asked.clone()), arguments }),
         target => Ok(Resolved { target, arguments }),
     }
 }

@@ -31,11 +31,7 @@ pub async fn fill(call: &Invocation<'_>, found: &Registered, mut arguments: Valu
 }
 
 /// One secret, for a caller that may use it, where it may go.
-async fn open(
-    call: &Invocation<'_>,
-    name: &SecretName,
-    to: &Destination,
-) -> Result<Secret, OpError> {
+async fn open(call: &Invocation<'_>, name: &SecretName, to: &Destination) -> Result<Secret, OpError> {
     let permitted = call.caller.authority.permits("secret/use", Resource::secret(name));
     permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     let secret = call.venue.secrets.open(&*call.venue.store, &call.caller.owner, name).await?;

@@ -261,7 +261,12 @@ fn typed_outputs_bring_the_tools_that_end_a_goal_and_only_those() {
     let names = |config: Value, inner: bool, task_open: bool| {
         let mut session = Session::new(&config, if task_open { vec![task(1)] } else { vec![message(1)] });
         if inner {
-            session.state.goals.open(1, vec![(0, Goal { description: "g".into(), output: None })], None, &Mandate::default());
+            session.state.goals.open(
+                1,
+                vec![(0, Goal { description: "g".into(), output: None })],
+                None,
+                &Mandate::default(),
+            );
         }
         let setting = session.setting();
         let none: [Described; 0] = [];
@@ -403,7 +408,11 @@ fn a_goal_with_a_type_returns_such_data_or_an_error() {
         (price(), vec![(None, json!("```json\n{\"price\": 3}\n```"))], r#"{"price":3}"#),
         (list(), vec![(Some("complete"), json!({"result": [1, 2]}))], "[1,2]"),
         (list(), vec![(None, json!("one and two"))], "error: the goal ended without a result of the type"),
-        (price(), vec![(Some("complete"), json!({"price": "3"})), (Some("complete"), json!({"price": 4}))], r#"{"price":4}"#),
+        (
+            price(),
+            vec![(Some("complete"), json!({"price": "3"})), (Some("complete"), json!({"price": 4}))],
+            r#"{"price":4}"#,
+        ),
         (price(), vec![(Some("fail"), json!({"error": "none"}))], "error: the goal was not reached: none"),
     ] {
         // The tools that end it are there unasked.
