@@ -6,16 +6,20 @@ use crate::bus::embedded::EmbeddedBus;
 use crate::bus::nats::{NatsBus, NatsOptions, OpenError};
 use crate::bus::{Bus, BusError};
 use crate::clock::Clock;
-use crate::config::{BusUrl, Config, HttpConfig, StoreUrl, mask_url};
+use crate::config::{BusUrl, Config, HttpConfig, ResourceKind, StoreUrl, mask_url};
 use crate::doctor;
 use crate::domain::decode;
+use crate::domain::secret::{Plain, SecretName};
 use crate::http::{self, HttpOptions, Room};
 use crate::model::Model;
-use crate::model::endpoint::{Endpoint, Keys, ProviderOptions};
+use crate::model::endpoint::{Endpoint as ModelEndpoint, Keys, ProviderOptions};
 use crate::model::registry::{ModelOptions, Models};
 use crate::ops::Catalog;
 use crate::ops::http::HttpPolicy;
+use crate::ops::http::endpoint::{Credential, Endpoint, Place};
 use crate::rates::Rates;
+use crate::resources::remote::{self, Remote};
+use crate::resources::{Provider, Providers};
 use crate::retry::{Failure, Policy, retry};
 use crate::secrets::{self, KeyFileError, Vault};
 use crate::shutdown::Shutdown;
@@ -89,6 +93,14 @@ pub enum AppError {
     /// The model client.
     #[error("the model client can't be set up: {0}")]
     Models(String),
+    /// A kind of resources that a server elsewhere provides.
+    #[error("`resources.kinds.{kind}`: {problem}")]
+    Kind {
+        /// Which.
+        kind: String,
+        /// What is wrong.
+        problem: String,
+    },
     /// The keys of trusted issuers.
     #[error(transparent)]
     Auth(#[from] JwksError),
@@ -145,7 +157,7 @@ impl App {
         let key = || async { venue::load_or_make_key(&*store, clock.now()).await.map_err(failure) };
         let key = retry(role.patience(), &format!("store `{}`", store_name(config)), key).await?;
         let catalog = Catalog::with(config.catalog.test, http_policy(config));
-        let catalog = catalog.calling(config.models.endpoints.keys().map(String::as_str));
+        let catalog = catalog.calling(config.models.endpoints.keys().map(String::as_str)).keeping(kinds(config)?);
         let secrets = vault(config, role)?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, metrics };
@@ -336,6 +348,35 @@ fn vault(config: &Config, role: Role) -> Result<Vault, KeyFileError> {
     keys.map(Vault::new)
 }
 
+/// The kinds of resources that the configuration adds.
+fn kinds(config: &Config) -> Result<Providers, AppError> {
+    let added = config.resources.kinds.iter().map(|(name, kind)| {
+        let provider = provider(config, name, kind);
+        provider.map_err(|problem| AppError::Kind { kind: name.clone(), problem })
+    });
+    Ok(Providers::with(added.collect::<Result<Vec<_>, _>>()?))
+}
+
+fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn Provider>, String> {
+    let credential = |variable: &String| {
+        let value = std::env::var(variable);
+        let value = value.map_err(|_| format!("its key is in the environment variable `{variable}`, which isn't set"))?;
+        let value = Plain::new(value).map_err(|error| format!("its key, in `{variable}`: {error}"))?;
+        let shown = SecretName::new(name).map_err(|error| error.to_string())?;
+        Ok::<_, String>(Credential { header: kind.header.clone(), prefix: kind.prefix.clone(), value, shown })
+    };
+    let endpoint = Endpoint::new(Place {
+        url: kind.url.clone(),
+        allow_private: kind.allow_private,
+        timeout: kind.timeout,
+        max_bytes: config.http_client.max_bytes,
+        credential: kind.key_env.as_ref().map(credential).transpose()?,
+        setting: format!("resources.kinds.{name}"),
+    })?;
+    let (about, verbs, mode) = (kind.about.clone(), kind.operations.clone(), kind.mode);
+    Ok(Box::new(Remote::new(remote::Settings { kind: name.to_owned(), about, verbs, mode }, endpoint)))
+}
+
 fn http_policy(config: &Config) -> HttpPolicy {
     let c = &config.http_client;
     HttpPolicy {
@@ -359,7 +400,7 @@ fn store_name(config: &Config) -> String {
 pub async fn models(config: &Config) -> Result<Arc<dyn Model>, AppError> {
     let c = &config.models;
     let endpoints = c.endpoints.iter().map(|(name, given)| {
-        let endpoint = Endpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
+        let endpoint = ModelEndpoint { base_url: given.base_url.clone(), api_key_env: given.api_key_env.clone() };
         (name.clone(), endpoint)
     });
     let providers =

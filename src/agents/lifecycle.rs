@@ -7,7 +7,6 @@ use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::jobs::{self, Cancelled};
 use crate::ledger::why::{self, Reached};
-use crate::resources;
 use crate::store::{Change, DocWrite, Expect, MailboxEntry, Seated, StoreError, Written, keys};
 use crate::venue::Venue;
 use serde_json::{Map, Value, json};
@@ -171,7 +170,7 @@ pub async fn update(
         if record.status == AgentStatus::Terminated {
             return Err(LifeError::Terminated(id.clone()));
         }
-        let config = patched(&record.config, patch)?;
+        let config = patched(venue, &record.config, patch)?;
         super::names::checked(venue, &config, patch.strict).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
@@ -190,12 +189,13 @@ pub async fn update(
     .await
 }
 
-fn patched(config: &AgentConfig, patch: &Patch) -> Result<AgentConfig, LifeError> {
+fn patched(venue: &Venue, config: &AgentConfig, patch: &Patch) -> Result<AgentConfig, LifeError> {
     let mut whole = json!(config);
     merge::shallow(&mut whole, &patch.config);
     merge::deep(&mut whole, &patch.state_config);
     let config = AgentConfig::parse(&whole).map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
-    resources::check(&config).map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
+    let resources = venue.catalog.resources.check(&config);
+    resources.map_err(|error| LifeError::Config(format!("`config`: {error}")))?;
     Ok(config)
 }
 
@@ -383,7 +383,7 @@ pub async fn fork(
     let config = if config.is_empty() {
         source.config.clone()
     } else {
-        patched(&source.config, &Patch { config: config.clone(), ..Patch::default() })?
+        patched(venue, &source.config, &Patch { config: config.clone(), ..Patch::default() })?
     };
     by.may_use_key(&config)?;
     let maker = Maker {

@@ -51,7 +51,11 @@ pub async fn run(config: &Config, role: Role) -> Result<Exit, Failure> {
 /// The exit code of an error at the start.
 pub fn failure(error: &AppError) -> Failure {
     let exit = match error {
-        AppError::NotShared { .. } | AppError::NotDurable { .. } | AppError::Auth(_) | AppError::Keys(_) => Exit::Usage,
+        AppError::NotShared { .. }
+        | AppError::NotDurable { .. }
+        | AppError::Kind { .. }
+        | AppError::Auth(_)
+        | AppError::Keys(_) => Exit::Usage,
         AppError::Store(_) | AppError::Nats(_) | AppError::Bus(_) => Exit::Unreachable,
         AppError::Listen { .. } => Exit::Conflict,
         AppError::Models(_) | AppError::Signals(_) | AppError::Panicked(_) => Exit::Internal,

@@ -1,8 +1,9 @@
 //! From merged text and numbers to typed, checked values.
 
 mod auth;
+mod kinds;
 
-use super::layers::{ConfigErrors, Entry, Layers};
+use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
 use super::{
     AuthMode, BusConfig, BusUrl, CatalogConfig, Config, Endpoint, GrantsConfig, HttpClientConfig, HttpConfig,
     LogConfig, LogFormat, ModelsConfig, RetryConfig, SecretsConfig, StoreConfig, StoreUrl, VenueConfig, WorkerConfig,
@@ -65,6 +66,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         auth: auth::read(l),
         grants: grants(l),
         models: models(l),
+        resources: kinds::read(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
         venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
         log: LogConfig {
@@ -146,7 +148,7 @@ fn models(l: &mut Layers) -> ModelsConfig {
     let timeout = duration(l, "models.timeout", Duration::from_millis(10)..=HOUR);
     let mut errors = Vec::new();
     let mut endpoints = BTreeMap::new();
-    for (name, leaves) in l.endpoints() {
+    for (name, leaves) in l.named(&ENDPOINTS) {
         let leaf = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str()).unwrap_or_default().to_owned();
         let endpoint = Endpoint {
             base_url: leaf("base_url"),

@@ -10,9 +10,47 @@ pub const DEFAULTS: &str = include_str!("../../config/default.toml");
 /// Prefix of the environment variables that are read.
 const ENV_PREFIX: &str = "TRELLIS__";
 
-/// The one table whose keys are free: `models.endpoints.<name>.<leaf>`.
-const ENDPOINTS: &str = "models.endpoints.";
-const ENDPOINT_LEAVES: [&str; 2] = ["base_url", "api_key_env"];
+/// A table whose keys are free, `<prefix><name>.<leaf>`: each of its names has these leaves.
+pub(super) struct Free {
+    pub prefix: &'static str,
+    texts: &'static [&'static str],
+    switches: &'static [&'static str],
+}
+
+/// `models.endpoints.<name>.<leaf>`.
+pub(super) const ENDPOINTS: Free =
+    Free { prefix: "models.endpoints.", texts: &["base_url", "api_key_env"], switches: &[] };
+/// `resources.kinds.<name>.<leaf>`.
+pub(super) const KINDS: Free = Free {
+    prefix: "resources.kinds.",
+    texts: &["url", "operations", "mode", "about", "key_env", "header", "prefix", "timeout"],
+    switches: &["allow_private"],
+};
+const FREE: [Free; 2] = [ENDPOINTS, KINDS];
+
+impl Free {
+    /// A leaf's key as a value of its type.
+    fn type_of(&self, key: &str) -> Option<Value> {
+        let (name, leaf) = key.strip_prefix(self.prefix)?.split_once('.')?;
+        let typed = match (self.texts.contains(&leaf), self.switches.contains(&leaf)) {
+            (true, _) => Value::String(String::new()),
+            (false, true) => Value::Boolean(false),
+            (false, false) => return None,
+        };
+        (!name.is_empty()).then_some(typed)
+    }
+
+    /// The keys that a name in an unknown key may mean.
+    fn keys_near(&self, key: &str) -> Vec<String> {
+        let Some(rest) = key.strip_prefix(self.prefix) else { return Vec::new() };
+        let name = rest.split('.').next().unwrap_or(rest);
+        self.texts.iter().chain(self.switches).map(|leaf| format!("{}{name}.{leaf}", self.prefix)).collect()
+    }
+}
+
+fn free_type(key: &str) -> Option<Value> {
+    FREE.iter().find_map(|table| table.type_of(key))
+}
 
 /// Which layer set a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +121,7 @@ pub(super) struct Entry {
 /// All keys after merging, and what went wrong on the way.
 #[derive(Debug)]
 pub(super) struct Layers {
-    /// In the order of the defaults, endpoints last.
+    /// In the order of the defaults, those of free tables last.
     keys: Vec<String>,
     entries: BTreeMap<String, Entry>,
     pub errors: Vec<ConfigError>,
@@ -127,7 +165,8 @@ impl Layers {
 
     /// Sets a value whose type the key decides, for environment and flags.
     fn set_text(&mut self, key: &str, text: &str, origin: Origin) {
-        let value = match self.entries.get(key).map(|entry| &entry.value) {
+        let free = free_type(key);
+        let value = match self.entries.get(key).map(|entry| &entry.value).or(free.as_ref()) {
             Some(Value::Integer(_)) => text.trim().parse().ok().map(Value::Integer),
             Some(Value::Boolean(_)) => text.trim().parse().ok().map(Value::Boolean),
             _ => Some(Value::String(text.to_owned())),
@@ -143,13 +182,16 @@ impl Layers {
                 let problem = format!("expected {}, got {}", kind(&entry.value), shown(key, &value));
                 self.fail(key, origin, problem);
             }
-        } else if is_endpoint(key) && value.is_str() {
-            self.keys.push(key.to_owned());
-            self.entries.insert(key.to_owned(), Entry { value, origin });
+        } else if let Some(typed) = free_type(key) {
+            if typed.same_type(&value) {
+                self.keys.push(key.to_owned());
+                self.entries.insert(key.to_owned(), Entry { value, origin });
+            } else {
+                let problem = format!("expected {}, got {}", kind(&typed), shown(key, &value));
+                self.fail(key, origin, problem);
+            }
         } else {
-            let problem = if is_endpoint(key) {
-                format!("expected text, got {}", shown(key, &value))
-            } else if self.is_section(key) {
+            let problem = if self.is_section(key) {
                 format!("expected a section with keys, got {}", shown(key, &value))
             } else {
                 format!("is not a setting; did you mean `{}`?", self.nearest(key))
@@ -160,19 +202,16 @@ impl Layers {
 
     fn is_section(&self, key: &str) -> bool {
         let prefix = format!("{key}.");
-        ENDPOINTS.starts_with(&prefix) || self.keys.iter().any(|known| known.starts_with(&prefix))
+        FREE.iter().any(|table| table.prefix.starts_with(&prefix)) || self.keys.iter().any(|known| known.starts_with(&prefix))
     }
 
     /// The known key that is the most similar to an unknown one.
     fn nearest(&self, key: &str) -> String {
-        let endpoint = key.strip_prefix(ENDPOINTS).map(|rest| rest.split('.').next().unwrap_or(rest));
-        let endpoint_keys = endpoint
-            .into_iter()
-            .flat_map(|name| ENDPOINT_LEAVES.iter().map(move |leaf| format!("{ENDPOINTS}{name}.{leaf}")));
+        let free = FREE.iter().flat_map(|table| table.keys_near(key));
         self.keys
             .iter()
             .cloned()
-            .chain(endpoint_keys)
+            .chain(free)
             .max_by(|a, b| strsim::jaro_winkler(a, key).total_cmp(&strsim::jaro_winkler(b, key)))
             .unwrap_or_default()
     }
@@ -185,16 +224,16 @@ impl Layers {
         self.entries.get(key).expect("every key that is read has a default")
     }
 
-    /// Names of `models.endpoints` and the entries of each.
-    pub fn endpoints(&self) -> BTreeMap<String, BTreeMap<&str, &Entry>> {
-        let mut endpoints: BTreeMap<String, BTreeMap<&str, &Entry>> = BTreeMap::new();
-        for (key, entry) in self.entries.range(ENDPOINTS.to_owned()..) {
-            let Some((name, leaf)) = key.strip_prefix(ENDPOINTS).and_then(|rest| rest.split_once('.')) else {
+    /// Names of a table whose keys are free, and the entries of each.
+    pub fn named(&self, table: &Free) -> BTreeMap<String, BTreeMap<&str, &Entry>> {
+        let mut named: BTreeMap<String, BTreeMap<&str, &Entry>> = BTreeMap::new();
+        for (key, entry) in self.entries.range(table.prefix.to_owned()..) {
+            let Some((name, leaf)) = key.strip_prefix(table.prefix).and_then(|rest| rest.split_once('.')) else {
                 break;
             };
-            endpoints.entry(name.to_owned()).or_default().insert(leaf, entry);
+            named.entry(name.to_owned()).or_default().insert(leaf, entry);
         }
-        endpoints
+        named
     }
 
     pub fn shown(&self) -> Vec<Shown> {
@@ -210,12 +249,6 @@ impl Layers {
             })
             .collect()
     }
-}
-
-fn is_endpoint(key: &str) -> bool {
-    key.strip_prefix(ENDPOINTS)
-        .and_then(|rest| rest.split_once('.'))
-        .is_some_and(|(name, leaf)| !name.is_empty() && ENDPOINT_LEAVES.contains(&leaf))
 }
 
 /// Leaves of a table with dotted keys, in order. Empty tables of the defaults have no leaves.

@@ -7,9 +7,11 @@ mod mask;
 pub use layers::{ConfigError, ConfigErrors, DEFAULTS, Origin};
 pub use mask::{mask_url, mask_value};
 
+use crate::domain::authority::envelope::Mode;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
 use crate::domain::rate::Limit;
+use crate::domain::resource::remote::Verb;
 use crate::domain::retention::Rules;
 use crate::domain::token::{DidKey, Subject};
 use std::{
@@ -40,6 +42,8 @@ pub struct Config {
     pub grants: GrantsConfig,
     /// `models.*`.
     pub models: ModelsConfig,
+    /// `resources.*`.
+    pub resources: ResourcesConfig,
     /// `catalog.*`.
     pub catalog: CatalogConfig,
     /// `venue.*`.
@@ -244,6 +248,36 @@ pub struct Endpoint {
     pub base_url: String,
     /// Environment variable with the key; `None` = no key.
     pub api_key_env: Option<String>,
+}
+
+/// What agents can declare as resources, beside what every venue has.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResourcesConfig {
+    /// Kinds that servers elsewhere provide, by name.
+    pub kinds: BTreeMap<String, ResourceKind>,
+}
+
+/// `resources.kinds.<name>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResourceKind {
+    /// Where its server is asked.
+    pub url: String,
+    /// What it can be asked.
+    pub operations: Vec<Verb>,
+    /// The mode of a declaration that names none; `None` = `read`.
+    pub mode: Option<Mode>,
+    /// What it is, for models.
+    pub about: String,
+    /// Environment variable with the key; `None` = no key.
+    pub key_env: Option<String>,
+    /// Header that the key stands in.
+    pub header: String,
+    /// What stands before the key.
+    pub prefix: String,
+    /// One call.
+    pub timeout: Duration,
+    /// Also when it has no public address.
+    pub allow_private: bool,
 }
 
 /// The operations that agents can call.

@@ -1,6 +1,8 @@
 //! Tables: what is set, and the values or errors that come out.
 
 use super::{AuthMode, BusUrl, Config, ConfigErrors, DEFAULTS, DidKeys, Loaded, LogFormat, Origin, StoreUrl, mask_url};
+use crate::domain::authority::envelope::Mode;
+use crate::domain::resource::remote::Verb;
 use crate::domain::token::{DidKey, Subject};
 use std::{collections::BTreeMap, io::Write, path::PathBuf, time::Duration};
 
@@ -165,6 +167,53 @@ fn endpoints_are_read_from_every_layer() {
         .map(|(name, e)| (name.as_str(), e.base_url.as_str(), e.api_key_env.as_deref()))
         .collect();
     assert_eq!(endpoints, [("local", "http://h/v1/", Some("K")), ("other", "https://o/", None)]);
+}
+
+#[test]
+fn kinds_of_resources_are_read_with_their_defaults() {
+    let config = load(
+        "[resources.kinds.rag]\nurl = \"https://h/x\"\nallow_private = true\n",
+        &[("TRELLIS__RESOURCES__KINDS__CRM__URL", "http://c:8080"), ("TRELLIS__RESOURCES__KINDS__CRM__ALLOW_PRIVATE", "true")],
+        &[
+            ("resources.kinds.rag.operations", "search,put"),
+            ("resources.kinds.rag.mode", "read-write"),
+            ("resources.kinds.crm.header", "X-Key"),
+            ("resources.kinds.crm.timeout", "250ms"),
+        ],
+    )
+    .unwrap()
+    .config;
+    let crm = &config.resources.kinds["crm"];
+    assert_eq!((crm.url.as_str(), crm.allow_private, crm.mode), ("http://c:8080", true, None));
+    assert_eq!((crm.header.as_str(), crm.prefix.as_str(), crm.timeout), ("X-Key", "", Duration::from_millis(250)));
+    assert_eq!(crm.operations, [Verb::Read, Verb::Search]);
+    let rag = &config.resources.kinds["rag"];
+    assert_eq!((rag.prefix.as_str(), rag.allow_private, rag.mode), ("Bearer ", true, Some(Mode::ReadWrite)));
+    assert_eq!((rag.operations.as_slice(), rag.key_env.as_deref()), (&[Verb::Search, Verb::Put][..], None));
+    assert_eq!(rag.timeout, Duration::from_secs(10));
+}
+
+#[test]
+fn kinds_of_resources_that_can_not_work_are_refused() {
+    for (leaf, value, expected) in [
+        ("rag.url", "ftp://x", "expected a URL with `http://` or `https://`, got `ftp://x`: `url` expected `http://` or `https://`, got `ftp:`"),
+        ("rag.url", "http://u:p@h/", "expected a URL with `http://` or `https://`, got `http://***@h/`: credentials are not allowed in a URL; send a header"),
+        ("rag.operations", "serach", "expected some of `context`, `list`, `read`, `search`, `put`, `delete`, `purge` with commas between, and not `purge` alone, got `serach`"),
+        ("rag.mode", "write", "expected `read` or `read-write`, got `write`"),
+        ("rag.timeout", "2m", "expected a duration from 10ms to 1m such as `10s`, got `2m`"),
+        ("rag.allow_private", "maybe", "expected `true` or `false`, got `maybe`"),
+        ("rag.header", "a b", "expected a header's name such as `Authorization`, got `a b`"),
+        ("rag.urll", "x", "is not a setting; did you mean `resources.kinds.rag.url`?"),
+    ] {
+        let file = if leaf == "rag.url" { "" } else { "[resources.kinds.rag]\nurl = \"https://h\"\n" };
+        let key = format!("resources.kinds.{leaf}");
+        check_errors(file, &[], &[(&key, value)], &[&format!("`{key}` (flag): {expected}")]);
+    }
+    let own = "`memory` is a kind of its own, name this one otherwise";
+    let key = "resources.kinds.memory.url";
+    check_errors("", &[], &[(key, "https://h")], &[&format!("`resources.kinds.memory` (flag): {own}")]);
+    let none = "expected a URL with `http://` or `https://`, got ``: relative URL without a base";
+    check_errors("", &[], &[("resources.kinds.x.about", "y")], &[&format!("`resources.kinds.x.url` (flag): {none}")]);
 }
 
 #[test]

@@ -256,6 +256,15 @@ pub const MEMORY_PRELOAD: usize = 50;
 /// Characters of the entries that a memory shows by itself.
 pub const MEMORY_PRELOAD_CHARS: usize = 12_000;
 
+/// Items that one answer of a provider elsewhere shows: more than a prompt has room for.
+pub const REMOTE_ITEMS: usize = 100;
+
+/// Bytes of the reason that a provider elsewhere gives for a refusal: a sentence or two.
+pub const REMOTE_SAID_BYTES: usize = 500;
+
+/// Kinds of resources that a venue's configuration adds: each agent's tools and errors name them.
+pub const REMOTE_KINDS: usize = 100;
+
 /// Bytes of a `replyTo`: ids of a tenant and a user, encoded, and an inbox; NATS' control lines have 4 KiB.
 pub const REPLY_SUBJECT_BYTES: usize = 1_024;
 

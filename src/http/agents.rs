@@ -13,7 +13,6 @@ use crate::domain::ids::{AgentId, EventId};
 use crate::ingress::{self, Arrival, Submitted};
 use crate::ops::agent::ask::with_ignored;
 use crate::ops::agent::key_needed;
-use crate::resources;
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -63,7 +62,7 @@ pub(super) async fn apply(
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
     let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
-    resources::check(&config).map_err(Problem::bad_request)?;
+    api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
     let warnings = agents::names::checked(&api.venue, &config, strict).map_err(Problem::bad_request)?;
     if let Some(need) = key_needed(&body) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);

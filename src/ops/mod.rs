@@ -40,6 +40,7 @@ use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
 use crate::domain::tools::{Described, Directory};
 use crate::model::endpoint::providers;
+use crate::resources::Providers;
 use crate::store::{Lease, StoreError};
 use crate::venue::Venue;
 use crate::workspace::{Workspace, WorkspaceError};
@@ -316,9 +317,12 @@ pub struct Registered {
     pub entities: Vec<String>,
 }
 
-/// All operations by path, and their aliases; and the names of the model providers that agents may name.
+/// All operations by path, and their aliases; the names of the model providers that agents may name; and the kinds of
+/// resources.
 #[derive(Default)]
 pub struct Catalog {
+    /// The providers of resources by kind.
+    pub resources: Providers,
     operations: BTreeMap<&'static str, Registered>,
     aliases: BTreeMap<&'static str, &'static str>,
     providers: Vec<String>,
@@ -369,6 +373,12 @@ impl Catalog {
     #[must_use]
     pub fn calling<'e>(self, endpoints: impl Iterator<Item = &'e str>) -> Self {
         Self { providers: providers(endpoints), ..self }
+    }
+
+    /// The same with these kinds of resources.
+    #[must_use]
+    pub fn keeping(self, resources: Providers) -> Self {
+        Self { resources, ..self }
     }
 
     /// The names of the model providers that agents may name.

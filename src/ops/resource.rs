@@ -46,7 +46,8 @@ impl Operation for Resource {
             Verb::Purge => (
                 "v/ops/resource/purge",
                 "Erase what every kind of resource keeps in a namespace, with `recursive` below it too, and what was said \
-                 in the turns that ran under it, with their prompts, inputs and outputs.",
+                 in the turns that ran under it, with their prompts, inputs and outputs. `notPurged` names kinds of \
+                 other servers that can't be asked to.",
                 json!({"namespace": text(), "recursive": {"type": "boolean"}}),
                 vec!["namespace"],
                 Effect::Idempotent,
@@ -88,16 +89,20 @@ impl Operation for Resource {
             Verb::Purge => {
                 let namespace = namespace(&arguments)?;
                 let recursive = arguments["recursive"].as_bool().unwrap_or(false);
-                let purged = purge::purge(call.venue, owner, namespace, recursive).await?;
+                let purge::Purged { counts, not_asked } =
+                    purge::purge(call.venue, owner, namespace, recursive).await?;
                 let erased = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
-                Ok(json!({
-                    "namespace": namespace, "recursive": recursive, "purged": purged,
+                let mut done = json!({
+                    "namespace": namespace, "recursive": recursive, "purged": counts,
                     "erased": {
                         "turns": erased.turns, "jobs": erased.jobs,
                         "deadLetters": erased.dead, "timers": erased.timers,
                     },
-                })
-                .into())
+                });
+                if !not_asked.is_empty() {
+                    done["notPurged"] = not_asked.into();
+                }
+                Ok(done.into())
             }
         }
     }

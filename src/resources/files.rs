@@ -18,7 +18,7 @@ pub struct Files;
 
 #[async_trait]
 impl Provider for Files {
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> &str {
         KIND
     }
 

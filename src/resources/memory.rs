@@ -2,8 +2,9 @@
 //! content is the same document, so that of two turns that write it at once one finds it there.
 
 use super::{Access, Area, Call, Provider, Tool};
+use crate::domain::context::item::Content;
 use crate::domain::ids::hmac_hex;
-use crate::domain::limits::{MEMORY_ENTRIES, MEMORY_READ, MEMORY_SEARCH};
+use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_READ, MEMORY_SEARCH};
 use crate::domain::resource::memory::{
     self as rules, Entry, KIND, Kind, Settings, Status, Wanted, Written, content, entry_key, nearest, overwritten,
     select, shown, superseded, target, topics, visible,
@@ -34,7 +35,7 @@ fn tool(name: &'static str, description: &'static str, writes: bool, input: &Val
 
 #[async_trait]
 impl Provider for Memory {
-    fn kind(&self) -> &'static str {
+    fn kind(&self) -> &str {
         KIND
     }
 
@@ -170,11 +171,12 @@ impl Provider for Memory {
         }
     }
 
-    async fn context(&self, access: &Access<'_>) -> Result<Option<String>, StoreError> {
+    async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
         // They were checked when the agent was applied.
         let settings = Settings::parse(access.settings).unwrap_or_default();
         let entries = entries(access).await?;
-        Ok(rules::context(&entries, &settings, &format!("{}read", access.prefix)))
+        let text = rules::context(&entries, &settings, &format!("{}read", access.prefix));
+        Ok(text.map(|text| Content::of(text.into(), INPUT_BYTES)))
     }
 
     fn areas(&self, namespace: &str, recursive: bool) -> Vec<Area> {

@@ -1,12 +1,13 @@
 //! Purge: everything that is kept under a namespace is deleted, by every provider. Doing it again
 //! finds nothing and changes nothing.
 
-use super::{Area, providers, scratchpad};
+use super::{Area, Providers, scratchpad};
 use crate::domain::authority::capability::covers;
 use crate::domain::ids::{Owner, decode_token};
 use crate::domain::resource::documents;
 use crate::domain::resource::files::{self, KIND as FILES};
 use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
+use crate::ops::OpError;
 use crate::store::{Change, DocWrite, Expect, Store, StoreError, Window, Written};
 use crate::venue::Venue;
 use std::collections::BTreeMap;
@@ -14,22 +15,40 @@ use std::collections::BTreeMap;
 /// Documents that one write deletes.
 const BATCH: usize = 500;
 
-/// What a purge deleted, by kind: entries, files, notes.
-pub type Purged = BTreeMap<&'static str, usize>;
+/// What a purge deleted.
+#[derive(Debug, Default)]
+pub struct Purged {
+    /// How much by kind: entries, files, notes, what others say of theirs.
+    pub counts: BTreeMap<String, usize>,
+    /// Kinds of providers elsewhere that can't be asked to delete.
+    pub not_asked: Vec<String>,
+}
 
-/// Deletes what lies under a namespace, with `recursive` below it too.
-pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<Purged, StoreError> {
-    let mut purged = Purged::new();
-    let of_providers = providers().iter().map(|registered| {
+/// Deletes what lies under a namespace, with `recursive` below it too: what is kept here first. An error
+/// of a provider elsewhere says which it is; doing it again goes on from there.
+pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: bool) -> Result<Purged, OpError> {
+    let providers = &venue.catalog.resources;
+    let of_providers = providers.all().map(|registered| {
         let provider = &registered.provider;
         (provider.kind(), provider.areas(namespace, recursive))
     });
+    let mut purged = Purged::default();
     for (kind, areas) in of_providers.chain([(SCRATCHPAD, scratchpad::areas(namespace, recursive))]) {
         let mut count = 0;
         for area in areas {
             count += delete(venue, owner, &area).await?;
         }
-        purged.insert(kind, count);
+        purged.counts.insert(kind.to_owned(), count);
+    }
+    for registered in providers.all() {
+        let kind = registered.provider.kind();
+        match registered.provider.purge(owner, namespace, recursive).await? {
+            Some(count) => *purged.counts.entry(kind.to_owned()).or_default() += count,
+            None => {
+                purged.counts.remove(kind);
+                purged.not_asked.push(kind.to_owned());
+            }
+        }
     }
     Ok(purged)
 }
@@ -62,9 +81,11 @@ pub async fn list(
     store: &dyn Store,
     owner: &Owner,
     under: Option<&str>,
-) -> Result<BTreeMap<(String, &'static str), usize>, StoreError> {
+) -> Result<BTreeMap<(String, String), usize>, StoreError> {
     let mut kept = BTreeMap::new();
-    for kind in providers().iter().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
+    // Of what is kept elsewhere nothing is known here.
+    let own = Providers::default();
+    for kind in own.all().map(|registered| registered.provider.kind()).chain([SCRATCHPAD]) {
         let prefix = if kind == FILES { files::below("", false) } else { documents(kind) };
         let mut window = Window { reverse: false, skip: 0, limit: PAGE, values: false };
         loop {
@@ -76,7 +97,7 @@ pub async fn list(
                     namespace.truncate(namespace.rfind('/').unwrap_or(namespace.len()));
                 }
                 if under.is_none_or(|under| covers(under, &namespace)) {
-                    *kept.entry((namespace, kind)).or_default() += 1;
+                    *kept.entry((namespace, kind.to_owned())).or_default() += 1;
                 }
             }
             window.skip += page.docs.len();

@@ -21,7 +21,6 @@ use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch};
 use crate::policy;
-use crate::resources::clamped;
 use crate::store::{Checkpoint, Held};
 use crate::workspace::Workspace;
 use bytes::Bytes;
@@ -94,7 +93,7 @@ pub(super) async fn make(
             authority: authority.within(&setting.authority),
             operator: false,
             // What is handed on is bound by the modes of this agent's resources.
-            envelope: clamped(request, &setting.config).paid_from(&setting.purse),
+            envelope: worker.venue.catalog.resources.clamped(request, &setting.config).paid_from(&setting.purse),
             principal: Principal::ANYBODY,
         },
         parent: parent(turn),

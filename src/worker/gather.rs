@@ -17,7 +17,7 @@ use crate::domain::tools::{Ends, Target, ToolTable, resolve, resolve_with};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
-use crate::resources::{self, offered as offered_of, scratchpad};
+use crate::resources::{self, scratchpad};
 use crate::store::{Store, StoreError, decode, keys};
 use std::sync::Arc;
 
@@ -49,7 +49,7 @@ pub(super) async fn inputs(
     let venue = &worker.venue;
     if !bare {
         let held = Held::of(&setting.authority);
-        items.extend(resources::items(config, &held, &bench.workspace, &venue.key, venue.now()).await?);
+        items.extend(resources::items(venue, config, &held, &bench.workspace).await?);
     }
     items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
     items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
@@ -102,7 +102,8 @@ fn tools(
         return Arc::new(ToolTable::bare(setting.ends()));
     }
     let (bound, ends) = (agent.config.injects(), setting.ends());
-    let resources = offered_of(&agent.config, &setting.mandate.envelope, &Held::of(&setting.authority));
+    let (providers, held) = (&worker.venue.catalog.resources, Held::of(&setting.authority));
+    let resources = providers.offered(&agent.config, &setting.mandate.envelope, &held);
     let key = ToolKey {
         owner: setting.owner.clone(),
         agent: agent.id.clone(),

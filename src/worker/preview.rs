@@ -106,7 +106,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let mut items =
         reader.items(entry::plan_of(&config.context, state, &run.state.goals.loads(&run.state.loads))).await?;
     let held = Held::of(&caller.authority);
-    items.extend(resources::items(config, &held, &workspace, &venue.key, venue.now()).await?);
+    items.extend(resources::items(venue, config, &held, &workspace).await?);
     items.extend(scratchpad::items(&*venue.store, owner, &context_ids).await?);
     items.extend(plan.handed().into_iter().flat_map(|handed| scope::received(handed, &caller.authority)));
     let frame = Frame {
@@ -124,7 +124,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
         goals: View::of(&run.state.goals, &transcript, plan.input(), frame.viewer()),
         ..plan.served(&run.state, &run.mandate(&plan))
     };
-    let own = resources::offered(config, &caller.envelope, &held);
+    let own = venue.catalog.resources.offered(config, &caller.envelope, &held);
     let tools = resolve_with(config, &run.state.tools, plan.ends(&run.state, config), &resolver, &venue.catalog, &own);
     let tools = tools.with_instances(&scope::instances(&items, &served));
     let window = config.model.context_window;

@@ -7,13 +7,17 @@ use crate::domain::authority::Resource;
 use crate::domain::authority::envelope::Mode;
 use crate::domain::context::origin::Seen;
 use crate::domain::context::text;
+use crate::domain::decode;
+use crate::domain::ids::{EventId, IdOf};
+use crate::domain::limits::OPERATION_TIME;
 use crate::domain::resource::memory::Source;
 use crate::domain::resource::{Ability, Declared, Held, prefix};
 use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
 use crate::ops::{Need, OpError};
-use crate::resources::{Access, Call, Registered, mode_of, provider};
+use crate::resources::{Access, Call, Registered};
 use serde_json::Value;
+use std::time::Duration;
 
 /// Which tool of which resource, and where in the reply.
 pub(super) struct Called<'a> {
@@ -38,10 +42,16 @@ pub(super) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Valu
 
 async fn made(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
     match run(round, called, arguments).await {
-        Ok(Ran::Done(value)) => {
+        Ok(Ran::Done(Ok(value), at_once)) => {
             let reads = read(round, called).await;
-            let text = text::tool_result(&value, round.result_bytes());
-            Ok(CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) })
+            // What was written here can hold earlier results, what comes from elsewhere anything.
+            let text = text::tool_result(&decode::shown(value), round.result_bytes());
+            let made = CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) };
+            Ok(if at_once { made.outward() } else { made })
+        }
+        Ok(Ran::Done(Err(error), at_once)) => {
+            let made = refused(error)?;
+            Ok(if at_once { made.outward() } else { made })
         }
         Ok(Ran::Asked(outcome)) => Ok(*outcome),
         Err(error) => refused(error),
@@ -64,8 +74,8 @@ async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
 }
 
 enum Ran {
-    /// With its result.
-    Done(Value),
+    /// With its result, and whether it took effect already.
+    Done(Result<Value, OpError>, bool),
     /// Not yet: a person is asked.
     Asked(Box<CallOutcome>),
 }
@@ -75,10 +85,10 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let setting = round.setting();
     let declared = setting.config.resources.get(resource);
     let declared = declared.ok_or_else(|| OpError::NotFound(format!("there is no resource `{resource}` any more")))?;
-    let found = provider(declared.kind);
+    let found = round.worker.venue.catalog.resources.of(declared.kind);
     let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
     let held = Held::of(&round.caller.authority);
-    let mode = mode_of(declared, &round.caller.envelope, &held);
+    let mode = round.worker.venue.catalog.resources.mode(declared, &round.caller.envelope, &held);
     let (arguments, writes) = checked(found, called, mode, arguments)?;
     if writes && let Some(outcome) = asked(round, called, &held, &arguments) {
         return Ok(Ran::Asked(Box::new(outcome)));
@@ -91,6 +101,7 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
         workspace,
         held: &held,
         settings: &config.settings,
+        resource,
         prefix: &prefix,
         key: &venue.key,
         now: venue.now(),
@@ -100,8 +111,14 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
         session: Some(setting.session.session.to_string()),
         job: setting.plan.job().map(ToString::to_string),
     };
-    let call = Call { access, name: &call.tool, index, source };
-    found.provider.call(&call, tool, &arguments).await.map(Ran::Done)
+    let (owner, session, turn, instance) = (&setting.owner, &setting.session, round.turn(), call.instance.as_deref());
+    let place = IdOf::Call { owner, session, turn, call: index, instance };
+    let key = EventId::of_venue(&venue.key, place).to_string();
+    let made = Call { access, name: &call.tool, index, source, key };
+    let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
+    let done = tokio::time::timeout(limit, found.provider.call(&made, tool, &arguments)).await;
+    let late = |_| Err(OpError::Timeout(format!("`{}` took longer than {} s", call.tool, limit.as_secs())));
+    Ok(Ran::Done(done.unwrap_or_else(late), writes && found.provider.writes_at_once()))
 }
 
 /// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.

@@ -83,7 +83,8 @@ fn read(path: &Path) -> Result<(AgentId, Value), String> {
     };
     let id = AgentId::new(id).map_err(|e| e.to_string())?;
     let checked = AgentConfig::parse(&config).map_err(|e| e.to_string())?;
-    resources::check(&checked)?;
+    // Which kinds the venue has besides is for the venue to say.
+    resources::check_own(&checked)?;
     Ok((id, config))
 }
 

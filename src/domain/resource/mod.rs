@@ -2,6 +2,7 @@
 
 pub mod files;
 pub mod memory;
+pub mod remote;
 pub mod scratchpad;
 
 use crate::domain::authority::capability::{RESOURCES, covers, readable};
@@ -170,6 +171,11 @@ impl Held {
             Ability::Read => &self.read,
             Ability::Write => &self.write,
         }
+    }
+
+    /// The namespaces that were revoked, with everything below.
+    pub fn except(&self) -> &[String] {
+        &self.except
     }
 
     /// Nothing was granted.

@@ -17,7 +17,6 @@ use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::options;
 use crate::domain::secret::SecretName;
-use crate::resources;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -254,7 +253,8 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         }
     };
     let config = AgentConfig::parse(&given).map_err(|e| OpError::Invalid(format!("`config`: {e}")))?;
-    resources::check(&config).map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
+    let resources = call.venue.catalog.resources.check(&config);
+    resources.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     if let Some(need) = key_needed(&json!(config)) {
         // Of what is stored nobody knows before it is read.
         let permitted = call.caller.authority.permits(need.ability, &need.resource);

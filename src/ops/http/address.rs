@@ -21,12 +21,14 @@ pub fn system_lookup() -> Lookup {
 
 /// A name without an address that may be called.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{host}` is at {address}, which is not a public address (this venue's `http_client.allow_private` is false)")]
+#[error("`{host}` is at {address}, which is not a public address (this venue's `{setting}.allow_private` is false)")]
 pub struct NotPublic {
     /// As asked.
     pub host: String,
     /// Where it is.
     pub address: String,
+    /// The section of the configuration that decides it.
+    pub setting: String,
 }
 
 /// The resolver of the connections themselves: the address that was checked is the one that is
@@ -34,18 +36,19 @@ pub struct NotPublic {
 pub(super) struct Guarded {
     pub(super) lookup: Lookup,
     pub(super) allow_private: bool,
+    pub(super) setting: String,
 }
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
-        let (host, allow_private) = (name.as_str().to_owned(), self.allow_private);
+        let (host, allow_private, setting) = (name.as_str().to_owned(), self.allow_private, self.setting.clone());
         let found = (self.lookup)(host.clone());
         Box::pin(async move {
             let found = found.await?;
             let (legal, other): (Vec<_>, Vec<_>) =
                 found.into_iter().partition(|address| allow_private || is_public(*address));
             if let (true, Some(address)) = (legal.is_empty(), other.first()) {
-                return Err(NotPublic { host, address: address.to_string() }.into());
+                return Err(NotPublic { host, address: address.to_string(), setting }.into());
             }
             let addresses = legal.into_iter().map(|address| SocketAddr::new(address, 0));
             Ok(Box::new(addresses) as Addrs)

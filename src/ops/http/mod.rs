@@ -1,6 +1,7 @@
 //! `v/ops/http/*`: calls to hosts that the venue's configuration names.
 
 mod address;
+pub mod endpoint;
 mod send;
 
 use super::lattice::schema;
@@ -36,6 +37,8 @@ pub struct HttpPolicy {
     pub redirects: usize,
     /// How names become addresses.
     pub lookup: Lookup,
+    /// The section of the configuration that it comes from, for errors.
+    pub setting: String,
 }
 
 impl fmt::Debug for HttpPolicy {
@@ -52,14 +55,15 @@ impl HttpPolicy {
         let default = if https { 443 } else { 80 };
         if !self.hosts.iter().any(|rule| rule.permits(&host, port, default)) {
             return Err(OpError::Denied(format!(
-                "host `{host}` port {port} is not one that this venue allows (`http_client.allow_hosts`); retrying \
-                 will not help"
+                "host `{host}` port {port} is not one that this venue allows (`{}.allow_hosts`); retrying will not \
+                 help",
+                self.setting
             )));
         }
         let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         match address {
             Ok(address) if !self.allow_private && !is_public(address) => {
-                let refused = NotPublic { host, address: address.to_string() };
+                let refused = NotPublic { host, address: address.to_string(), setting: self.setting.clone() };
                 Err(OpError::Denied(refused.to_string()))
             }
             Ok(_) | Err(_) => Ok(()),
@@ -68,7 +72,8 @@ impl HttpPolicy {
 
     /// Gives a connection no address that may not be called.
     pub fn resolver(&self) -> Arc<dyn Resolve> {
-        Arc::new(Guarded { lookup: Arc::clone(&self.lookup), allow_private: self.allow_private })
+        let (lookup, setting) = (Arc::clone(&self.lookup), self.setting.clone());
+        Arc::new(Guarded { lookup, allow_private: self.allow_private, setting })
     }
 }
 
@@ -82,6 +87,7 @@ impl Default for HttpPolicy {
             max_bytes: 1024 * 1024,
             redirects: 5,
             lookup: system_lookup(),
+            setting: "http_client".into(),
         }
     }
 }
@@ -207,6 +213,7 @@ impl Operation for Http {
                 (bytes.into(), kind.unwrap_or_else(|| reqwest::header::HeaderValue::from_static(default)))
             }),
             timeout: arguments["timeout"].as_u64().map(Duration::from_millis),
+            shown: None,
         };
         // Whoever may call one place may not by that call the place it points to.
         let permitted = |url: &Url| {

@@ -44,6 +44,14 @@ pub(super) struct Ask {
     pub(super) body: Option<(Bytes, HeaderValue)>,
     /// Shorter than the policy's.
     pub(super) timeout: Option<Duration>,
+    /// How errors name the place; its URL without the query when absent.
+    pub(super) shown: Option<String>,
+}
+
+impl Ask {
+    fn place(&self) -> String {
+        self.shown.clone().unwrap_or_else(|| super::resource(&self.url).to_string())
+    }
 }
 
 /// Says whether the caller's authority covers a URL.
@@ -101,7 +109,7 @@ impl Sender {
     /// Makes the call. A failure after the request left says so.
     pub(super) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
-        let place = super::resource(&ask.url);
+        let place = ask.place();
         tokio::time::timeout(limit, self.follow(ask, permitted)).await.unwrap_or_else(|_| {
             Err(OpError::Timeout(format!("`{place}` gave no whole answer within {} ms", limit.as_millis())))
         })
@@ -112,11 +120,17 @@ impl Sender {
             self.policy.check(&ask.url)?;
             let response = self.once(&ask).await?;
             let Some(target) = target(&ask.url, &response)? else { return self.answer(ask.url, response).await };
+            if self.policy.redirects == 0 {
+                break;
+            }
             check_url(&target)?;
             permitted(&target)?;
             redirected(&mut ask, target, response.status())?;
         }
-        Err(OpError::Upstream(format!("more than {} redirects", self.policy.redirects)))
+        Err(OpError::Upstream(match self.policy.redirects {
+            0 => format!("`{}` redirects, which is not followed", ask.place()),
+            most => format!("more than {most} redirects"),
+        }))
     }
 
     async fn once(&self, ask: &Ask) -> Result<Response, OpError> {
@@ -126,7 +140,7 @@ impl Sender {
         }
         request.send().await.map_err(|error| match refused(&error) {
             Some(refused) => OpError::Denied(refused.to_string()),
-            None => OpError::Upstream(format!("`{}`: {}", super::resource(&ask.url), chain(&error.without_url()))),
+            None => OpError::Upstream(format!("`{}`: {}", ask.place(), chain(&error.without_url()))),
         })
     }
 

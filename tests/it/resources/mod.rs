@@ -2,6 +2,7 @@
 
 mod cli;
 mod files;
+mod kinds;
 mod memory;
 mod purge;
 mod scratchpad;
@@ -31,7 +32,7 @@ use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Checkpoint, Held, Lease, Store, keys};
 
 /// The calls of these tests: a tool, and which arguments it is given.
-const SHAPES: [(&str, &[&str]); 21] = [
+const SHAPES: [(&str, &[&str]); 29] = [
     ("memory_read", &[]),
     ("memory_read", &["topics"]),
     ("memory_search", &["query"]),
@@ -51,6 +52,14 @@ const SHAPES: [(&str, &[&str]); 21] = [
     ("files_read", &["length", "offset", "path"]),
     ("files_write", &["content", "path"]),
     ("files_write", &["content", "expect", "path"]),
+    ("docs_list", &[]),
+    ("docs_read", &["id"]),
+    ("docs_read", &["id", "namespace"]),
+    ("docs_search", &["query"]),
+    ("docs_search", &["namespace", "query"]),
+    ("docs_put", &["content", "id"]),
+    ("docs_put", &["content", "id", "namespace"]),
+    ("docs_delete", &["id"]),
     ("lattice_read", &["path"]),
     ("job_run", &["input", "operation"]),
 ];
@@ -213,7 +222,7 @@ impl Site {
         let store = &*self.venue.venue.store;
         let past = ledger::load(store, &self.venue.owner, &key(agent, session), 1).await.unwrap().unwrap();
         let tools = past.seen.unwrap().inputs.unwrap().tools.names().into_iter().map(str::to_owned).collect::<Vec<_>>();
-        tools.into_iter().filter(|name| name.starts_with("memory") || name.starts_with("files")).collect()
+        tools.into_iter().filter(|name| ["memory", "files", "docs"].iter().any(|of| name.starts_with(of))).collect()
     }
 
     async fn revoke(&self, path: &str) {

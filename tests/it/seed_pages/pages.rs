@@ -206,8 +206,9 @@ fn resources_are_declared_as_on_the_page() {
     let mut config = parse(RESOURCES);
     config["model"] = json!({"provider": "scripted", "name": "echo"});
     let config = AgentConfig::parse(&config).unwrap();
-    assert_eq!(trellis::resources::check(&config), Ok(()));
-    let tools = trellis::resources::offered(&config, &Envelope::default(), &Held::default());
+    let providers = trellis::resources::Providers::default();
+    assert_eq!(providers.check(&config), Ok(()));
+    let tools = providers.offered(&config, &Envelope::default(), &Held::default());
     let names: Vec<_> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();
     assert_eq!(names[..3], ["memory_read", "memory_search", "memory_write"]);
 }

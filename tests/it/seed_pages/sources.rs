@@ -1,6 +1,7 @@
 //! Configurations as the sources write them, in the formats that they use: applied by the binary, and a task each.
 
 use crate::support::cli::{Process, Up};
+use crate::support::provider::{ProviderServer, answer};
 use serde_json::{Value, json};
 
 /// What a model of any name answers.
@@ -229,7 +230,11 @@ fn what_has_no_meaning_here_is_refused_by_its_name_and_the_reason() {
             "model: openai/x\nresources: { memory: { writePolicy: { ancestorPromotion: parent } } }\n",
             "expected `none`, got `parent`: a grant writes into its own scope and below it, never above",
         ),
-        ("rag.yaml", "model: openai/x\nresources: { docs: { kind: rag } }\n", "`rag`"),
+        (
+            "rag.yaml",
+            "model: openai/x\nresources: { docs: { kind: rag } }\n",
+            "`resources.docs`: nothing provides the kind `rag`, there are `memory` and `files`",
+        ),
         ("other.json", r#"{"llmOperation": "v/test/ops/llm"}"#, "no model answers under `v/test/ops/llm`"),
         ("named.json", r#"{"model": "wonder-1"}"#, "write `PROVIDER/wonder-1` or `{provider, name}`"),
         ("state.json", r#"{"model": "gpt-5", "state": {"history": []}}"#, "`state.history`: expected `state.config`"),
@@ -238,3 +243,60 @@ fn what_has_no_meaning_here_is_refused_by_its_name_and_the_reason() {
         up.run(&["agent", "apply", file]).expect(2, expected);
     }
 }
+
+/// The page's RAG beside its memory, with settings of its provider.
+const AGNTZ_RAG: &str = "id: support-with-docs
+kind: llm
+model: { provider: scripted, name: docs.rules }
+instruction: |
+  Help the user. Look into the handbook first.
+resources:
+  docs:
+    kind: rag
+    mode: read
+    preload: { topK: 3 }
+    index: handbook
+  memory:
+    mode: read-write
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_with_a_kind_of_its_own_runs_on_the_venue_s_provider() {
+    let server = ProviderServer::start(|message| {
+        answer(&match message["operation"].as_str() {
+            Some("context") => json!({"text": format!("Most read: holidays ({})", message["settings"]["preload"]["topK"])}),
+            _ => json!({"items": [{"id": "h1", "content": "28 days"}]}),
+        })
+    })
+    .await;
+    let url = format!("resources.kinds.rag.url={}", server.url());
+    let operations = "resources.kinds.rag.operations=context,search,put";
+    let up = Up::start_with(&[&url, operations, "resources.kinds.rag.allow_private=true"]);
+    up.file("docs.rules", DOCS_RULES);
+    up.file("support-with-docs.yaml", AGNTZ_RAG);
+    let applied = up.run(&["agent", "apply", "support-with-docs.yaml"]).ok();
+    assert_eq!(applied, "support-with-docs created, configuration 1");
+    let done = up.run(&["submit", "support-with-docs", "How many?", "--wait", "--grant", "app/user/u1"]).ok();
+    assert!(done.contains("28 days"), "{done}");
+    let turns = up.run(&["turn", "list", "support-with-docs", "--output", "json"]).ok();
+    let turns: Value = serde_json::from_str(&turns).unwrap();
+    let name = turns["turns"].as_array().unwrap().last().unwrap()["name"].as_str().unwrap().to_owned();
+    let prompt = up.run(&["turn", "show", &name, "--prompt"]).ok();
+    for part in ["## Resource: docs", "Most read: holidays (3)", "docs_search", "memory_write"] {
+        assert!(prompt.contains(part), "expected `{part}` in {prompt}");
+    }
+    assert!(!prompt.contains("docs_put"), "it may only be read: {prompt}");
+    let (_, message) = server.asked("search").remove(0);
+    assert_eq!((&message["settings"]["index"], &message["namespaces"]), (&json!("handbook"), &json!(["app/user/u1"])));
+    up.file("typo.yaml", "model: openai/x\nresources: { docs: { kind: rga } }\n");
+    up.run(&["agent", "apply", "typo.yaml"]).expect(2, "nothing provides the kind `rga`, did you mean `rag`");
+}
+
+const DOCS_RULES: &str = r#"
+[[rule]]
+when = { turn = 1 }
+then = { calls = [{ tool = "docs_search", arguments = { query = "holidays" } }] }
+
+[[rule]]
+then = { text = "{{tool_result}}" }
+"#;

@@ -8,6 +8,7 @@ pub mod http;
 pub mod nats;
 pub mod operate;
 pub mod port;
+pub mod provider;
 pub mod python;
 pub mod raw;
 pub mod redis;

@@ -1,0 +1,80 @@
+//! `resources.kinds.*`: kinds of resources that servers elsewhere provide.
+
+use super::super::layers::{Entry, KINDS, Layers};
+use super::super::{Origin, ResourceKind, ResourcesConfig, mask_value};
+use crate::domain::authority::envelope::Mode;
+use crate::domain::limits::REMOTE_KINDS;
+use crate::domain::resource::remote::{check_kind, verbs};
+use crate::ops::http::endpoint::url;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A turn waits for its context so long at most.
+const LONGEST: Duration = Duration::from_secs(60);
+
+pub(super) fn read(l: &mut Layers) -> ResourcesConfig {
+    let named = l.named(&KINDS);
+    let mut kinds = BTreeMap::new();
+    let mut errors = Vec::new();
+    for (name, leaves) in &named {
+        let mut wrong = |leaf: &str, problem: String| {
+            let entry = leaves.get(leaf).or_else(|| leaves.values().next());
+            let origin = entry.map_or(Origin::Default, |entry| entry.origin.clone());
+            errors.push((format!("{}{name}{leaf}", KINDS.prefix, leaf = dotted(leaf)), origin, problem));
+        };
+        if let Err(problem) = check_kind(name) {
+            wrong("", problem);
+        } else if kinds.len() == REMOTE_KINDS {
+            wrong("", format!("expected at most {REMOTE_KINDS} kinds"));
+        }
+        kinds.insert(name.clone(), kind(leaves, &mut wrong));
+    }
+    for (key, origin, problem) in errors {
+        l.fail(&key, origin, problem);
+    }
+    ResourcesConfig { kinds }
+}
+
+fn dotted(leaf: &str) -> String {
+    if leaf.is_empty() { String::new() } else { format!(".{leaf}") }
+}
+
+fn kind(leaves: &BTreeMap<&str, &Entry>, wrong: &mut impl FnMut(&str, String)) -> ResourceKind {
+    let given = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str());
+    let text = |leaf: &str, default: &str| given(leaf).unwrap_or(default).to_owned();
+    let place = text("url", "");
+    if let Err(problem) = url(&place) {
+        wrong("url", format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", mask_value("url", &place)));
+    }
+    let operations = verbs(&text("operations", "search, read")).unwrap_or_else(|expected| {
+        wrong("operations", format!("expected {expected}, got `{}`", text("operations", "")));
+        Vec::new()
+    });
+    let mode = match text("mode", "").as_str() {
+        "" => None,
+        "read" => Some(Mode::Read),
+        "read-write" => Some(Mode::ReadWrite),
+        other => {
+            wrong("mode", format!("expected `read` or `read-write`, got `{other}`"));
+            None
+        }
+    };
+    let timeout = text("timeout", "10s");
+    let range = Duration::from_millis(10)..=LONGEST;
+    let timeout = humantime::parse_duration(&timeout).ok().filter(|given| range.contains(given)).unwrap_or_else(|| {
+        wrong("timeout", format!("expected a duration from 10ms to 1m such as `10s`, got `{timeout}`"));
+        LONGEST
+    });
+    let about = text("about", "");
+    if about.len() > 500 || about.contains(char::is_control) {
+        wrong("about", "expected one line of at most 500 bytes".into());
+    }
+    let header = text("header", "Authorization");
+    if !header.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') || header.is_empty() {
+        wrong("header", format!("expected a header's name such as `Authorization`, got `{header}`"));
+    }
+    let key_env = Some(text("key_env", "")).filter(|name| !name.is_empty());
+    let prefix = text("prefix", if header.eq_ignore_ascii_case("authorization") { "Bearer " } else { "" });
+    let allow_private = leaves.get("allow_private").and_then(|entry| entry.value.as_bool()).unwrap_or_default();
+    ResourceKind { url: place, operations, mode, about, key_env, header, prefix, timeout, allow_private }
+}

@@ -1,0 +1,287 @@
+//! Kinds that a server elsewhere provides: what it is asked, and what of its answer counts.
+//!
+//! ```text
+//! grants + call ─▶ namespaces that are meant ─▶ message ─▶ server ─▶ answer ─▶ items of those namespaces
+//! ```
+//!
+//! The server is told whose data it is about in fields that no name reaches: what a model says stands
+//! in `arguments` alone, what the author of a configuration says in `settings`. What it answers is not
+//! believed: an item of a namespace that wasn't asked for is left out.
+
+use super::{Ability, Held, covers, is_legal};
+use crate::domain::authority::grant::check_namespace;
+use crate::domain::ids::Owner;
+use crate::domain::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
+use crate::domain::resource::memory::Source;
+use serde_json::{Map, Value, json};
+
+/// Which form messages have.
+pub const PROTOCOL: &str = "trellis/resource/1";
+
+/// What a provider can be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verb {
+    /// What stands in the context of every turn.
+    Context,
+    /// What there is.
+    List,
+    /// One thing by its id.
+    Read,
+    /// What fits some words.
+    Search,
+    /// Keep something under an id.
+    Put,
+    /// Delete what is kept under an id.
+    Delete,
+    /// Delete all of a namespace.
+    Purge,
+}
+
+impl Verb {
+    /// All of them.
+    pub const ALL: [Self; 7] =
+        [Self::Context, Self::List, Self::Read, Self::Search, Self::Put, Self::Delete, Self::Purge];
+
+    /// As configurations and messages name it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Context => "context",
+            Self::List => "list",
+            Self::Read => "read",
+            Self::Search => "search",
+            Self::Put => "put",
+            Self::Delete => "delete",
+            Self::Purge => "purge",
+        }
+    }
+
+    /// By its name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|verb| verb.as_str() == name)
+    }
+
+    /// What a model calls, and not the venue by itself.
+    pub const fn is_tool(self) -> bool {
+        match self {
+            Self::List | Self::Read | Self::Search | Self::Put | Self::Delete => true,
+            Self::Context | Self::Purge => false,
+        }
+    }
+
+    /// What it needs on a namespace.
+    pub const fn ability(self) -> Ability {
+        match self {
+            Self::Context | Self::List | Self::Read | Self::Search => Ability::Read,
+            Self::Put | Self::Delete | Self::Purge => Ability::Write,
+        }
+    }
+
+    /// What it does, for the model; nothing of what is no tool.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::List => "What there is, by id; `next` says with which `cursor` to go on.",
+            Self::Read => "One item by its id.",
+            Self::Search => "Items that fit a question or some words, the best first.",
+            Self::Put => "Keeps something under an id, at once, in the place of what is there.",
+            Self::Delete => "Deletes what is kept under an id, at once and for good.",
+            Self::Context | Self::Purge => "",
+        }
+    }
+
+    /// JSON Schema of what a model says.
+    pub fn input(self) -> Value {
+        let text = |about: &str, most: usize| json!({"type": "string", "minLength": 1, "maxLength": most, "description": about});
+        let namespace = || text("one of the granted namespaces or below; absent: all of them, or the only one", 1024);
+        let limit = || json!({"type": "integer", "minimum": 1, "maximum": REMOTE_ITEMS});
+        let cursor = || text("`next` of the answer before", 512);
+        let id = || text("of the item", 512);
+        let (properties, required): (Value, &[&str]) = match self {
+            Self::List => (json!({"namespace": namespace(), "limit": limit(), "cursor": cursor()}), &[]),
+            Self::Search => (
+                json!({"query": text("what is looked for", 4096), "namespace": namespace(), "limit": limit(), "cursor": cursor()}),
+                &["query"],
+            ),
+            Self::Read | Self::Delete => (json!({"id": id(), "namespace": namespace()}), &["id"]),
+            Self::Put => (
+                json!({
+                    "id": id(), "namespace": namespace(),
+                    "content": {"description": "text or data", "type": ["string", "object", "array", "number", "boolean"]}
+                }),
+                &["id", "content"],
+            ),
+            Self::Context | Self::Purge => (json!({}), &[]),
+        };
+        json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false})
+    }
+}
+
+/// What is wrong with the name of a kind that a venue's configuration adds.
+pub fn check_kind(name: &str) -> Result<(), String> {
+    if ["memory", "files", "scratchpad"].contains(&name) {
+        return Err(format!("`{name}` is a kind of its own, name this one otherwise"));
+    }
+    if is_legal(name) {
+        return Ok(());
+    }
+    Err("expected a name of letters, digits, `_` and `-` that begins with a letter and has at most 40 characters".into())
+}
+
+/// The operations of a provider, from a list with commas between.
+pub fn verbs(text: &str) -> Result<Vec<Verb>, String> {
+    let names = text.split(',').map(str::trim).filter(|name| !name.is_empty());
+    let mut found = names.map(|name| Verb::named(name).ok_or_else(|| name.to_owned())).collect::<Result<Vec<_>, _>>();
+    if let Ok(verbs) = &mut found {
+        verbs.sort_unstable();
+        verbs.dedup();
+    }
+    match found {
+        Ok(verbs) if verbs.iter().any(|verb| verb.is_tool() || *verb == Verb::Context) => Ok(verbs),
+        _ => {
+            let all: Vec<_> = Verb::ALL.iter().map(|verb| verb.as_str()).collect();
+            Err(format!("some of `{}` with commas between, and not `purge` alone", all.join("`, `")))
+        }
+    }
+}
+
+/// The namespaces that a call means: the one it names, or those that were granted; of a write the
+/// only one.
+pub fn meant(held: &Held, tool: &str, verb: Verb, named: Option<&str>) -> Result<Vec<String>, String> {
+    let ability = verb.ability();
+    if let Some(named) = named {
+        let named = named.strip_prefix("r/").unwrap_or(named);
+        check_namespace(named).map_err(|rule| format!("`namespace`: {rule}"))?;
+        held.check(tool, ability, named)?;
+        return Ok(vec![named.to_owned()]);
+    }
+    match ability {
+        Ability::Read => held.any(tool, ability).map(|()| held.on(ability).to_vec()),
+        Ability::Write => held.the_one(tool, ability, "namespace").map(|one| vec![one.to_owned()]),
+    }
+}
+
+/// What a provider is asked, and for whom.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// What.
+    pub verb: Verb,
+    /// The kind, as the venue's configuration names it.
+    pub kind: &'a str,
+    /// The resource, as the agent's configuration names it; empty where it is about none.
+    pub resource: &'a str,
+    /// Whose data.
+    pub owner: &'a Owner,
+    /// Which agent calls.
+    pub source: Option<&'a Source>,
+    /// The namespaces that are meant.
+    pub namespaces: &'a [String],
+    /// Those below them that are not, any more.
+    pub except: &'a [String],
+    /// The resource's settings.
+    pub settings: &'a Map<String, Value>,
+    /// What the model says.
+    pub arguments: &'a Value,
+}
+
+/// The message to a provider.
+pub fn message(asked: &Asked<'_>) -> Value {
+    let Asked { verb, kind, resource, owner, source, namespaces, except, settings, arguments } = *asked;
+    let mut arguments = arguments.clone();
+    if let Some(map) = arguments.as_object_mut() {
+        // It stands among the namespaces, where it was checked.
+        map.shift_remove("namespace");
+    }
+    let beneath = |gone: &&String| namespaces.iter().any(|namespace| covers(namespace, gone));
+    json!({
+        "protocol": PROTOCOL,
+        "operation": verb.as_str(),
+        "kind": kind,
+        "resource": resource,
+        "owner": {"tenant": owner.tenant().as_str(), "user": owner.user().as_str()},
+        "by": source,
+        "namespaces": namespaces,
+        "except": except.iter().filter(beneath).collect::<Vec<_>>(),
+        "settings": settings,
+        "arguments": arguments,
+    })
+}
+
+/// What a provider has found: its items of the namespaces that were meant and may be read.
+pub fn found(answer: Value, held: &Held, namespaces: &[String]) -> Result<Value, String> {
+    let Value::Object(mut answer) = answer else { return Err("expected a map with `items`".into()) };
+    let Some(Value::Array(items)) = answer.shift_remove("items") else {
+        return Err("expected `items`, a list of maps".into());
+    };
+    let given = items.len();
+    let mut kept: Vec<Value> = items.into_iter().filter_map(|item| granted(item, held, namespaces)).collect();
+    let left_out = given - kept.len();
+    let more = kept.len() > REMOTE_ITEMS;
+    kept.truncate(REMOTE_ITEMS);
+    let mut shown = json!({"items": kept});
+    if let Some(Value::String(next)) = answer.shift_remove("next") {
+        shown["next"] = cut(&next, 512).into();
+    }
+    if more {
+        shown["more"] = format!("only {REMOTE_ITEMS} are shown, name a `namespace` or a smaller `limit`").into();
+    }
+    if left_out > 0 {
+        shown["leftOut"] = format!("{left_out} items that lie in no namespace that was asked for").into();
+    }
+    Ok(shown)
+}
+
+/// An item that lies where something was asked for, with its namespace.
+fn granted(item: Value, held: &Held, namespaces: &[String]) -> Option<Value> {
+    let Value::Object(mut item) = item else { return None };
+    let namespace = match (item.shift_remove("namespace"), namespaces) {
+        (Some(Value::String(named)), _) => named,
+        // Where one was asked for it is meant.
+        (None, [one]) if !one.is_empty() => one.clone(),
+        _ => return None,
+    };
+    let is_meant = check_namespace(&namespace).is_ok()
+        && namespaces.iter().any(|asked| covers(asked, &namespace))
+        && held.allows(Ability::Read, &namespace);
+    if !is_meant {
+        return None;
+    }
+    let mut shown = Map::from_iter([("namespace".to_owned(), Value::String(namespace))]);
+    shown.extend(item);
+    Some(Value::Object(shown))
+}
+
+/// What a provider puts into the context: `text`, or items as [`found`] gives them; `None` for nothing.
+pub fn shown(answer: Value, held: &Held, namespaces: &[String]) -> Result<Option<Value>, String> {
+    match (answer.get("text"), answer.get("items")) {
+        (Some(Value::String(text)), None) if text.trim().is_empty() => Ok(None),
+        (Some(Value::String(_)), None) => Ok(answer.get("text").cloned()),
+        (None | Some(Value::Null), Some(_)) => {
+            let found = found(answer, held, namespaces)?;
+            Ok(Some(found).filter(|found| found["items"] != json!([])))
+        }
+        (None | Some(Value::Null), None) if answer.is_object() => Ok(None),
+        _ => Err("expected a map with `text` or `items`".into()),
+    }
+}
+
+/// Why a provider refused, in its own words, as far as they go: `error` of its answer, or all of it.
+pub fn said(answer: &Value) -> String {
+    let text = match answer {
+        Value::String(text) => text.clone(),
+        Value::Object(map) => match map.get("error").or_else(|| map.get("message")) {
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+            None => String::new(),
+        },
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let text: Vec<_> = text.split_whitespace().collect();
+    cut(&text.join(" "), REMOTE_SAID_BYTES)
+}
+
+fn cut(text: &str, bytes: usize) -> String {
+    text[..text.floor_char_boundary(bytes)].to_owned()
+}
+
+#[cfg(test)]
+mod tests;

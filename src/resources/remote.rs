@@ -1,0 +1,208 @@
+//! A kind that a server elsewhere provides: each call is a message to it, and each answer is looked at
+//! before it counts. What it writes it writes at once, under a key that is a function of the call.
+
+use super::{Access, Call, Provider, Tool};
+use crate::domain::authority::envelope::Mode;
+use crate::domain::context::item::{Absence, Content};
+use crate::domain::ids::Owner;
+use crate::domain::limits::INPUT_BYTES;
+use crate::domain::resource::remote::{Asked, Verb, found, meant, message, said, shown};
+use crate::domain::resource::Ability;
+use crate::ops::OpError;
+use crate::ops::http::endpoint::{Answered, Endpoint};
+use crate::store::StoreError;
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+
+/// What the venue's configuration says of a kind.
+pub struct Settings {
+    /// Its name in agents' configurations.
+    pub kind: String,
+    /// What it is, for models; may be empty.
+    pub about: String,
+    /// What the server can be asked.
+    pub verbs: Vec<Verb>,
+    /// The mode of a declaration that names none.
+    pub mode: Option<Mode>,
+}
+
+/// The provider.
+pub struct Remote {
+    settings: Settings,
+    endpoint: Endpoint,
+}
+
+impl Remote {
+    /// Of a server.
+    pub const fn new(settings: Settings, endpoint: Endpoint) -> Self {
+        Self { settings, endpoint }
+    }
+
+    async fn ask(&self, asked: &Asked<'_>, key: Option<&str>) -> Result<Value, OpError> {
+        let answer = self.endpoint.ask(&message(asked), key).await.map_err(|error| self.failed(error))?;
+        self.accepted(answer)
+    }
+
+    /// Which server it is, for errors.
+    fn name(&self) -> String {
+        format!("the provider of the resource kind `{}` at `{}`", self.settings.kind, self.endpoint.host())
+    }
+
+    fn failed(&self, error: OpError) -> OpError {
+        let (name, kind) = (self.name(), &self.settings.kind);
+        let advice = format!("try again later, or tell whoever runs this venue (`resources.kinds.{kind}`)");
+        match error {
+            OpError::Upstream(text) => OpError::Upstream(format!("{name} gave no answer that can be used: {text}; {advice}")),
+            OpError::Timeout(text) => OpError::Timeout(format!("{name} is too slow: {text}; {advice}")),
+            OpError::Denied(text) => OpError::Denied(format!("{name} is not called: {text}")),
+            other => other,
+        }
+    }
+
+    /// The body of an answer that is none of an error.
+    fn accepted(&self, Answered { status, body }: Answered) -> Result<Value, OpError> {
+        if (200..300).contains(&status) {
+            return Ok(body);
+        }
+        let name = self.name();
+        let reason = match said(&body) {
+            text if text.is_empty() => "without a reason".to_owned(),
+            text => format!("`{text}`"),
+        };
+        Err(match status {
+            400 | 422 => OpError::Invalid(format!("{name} refuses the arguments: {reason}")),
+            403 => OpError::Denied(format!("{name} denies it: {reason}")),
+            404 | 410 => OpError::NotFound(format!("{name} has no such thing: {reason}")),
+            409 | 412 => OpError::Conflict(format!("{name} has another state: {reason}")),
+            _ => OpError::Upstream(format!(
+                "{name} answered {status} {reason}; try again later, or tell whoever runs this venue \
+                 (`resources.kinds.{}`)",
+                self.settings.kind
+            )),
+        })
+    }
+
+    fn unusable(&self, problem: &str) -> OpError {
+        OpError::Upstream(format!(
+            "{} gave no answer that can be used: {problem}, at most as deep as values may be; tell whoever runs this \
+             venue (`resources.kinds.{}`)",
+            self.name(),
+            self.settings.kind
+        ))
+    }
+}
+
+#[async_trait]
+impl Provider for Remote {
+    fn kind(&self) -> &str {
+        &self.settings.kind
+    }
+
+    fn about(&self) -> &str {
+        &self.settings.about
+    }
+
+    fn default_mode(&self) -> Option<Mode> {
+        self.settings.mode
+    }
+
+    fn writes_at_once(&self) -> bool {
+        true
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let tool = |verb: Verb| Tool {
+            name: verb.as_str(),
+            description: verb.description(),
+            input: verb.input(),
+            writes: verb.ability() == Ability::Write,
+        };
+        self.settings.verbs.iter().copied().filter(|verb| verb.is_tool()).map(tool).collect()
+    }
+
+    /// They are the server's to judge; only `preload` is the venue's, too.
+    fn check(&self, _settings: &Map<String, Value>) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn call(&self, call: &Call<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
+        let verb = Verb::named(tool).filter(|verb| verb.is_tool() && self.settings.verbs.contains(verb));
+        let kind = &self.settings.kind;
+        let verb = verb.ok_or_else(|| OpError::NotFound(format!("the resource kind `{kind}` has no tool `{tool}`")))?;
+        let Access { held, settings, resource, workspace, .. } = call.access;
+        let namespaces = meant(held, call.name, verb, arguments["namespace"].as_str()).map_err(OpError::Denied)?;
+        for namespace in &namespaces {
+            call.uses(verb.ability(), namespace).await;
+        }
+        let asked = Asked {
+            verb,
+            kind,
+            resource,
+            owner: workspace.owner(),
+            source: Some(&call.source),
+            namespaces: &namespaces,
+            except: held.except(),
+            settings,
+            arguments,
+        };
+        match verb.ability() {
+            Ability::Read => {
+                let answer = self.ask(&asked, None).await?;
+                found(answer, held, &namespaces).map_err(|problem| self.unusable(&problem))
+            }
+            Ability::Write => {
+                let answer = self.ask(&asked, Some(&call.key)).await?;
+                let done = json!({"id": arguments["id"], "namespace": namespaces[0], "answer": answer});
+                Ok(done)
+            }
+        }
+    }
+
+    async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
+        let off = |key: &str| access.settings.get(key) == Some(&Value::Bool(false));
+        if !self.settings.verbs.contains(&Verb::Context) || off("preload") || off("autoScan") {
+            return Ok(None);
+        }
+        let namespaces = access.held.on(Ability::Read);
+        let asked = Asked {
+            verb: Verb::Context,
+            kind: &self.settings.kind,
+            resource: access.resource,
+            owner: access.workspace.owner(),
+            source: None,
+            namespaces,
+            except: access.held.except(),
+            settings: access.settings,
+            arguments: &json!({}),
+        };
+        let answer = self.ask(&asked, None).await.and_then(|answer| {
+            shown(answer, access.held, namespaces).map_err(|problem| self.unusable(&problem))
+        });
+        Ok(match answer {
+            Ok(text) => text.map(|text| Content::of(text, INPUT_BYTES)),
+            Err(error @ OpError::Denied(_)) => Some(Content::Absent(Absence::Denied, error.to_string())),
+            Err(error) => Some(Content::Absent(Absence::Failed, error.to_string())),
+        })
+    }
+
+    async fn purge(&self, owner: &Owner, namespace: &str, recursive: bool) -> Result<Option<usize>, OpError> {
+        if !self.settings.verbs.contains(&Verb::Purge) {
+            return Ok(None);
+        }
+        let (nothing, namespaces) = (Map::new(), [namespace.to_owned()]);
+        let asked = Asked {
+            verb: Verb::Purge,
+            kind: &self.settings.kind,
+            resource: "",
+            owner,
+            source: None,
+            namespaces: &namespaces,
+            except: &[],
+            settings: &nothing,
+            arguments: &json!({"recursive": recursive}),
+        };
+        let answer = self.ask(&asked, None).await?;
+        let purged = answer["purged"].as_u64().and_then(|purged| usize::try_from(purged).ok());
+        purged.map(Some).ok_or_else(|| self.unusable("expected a map with `purged`, a number"))
+    }
+}
