@@ -360,7 +360,8 @@ fn kinds(config: &Config) -> Result<Providers, AppError> {
 fn provider(config: &Config, name: &str, kind: &ResourceKind) -> Result<Box<dyn Provider>, String> {
     let credential = |variable: &String| {
         let value = std::env::var(variable);
-        let value = value.map_err(|_| format!("its key is in the environment variable `{variable}`, which isn't set"))?;
+        let value =
+            value.map_err(|_| format!("its key is in the environment variable `{variable}`, which isn't set"))?;
         let value = Plain::new(value).map_err(|error| format!("its key, in `{variable}`: {error}"))?;
         let shown = SecretName::new(name).map_err(|error| error.to_string())?;
         Ok::<_, String>(Credential { header: kind.header.clone(), prefix: kind.prefix.clone(), value, shown })

@@ -202,7 +202,8 @@ impl Layers {
 
     fn is_section(&self, key: &str) -> bool {
         let prefix = format!("{key}.");
-        FREE.iter().any(|table| table.prefix.starts_with(&prefix)) || self.keys.iter().any(|known| known.starts_with(&prefix))
+        FREE.iter().any(|table| table.prefix.starts_with(&prefix))
+            || self.keys.iter().any(|known| known.starts_with(&prefix))
     }
 
     /// The known key that is the most similar to an unknown one.

@@ -173,7 +173,10 @@ fn endpoints_are_read_from_every_layer() {
 fn kinds_of_resources_are_read_with_their_defaults() {
     let config = load(
         "[resources.kinds.rag]\nurl = \"https://h/x\"\nallow_private = true\n",
-        &[("TRELLIS__RESOURCES__KINDS__CRM__URL", "http://c:8080"), ("TRELLIS__RESOURCES__KINDS__CRM__ALLOW_PRIVATE", "true")],
+        &[
+            ("TRELLIS__RESOURCES__KINDS__CRM__URL", "http://c:8080"),
+            ("TRELLIS__RESOURCES__KINDS__CRM__ALLOW_PRIVATE", "true"),
+        ],
         &[
             ("resources.kinds.rag.operations", "search,put"),
             ("resources.kinds.rag.mode", "read-write"),
@@ -196,9 +199,21 @@ fn kinds_of_resources_are_read_with_their_defaults() {
 #[test]
 fn kinds_of_resources_that_can_not_work_are_refused() {
     for (leaf, value, expected) in [
-        ("rag.url", "ftp://x", "expected a URL with `http://` or `https://`, got `ftp://x`: `url` expected `http://` or `https://`, got `ftp:`"),
-        ("rag.url", "http://u:p@h/", "expected a URL with `http://` or `https://`, got `http://***@h/`: credentials are not allowed in a URL; send a header"),
-        ("rag.operations", "serach", "expected some of `context`, `list`, `read`, `search`, `put`, `delete`, `purge` with commas between, and not `purge` alone, got `serach`"),
+        (
+            "rag.url",
+            "ftp://x",
+            "expected a URL with `http://` or `https://`, got `ftp://x`: `url` expected `http://` or `https://`, got `ftp:`",
+        ),
+        (
+            "rag.url",
+            "http://u:p@h/",
+            "expected a URL with `http://` or `https://`, got `http://***@h/`: credentials are not allowed in a URL; send a header",
+        ),
+        (
+            "rag.operations",
+            "serach",
+            "expected some of `context`, `list`, `read`, `search`, `put`, `delete`, `purge` with commas between, and not `purge` alone, got `serach`",
+        ),
         ("rag.mode", "write", "expected `read` or `read-write`, got `write`"),
         ("rag.timeout", "2m", "expected a duration from 10ms to 1m such as `10s`, got `2m`"),
         ("rag.allow_private", "maybe", "expected `true` or `false`, got `maybe`"),

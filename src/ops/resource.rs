@@ -89,8 +89,7 @@ impl Operation for Resource {
             Verb::Purge => {
                 let namespace = namespace(&arguments)?;
                 let recursive = arguments["recursive"].as_bool().unwrap_or(false);
-                let purge::Purged { counts, not_asked } =
-                    purge::purge(call.venue, owner, namespace, recursive).await?;
+                let purge::Purged { counts, not_asked } = purge::purge(call.venue, owner, namespace, recursive).await?;
                 let erased = erase::erase(call.venue, owner, Erasure { namespace, recursive }).await?;
                 let mut done = json!({
                     "namespace": namespace, "recursive": recursive, "purged": counts,

@@ -6,8 +6,8 @@ use crate::domain::authority::envelope::Mode;
 use crate::domain::context::item::{Absence, Content};
 use crate::domain::ids::Owner;
 use crate::domain::limits::INPUT_BYTES;
-use crate::domain::resource::remote::{Asked, Verb, found, meant, message, said, shown};
 use crate::domain::resource::Ability;
+use crate::domain::resource::remote::{Asked, Verb, found, meant, message, said, shown};
 use crate::ops::OpError;
 use crate::ops::http::endpoint::{Answered, Endpoint};
 use crate::store::StoreError;
@@ -52,7 +52,9 @@ impl Remote {
         let (name, kind) = (self.name(), &self.settings.kind);
         let advice = format!("try again later, or tell whoever runs this venue (`resources.kinds.{kind}`)");
         match error {
-            OpError::Upstream(text) => OpError::Upstream(format!("{name} gave no answer that can be used: {text}; {advice}")),
+            OpError::Upstream(text) => {
+                OpError::Upstream(format!("{name} gave no answer that can be used: {text}; {advice}"))
+            }
             OpError::Timeout(text) => OpError::Timeout(format!("{name} is too slow: {text}; {advice}")),
             OpError::Denied(text) => OpError::Denied(format!("{name} is not called: {text}")),
             other => other,
@@ -175,9 +177,10 @@ impl Provider for Remote {
             settings: access.settings,
             arguments: &json!({}),
         };
-        let answer = self.ask(&asked, None).await.and_then(|answer| {
-            shown(answer, access.held, namespaces).map_err(|problem| self.unusable(&problem))
-        });
+        let answer = self
+            .ask(&asked, None)
+            .await
+            .and_then(|answer| shown(answer, access.held, namespaces).map_err(|problem| self.unusable(&problem)));
         Ok(match answer {
             Ok(text) => text.map(|text| Content::of(text, INPUT_BYTES)),
             Err(error @ OpError::Denied(_)) => Some(Content::Absent(Absence::Denied, error.to_string())),

@@ -129,7 +129,7 @@ async fn again(
     let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
     let now = agent.authority(&policy, &setting.mandate.envelope, bench.workspace.scope()).within(&setting.authority);
     let mut denied = recheck::denied(turn.calls(), decision.shown(), &now);
-    denied.extend(recheck::lost(turn.calls(), &bench.workspace.used().await, &now));
+    denied.extend(recheck::lost(turn.calls(), &bench.workspace.used().await, decision.shown(), &now));
     let calls: Vec<_> = denied.iter().map(|(call, _)| *call).collect();
     bench.workspace.take_back(&calls).await;
     recheck::show(decision.shown(), &denied);

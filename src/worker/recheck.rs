@@ -3,7 +3,7 @@
 use crate::domain::authority::{Authority, Resource};
 use crate::domain::chat::ChatMessage;
 use crate::domain::resource::{Held, Use};
-use crate::domain::session::TurnRecord;
+use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::tools::Target;
 use crate::domain::turn::{Outcome, PlannedCall, Resolved};
 
@@ -11,7 +11,7 @@ use crate::domain::turn::{Outcome, PlannedCall, Resolved};
 /// out when a call was made stands: nothing takes it back.
 pub(super) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
     let check = |(index, call): &(u32, PlannedCall)| {
-        let made = usize::try_from(*index).ok().and_then(|at| record.calls.get(at)).filter(|made| !made.went_out)?;
+        let made = held_back(record, *index)?;
         if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
             return Some((*index, denied));
         }
@@ -25,10 +25,21 @@ pub(super) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Au
     calls.iter().filter_map(check).collect()
 }
 
-/// Calls whose use of a resource would be denied now.
-pub(super) fn lost(calls: &[(u32, PlannedCall)], used: &[(u32, Use)], now: &Authority) -> Vec<(u32, String)> {
+/// What a call came to whose effects wait for the commit.
+fn held_back(record: &TurnRecord, index: u32) -> Option<&CallRecord> {
+    usize::try_from(index).ok().and_then(|at| record.calls.get(at)).filter(|made| !made.went_out)
+}
+
+/// Calls whose use of a resource would be denied now, of those whose effects wait for the commit.
+pub(super) fn lost(
+    calls: &[(u32, PlannedCall)],
+    used: &[(u32, Use)],
+    record: &TurnRecord,
+    now: &Authority,
+) -> Vec<(u32, String)> {
     let held = Held::of(now);
     let denied = |(index, used): &(u32, Use)| {
+        held_back(record, *index)?;
         let (_, call) = calls.iter().find(|(at, _)| at == index)?;
         Some((*index, held.check(&call.tool, used.ability, &used.namespace).err()?))
     };

@@ -44,7 +44,10 @@ fn kind(leaves: &BTreeMap<&str, &Entry>, wrong: &mut impl FnMut(&str, String)) -
     let text = |leaf: &str, default: &str| given(leaf).unwrap_or(default).to_owned();
     let place = text("url", "");
     if let Err(problem) = url(&place) {
-        wrong("url", format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", mask_value("url", &place)));
+        wrong(
+            "url",
+            format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", mask_value("url", &place)),
+        );
     }
     let operations = verbs(&text("operations", "search, read")).unwrap_or_else(|expected| {
         wrong("operations", format!("expected {expected}, got `{}`", text("operations", "")));

@@ -123,7 +123,8 @@ pub fn check_kind(name: &str) -> Result<(), String> {
     if is_legal(name) {
         return Ok(());
     }
-    Err("expected a name of letters, digits, `_` and `-` that begins with a letter and has at most 40 characters".into())
+    Err("expected a name of letters, digits, `_` and `-` that begins with a letter and has at most 40 characters"
+        .into())
 }
 
 /// The operations of a provider, from a list with commas between.

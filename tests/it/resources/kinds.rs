@@ -39,8 +39,7 @@ fn kinds(url: &str, allow_private: bool) -> Providers {
         credential: Some(credential),
         setting: "resources.kinds.rag".into(),
     };
-    let settings =
-        Settings { kind: "rag".into(), about: "the handbook".into(), verbs: Verb::ALL.to_vec(), mode: None };
+    let settings = Settings { kind: "rag".into(), about: "the handbook".into(), verbs: Verb::ALL.to_vec(), mode: None };
     Providers::with([Box::new(Remote::new(settings, Endpoint::new(place).unwrap())) as Box<dyn Provider>])
 }
 
@@ -178,7 +177,6 @@ async fn what_a_server_answers_is_bounded_and_its_refusals_are_told() {
         assert!(text.len() < 1_000, "{text}");
         let (prompt, _) = site.saw("clerk", &format!("c{at}"), "resource/docs").await;
         assert!(prompt.contains("[Context: docs — unavailable: the provider of the resource kind `rag`"), "{prompt}");
-        site.venue.shutdown.run(Duration::from_secs(5)).await;
     }
 }
 
@@ -268,9 +266,9 @@ async fn a_kind_is_known_where_agents_are_applied_and_bounds_what_is_handed_on()
     let own = kinds("https://rag.example.com/", false);
     let parsed = trellis::domain::agent::AgentConfig::parse(&config).unwrap();
     assert_eq!(own.check(&parsed), Ok(()));
-    let near = json!({"model": model, "resources": {"rga": {}}});
-    let error = own.check(&trellis::domain::agent::AgentConfig::parse(&near).unwrap()).unwrap_err();
-    assert!(error.contains("did you mean `rag`"), "{error}");
+    let other = json!({"model": model, "resources": {"crm": {}}});
+    let error = own.check(&trellis::domain::agent::AgentConfig::parse(&other).unwrap()).unwrap_err();
+    assert!(error.contains("there are `memory`, `files` and `rag`; a resource"), "{error}");
     let envelope = trellis::domain::authority::envelope::Envelope::default();
     assert_eq!(own.clamped(envelope, &parsed).mode("rag", Mode::ReadWrite), Mode::Read);
 }

@@ -264,7 +264,9 @@ resources:
 async fn a_manifest_with_a_kind_of_its_own_runs_on_the_venue_s_provider() {
     let server = ProviderServer::start(|message| {
         answer(&match message["operation"].as_str() {
-            Some("context") => json!({"text": format!("Most read: holidays ({})", message["settings"]["preload"]["topK"])}),
+            Some("context") => {
+                json!({"text": format!("Most read: holidays ({})", message["settings"]["preload"]["topK"])})
+            }
             _ => json!({"items": [{"id": "h1", "content": "28 days"}]}),
         })
     })
@@ -288,8 +290,9 @@ async fn a_manifest_with_a_kind_of_its_own_runs_on_the_venue_s_provider() {
     assert!(!prompt.contains("docs_put"), "it may only be read: {prompt}");
     let (_, message) = server.asked("search").remove(0);
     assert_eq!((&message["settings"]["index"], &message["namespaces"]), (&json!("handbook"), &json!(["app/user/u1"])));
-    up.file("typo.yaml", "model: openai/x\nresources: { docs: { kind: rga } }\n");
-    up.run(&["agent", "apply", "typo.yaml"]).expect(2, "nothing provides the kind `rga`, did you mean `rag`");
+    up.file("typo.yaml", "model: openai/x\nresources: { docs: { kind: crm } }\n");
+    up.run(&["agent", "apply", "typo.yaml"])
+        .expect(2, "nothing provides the kind `crm`, there are `memory`, `files` and `rag`");
 }
 
 const DOCS_RULES: &str = r#"

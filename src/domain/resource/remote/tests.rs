@@ -105,7 +105,10 @@ fn only_items_of_what_was_asked_for_and_may_be_read_are_shown() {
         {"id": "9"}, "text", item("10", json!("")), item("11", json!("r/a"))
     ]});
     let shown = found(all.clone(), &held, &names(&["a", "b"])).unwrap();
-    assert_eq!((ids(&shown).as_str(), &shown["leftOut"]), ("1 2 3", &json!("9 items that lie in no namespace that was asked for")));
+    assert_eq!(
+        (ids(&shown).as_str(), &shown["leftOut"]),
+        ("1 2 3", &json!("9 items that lie in no namespace that was asked for"))
+    );
     let shown = found(all, &held, &names(&["a"])).unwrap();
     assert_eq!(ids(&shown), "1 2 9", "asked for one, it is meant");
     assert_eq!(shown["items"][2], json!({"namespace": "a", "id": "9"}));
