@@ -94,9 +94,9 @@ pub trait Provider: Send + Sync {
     /// Its name in configurations, and the first segment of its documents.
     fn kind(&self) -> &str;
 
-    /// What it is, for models; empty where its name says it.
-    fn about(&self) -> &str {
-        ""
+    /// What it is, for models, where its name doesn't say it.
+    fn about(&self) -> Option<&str> {
+        None
     }
 
     /// What a call writes is written when it is made, and no commit takes it back.
@@ -239,8 +239,8 @@ impl Providers {
             let Some(found) = self.of(declared.kind) else { continue };
             let mode = self.mode(declared, envelope, held);
             let what = match found.provider.about() {
-                "" => declared.name.to_owned(),
-                about => format!("{}, {about}", declared.name),
+                None => declared.name.to_owned(),
+                Some(about) => format!("{}, {about}", declared.name),
             };
             for (tool, _) in found.tools.iter().filter(|(tool, _)| mode == Mode::ReadWrite || !tool.writes) {
                 let target = Target::Resource { resource: declared.name.to_owned(), tool: tool.name.to_owned() };

@@ -42,12 +42,11 @@ pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: boo
     }
     for registered in providers.all() {
         let kind = registered.provider.kind();
-        match registered.provider.purge(owner, namespace, recursive).await? {
-            Some(count) => *purged.counts.entry(kind.to_owned()).or_default() += count,
-            None => {
-                purged.counts.remove(kind);
-                purged.not_asked.push(kind.to_owned());
-            }
+        if let Some(count) = registered.provider.purge(owner, namespace, recursive).await? {
+            *purged.counts.entry(kind.to_owned()).or_default() += count;
+        } else {
+            purged.counts.remove(kind);
+            purged.not_asked.push(kind.to_owned());
         }
     }
     Ok(purged)

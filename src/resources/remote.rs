@@ -100,8 +100,8 @@ impl Provider for Remote {
         &self.settings.kind
     }
 
-    fn about(&self) -> &str {
-        &self.settings.about
+    fn about(&self) -> Option<&str> {
+        Some(self.settings.about.as_str()).filter(|about| !about.is_empty())
     }
 
     fn default_mode(&self) -> Option<Mode> {

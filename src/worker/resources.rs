@@ -114,9 +114,9 @@ async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Resul
     let (owner, session, turn, instance) = (&setting.owner, &setting.session, round.turn(), call.instance.as_deref());
     let place = IdOf::Call { owner, session, turn, call: index, instance };
     let key = EventId::of_venue(&venue.key, place).to_string();
-    let made = Call { access, name: &call.tool, index, source, key };
+    let request = Call { access, name: &call.tool, index, source, key };
     let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
-    let done = tokio::time::timeout(limit, found.provider.call(&made, tool, &arguments)).await;
+    let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
     let late = |_| Err(OpError::Timeout(format!("`{}` took longer than {} s", call.tool, limit.as_secs())));
     Ok(Ran::Done(done.unwrap_or_else(late), writes && found.provider.writes_at_once()))
 }

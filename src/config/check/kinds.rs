@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// A turn waits for its context so long at most.
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 pub(super) fn read(l: &mut Layers) -> ResourcesConfig {
     let named = l.named(&KINDS);

@@ -144,6 +144,9 @@ async fn a_server_that_is_away_is_named_with_what_to_do_and_the_turn_goes_on() {
     assert!(!text.contains("secret-path") && !prompt.contains("secret-path"), "{text}");
 }
 
+/// How a server answers.
+type Answers = Box<dyn Fn(&Value) -> Response + Send + Sync>;
+
 fn nested(depth: usize) -> String {
     format!("{{\"items\":{}1{}}}", "[".repeat(depth), "]".repeat(depth))
 }
@@ -155,7 +158,6 @@ fn text(body: impl Into<String>) -> Response {
 #[tokio::test]
 async fn what_a_server_answers_is_bounded_and_its_refusals_are_told() {
     let redirect = |_: &Value| axum::response::Redirect::temporary("http://169.254.169.254/").into_response();
-    type Answers = Box<dyn Fn(&Value) -> Response + Send + Sync>;
     let cases: Vec<(Answers, &str, &str)> = vec![
         (Box::new(redirect), "error", "redirects, which is not followed"),
         (Box::new(|_| text("x".repeat(200_000))), "error", "more than 100000 bytes"),
