@@ -1,10 +1,10 @@
-//! Dead letters as operators see them: list, show, drive again.
+//! Dead letters as operators see them: list, show; and driving again what failed.
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::dead::DeadLetter;
 use crate::domain::event::{Event, Payload, Submission};
-use crate::domain::ids::{EventId, IdOf, JobId, Owner};
-use crate::domain::job::{ErrorCode, Job};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
@@ -17,8 +17,16 @@ use bytes::Bytes;
 #[derive(Debug, thiserror::Error)]
 pub enum RedriveError {
     /// No such dead letter.
-    #[error("no dead letter of job `{0}`: `trellis dead list` shows which there are")]
+    #[error("no job `{0}` that failed: `trellis job list --state failed` and `trellis dead list` show which did")]
     Unknown(JobId),
+    /// What failed can't be sent again.
+    #[error("job `{job}` can't be driven again: {why}")]
+    Not {
+        /// Which.
+        job: JobId,
+        /// Why.
+        why: &'static str,
+    },
     /// The new submission was not accepted.
     #[error(transparent)]
     Submit(#[from] SubmitError),
@@ -59,11 +67,42 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(Dea
     doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
 }
 
-/// Drives a dead task again, as a new job in the same session; under the authority that it had and
+/// The id under which a job is driven again, however often.
+fn id_of(venue: &Venue, job: &JobId) -> EventId {
+    EventId::of_venue(&venue.key, IdOf::Redrive(job))
+}
+
+/// Which of these jobs were driven again.
+pub async fn driven(venue: &Venue, owner: &Owner, jobs: &[JobId]) -> Result<Vec<bool>, StoreError> {
+    let heads: Vec<DocKey> =
+        jobs.iter().map(|job| keys::job_status(&JobId::derive(&venue.key, owner, &id_of(venue, job)))).collect();
+    Ok(venue.store.read(owner, &heads).await?.iter().map(|doc| doc.value.is_some()).collect())
+}
+
+/// The task of a job that failed, as it was.
+fn task_of(job: &Job) -> Result<Event, RedriveError> {
+    let not = |why| RedriveError::Not { job: job.head.id.clone(), why };
+    if job.status != JobStatus::Failed {
+        return Err(not("it has not FAILED"));
+    }
+    if job.head.op.is_some() {
+        return Err(not("it is the run of an operation; run that again"));
+    }
+    let task = job.head.task().map(|(event, _)| event);
+    task.ok_or_else(|| not("its values (`sessionContext`) were kept with its task and are gone; submit it again"))
+}
+
+/// Drives a task that failed again, as a new job in the same session; under the authority that it had and
 /// no more. Driving it twice is driving it once.
 pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId, bool), RedriveError> {
-    let Some((letter, version)) = get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
-    let arrival = again(venue, &letter, owner);
+    let Some((letter, version)) = get(venue, owner, id).await? else {
+        let Some(job) = jobs::get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
+        let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
+        let submitted = ingress::submit(venue, &again(venue, owner, (id, &session), &task_of(&job)?)).await?;
+        let next = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &submitted.id));
+        return Ok((next, submitted.duplicate));
+    };
+    let arrival = again(venue, owner, (id, &letter.session), &letter.event);
     let submitted = ingress::submit(venue, &arrival).await?;
     let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
     if letter.redriven.is_none() {
@@ -76,8 +115,7 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
 }
 
 /// The submission that drives it again. The one who waited for it has its answer.
-fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
-    let event = &letter.event;
+fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
     let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
     let (loads, output_path) = (event.loads.clone(), event.output_path.clone());
     let input = match &event.payload {
@@ -86,12 +124,12 @@ fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
     };
     Arrival {
         owner: owner.clone(),
-        agent: letter.session.agent.clone(),
+        agent: session.agent.clone(),
         task: true,
-        id: EventId::of_venue(&venue.key, IdOf::Redrive(&letter.job)),
+        id: id_of(venue, job),
         submission: Submission {
             input,
-            session_id: Some(letter.session.session.clone()),
+            session_id: Some(session.session.clone()),
             reply_to: reply_to.clone(),
             session_context: session_context.clone(),
             context_ids: context_ids.clone(),
@@ -104,7 +142,7 @@ fn again(venue: &Venue, letter: &DeadLetter, owner: &Owner) -> Arrival {
             output_path,
             response_schema: response_schema.clone(),
             priority: event.priority,
-            redrive_of: Some(letter.job.clone()),
+            redrive_of: Some(job.clone()),
             ..Submission::default()
         },
         received: venue.now(),

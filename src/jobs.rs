@@ -1,5 +1,6 @@
 //! Jobs as callers see them: read, list, wait, cancel.
 
+pub mod bulk;
 pub mod hold;
 pub mod list;
 pub mod spend;

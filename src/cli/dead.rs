@@ -1,6 +1,7 @@
 //! `trellis dead list|show|redrive`: tasks that killed too many workers.
 
 use super::Context;
+use super::bulk::Many;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::job::time;
@@ -34,11 +35,18 @@ pub enum Dead {
         #[command(flatten)]
         server: Server,
     },
-    /// Drive a dead task again, as a new job; twice is once
-    #[command(after_help = "Example:\n  trellis dead redrive 0123456789abcdef0123456789abcdef")]
+    /// Drive a task that failed again, whatever its code, as a new job; twice is once
+    ///
+    /// With a filter all that failed and weren't driven again: their number is told first.
+    #[command(
+        after_help = "Examples:\n  trellis dead redrive 0123456789abcdef0123456789abcdef\n  trellis dead redrive --agent helper --code LIMIT_REACHED,DEAD --since 1d"
+    )]
     Redrive {
         /// Its job
-        id: JobId,
+        id: Option<JobId>,
+        /// Which ones
+        #[command(flatten)]
+        many: Box<Many>,
         /// Which server, and for whom
         #[command(flatten)]
         server: Server,
@@ -70,7 +78,12 @@ impl Dead {
                 let letter = Client::new(&server)?.run("v/ops/dead/show", &json!({"id": id}), None).await?;
                 context.out.value(&letter, || pretty(&letter))?;
             }
-            Self::Redrive { id, server } => {
+            Self::Redrive { id: None, many, server } => {
+                many.check(false)?;
+                return many.run(&Client::new(&server)?, context.out, ("redrive", "driven again"), json!({})).await;
+            }
+            Self::Redrive { id: Some(id), many, server } => {
+                many.check(true)?;
                 let driven = Client::new(&server)?.run("v/ops/dead/redrive", &json!({"id": id}), None).await?;
                 if driven["duplicate"] == true {
                     note("it was driven again before");

@@ -1,6 +1,6 @@
 //! Options of lists: by state, time and text.
 
-use crate::domain::job::JobStatus;
+use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,6 +11,9 @@ pub struct Filter {
     /// In one of these states, e.g. `FAILED,REJECTED`
     #[arg(long, value_name = "STATE", value_delimiter = ',', value_parser = status)]
     state: Vec<JobStatus>,
+    /// That ended with one of these codes, e.g. `DEAD,LIMIT_REACHED`
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = code)]
+    code: Vec<String>,
     /// Since then: a time as `2026-11-21T22:00:00Z`, a date, or how long ago, as `2h`
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<Millis>,
@@ -26,11 +29,30 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// Nothing is named.
+    pub(super) fn is_empty(&self) -> bool {
+        self.query().is_empty()
+    }
+
+    /// As the arguments of an operation.
+    pub(super) fn arguments(&self) -> serde_json::Value {
+        let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
+        let mut said = serde_json::json!({
+            "status": states, "code": self.code, "since": self.since, "until": self.until, "q": self.text,
+            "cursor": self.cursor,
+        });
+        if let Some(said) = said.as_object_mut() {
+            said.retain(|_, value| !value.is_null());
+        }
+        said
+    }
+
     /// As the query of the API.
     pub(super) fn query(&self) -> Vec<(&'static str, String)> {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
         let named = [
             ("status", (!states.is_empty()).then(|| states.join(","))),
+            ("code", (!self.code.is_empty()).then(|| self.code.join(","))),
             ("since", self.since.map(|at| at.to_string())),
             ("until", self.until.map(|at| at.to_string())),
             ("q", self.text.clone()),
@@ -47,6 +69,11 @@ pub(super) fn more(text: String, shown: usize, next: &serde_json::Value) -> Stri
         Some(next) if shown == 0 => format!("{text}\n… none so far; `--cursor {next}` looks on"),
         Some(next) => format!("{text}\n… `--cursor {next}` shows the next"),
     }
+}
+
+fn code(text: &str) -> Result<String, String> {
+    let code = text.to_ascii_uppercase();
+    ErrorCode::parse(&code).map(|_| code).ok_or_else(|| "expected a code such as DEAD or LIMIT_REACHED".to_owned())
 }
 
 fn status(text: &str) -> Result<JobStatus, String> {

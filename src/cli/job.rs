@@ -1,5 +1,6 @@
 //! `trellis job get|list|wait|cancel|pause|resume|message|watch`.
 
+use super::bulk::Many;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::filter::{Filter, more};
@@ -66,13 +67,18 @@ pub enum Job {
         #[command(flatten)]
         server: Server,
     },
-    /// Cancel a job; a running model call is dropped
+    /// Cancel a job, or all open ones that a filter takes; a running model call is dropped
+    ///
+    /// Of several the number is told first, and asked whether that is meant.
     #[command(
-        after_help = "Example:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'"
+        after_help = "Examples:\n  trellis job cancel 0123456789abcdef0123456789abcdef --reason 'not needed any more'\n  trellis job cancel --agent helper --state pending --since 2h\n  trellis job cancel --agent helper --yes"
     )]
     Cancel {
         /// Its id
-        id: JobId,
+        id: Option<JobId>,
+        /// Which ones
+        #[command(flatten)]
+        many: Box<Many>,
         /// Why, for the record
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
@@ -145,7 +151,17 @@ impl Job {
                 let record = wait::until_ended(&Client::new(&server)?, &id, timeout).await;
                 record.and_then(|record| wait::report(out, &record, timeout))
             }
-            Self::Cancel { id, reason, server } => cancel(&Client::new(&server)?, out, &id, reason).await,
+            Self::Cancel { id, many, reason, server } => {
+                many.check(id.is_some())?;
+                let client = Client::new(&server)?;
+                match id {
+                    Some(id) => cancel(&client, out, &id, reason).await,
+                    None => {
+                        let more = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
+                        many.run(&client, out, ("cancel", "cancelled"), more).await
+                    }
+                }
+            }
             Self::Pause { id, server } => hold(&Client::new(&server)?, out, &id, "pause").await,
             Self::Resume { id, server } => hold(&Client::new(&server)?, out, &id, "resume").await,
             Self::Message { id, input, text, key, server } => {

@@ -6,6 +6,7 @@ pub mod agent;
 mod approval;
 pub mod audit;
 pub mod bench;
+mod bulk;
 mod chat;
 pub mod client;
 pub mod completions;

@@ -257,6 +257,13 @@ pub enum ErrorCode {
     Internal,
 }
 
+impl ErrorCode {
+    /// The inverse of its spelling.
+    pub fn parse(text: &str) -> Option<Self> {
+        serde_json::from_value(Value::String(text.to_ascii_uppercase())).ok()
+    }
+}
+
 /// A job with everything known of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {

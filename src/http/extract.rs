@@ -7,7 +7,7 @@ use crate::auth::{self, Auth};
 use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
-use crate::domain::job::JobStatus;
+use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
 use crate::ops::Caller;
 use crate::venue::is_reserved;
@@ -207,6 +207,14 @@ impl Asked {
             status.ok_or_else(bad)
         };
         texts.map(parse).collect()
+    }
+
+    /// Codes of errors, with commas between them.
+    pub(super) fn codes(&self, name: &str) -> Result<Vec<ErrorCode>, Problem> {
+        let texts = self.text(name).into_iter().flat_map(|text| text.split(','));
+        let bad =
+            |text: &str| Problem::bad_request(format!("query `{name}`: expected codes such as DEAD, got `{text}`"));
+        texts.map(|text| ErrorCode::parse(text.trim()).ok_or_else(|| bad(text))).collect()
     }
 
     /// `true` or `false`; absent is `false`.

@@ -60,7 +60,7 @@ async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
 }
 
 /// Names of the query that make a list a filtered one.
-const FILTERS: [&str; 7] = ["status", "agent", "session", "since", "until", "q", "cursor"];
+const FILTERS: [&str; 8] = ["status", "code", "agent", "session", "since", "until", "q", "cursor"];
 
 /// `GET jobs` with filters: a page of at most `limit`, and `next`, the `cursor` of the page behind it.
 async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Problem> {
@@ -71,6 +71,7 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
     }
     let filter = Filter {
         statuses: asked.statuses("status")?,
+        codes: asked.codes("code")?,
         agent: asked.text("agent").map(AgentId::new).transpose().map_err(Problem::bad_request)?,
         session: asked.text("session").map(SessionId::new).transpose().map_err(Problem::bad_request)?,
         since: asked.time("since")?,
@@ -150,6 +151,18 @@ pub(super) async fn cancel(
             Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
         }
     }
+}
+
+/// `POST jobs`: many at once, those that a filter takes.
+pub(super) async fn bulk(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
+    let output = operate(&api, &who, "v/ops/job/bulk", body).await?;
+    Ok(axum::Json(output.value).into_response())
+}
+
+/// `PUT jobs/{id}/redrive`.
+pub(super) async fn redrive(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
+    let output = operate(&api, &who, "v/ops/dead/redrive", json!({"id": job_id(&id)?})).await?;
+    Ok(axum::Json(output.value).into_response())
 }
 
 /// `PUT jobs/{id}/delete`: forgets an ended job; answers what it was.

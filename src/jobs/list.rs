@@ -2,7 +2,7 @@
 
 use super::{listed, look_around};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
-use crate::domain::job::{Job, JobStatus};
+use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
 use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
@@ -17,6 +17,8 @@ const STEP: usize = 100;
 pub struct Filter {
     /// In one of these states.
     pub statuses: Vec<JobStatus>,
+    /// That ended with one of these codes.
+    pub codes: Vec<ErrorCode>,
     /// Served by this agent.
     pub agent: Option<AgentId>,
     /// In this session.
@@ -34,6 +36,8 @@ impl Filter {
     pub fn takes(&self, job: &Job) -> bool {
         let of_agent = job.head.op.is_none();
         (self.statuses.is_empty() || self.statuses.contains(&job.status))
+            && (self.codes.is_empty()
+                || job.result.as_ref().and_then(|r| r.error_code).is_some_and(|c| self.codes.contains(&c)))
             && self.agent.as_ref().is_none_or(|agent| of_agent && *agent == job.head.agent)
             && self.session.as_ref().is_none_or(|session| of_agent && *session == job.head.session)
             && self.text.as_ref().is_none_or(|text| says(job, text))

@@ -39,7 +39,7 @@ fn job_id(arguments: &Value) -> Result<JobId, OpError> {
 impl Operation for Dead {
     fn spec(&self) -> Spec {
         let by_job = || {
-            let id = json!({"id": {"type": "string", "description": "the dead job"}});
+            let id = json!({"id": {"type": "string", "description": "the job"}});
             json!({"type": "object", "properties": id, "required": ["id"], "additionalProperties": false})
         };
         let (path, description, input, effect) = match self.0 {
@@ -58,7 +58,7 @@ impl Operation for Dead {
             Verb::Show => ("v/ops/dead/show", "A dead task with its input.", by_job(), Effect::Read),
             Verb::Redrive => (
                 "v/ops/dead/redrive",
-                "Drive a dead task again, as a new job in the same session.",
+                "Drive a task that failed again, whatever its code: as a new job in the same session. Twice is once.",
                 by_job(),
                 Effect::Idempotent,
             ),
@@ -105,7 +105,7 @@ impl Operation for Dead {
                     RedriveError::Store(error) | RedriveError::Submit(SubmitError::Store(error)) => {
                         OpError::Store(error)
                     }
-                    RedriveError::Submit(error) => OpError::Conflict(error.to_string()),
+                    RedriveError::Submit(_) | RedriveError::Not { .. } => OpError::Conflict(error.to_string()),
                 })?;
                 Ok(json!({"job": job, "redriveOf": id, "duplicate": already}).into())
             }

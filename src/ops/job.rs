@@ -1,5 +1,6 @@
 //! `v/ops/job/*`: run an operation by its path, look at a job, hold it.
 
+mod bulk;
 mod hold;
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
@@ -29,7 +30,7 @@ struct JobResult;
 
 /// The operations of this group.
 pub fn operations() -> Vec<Arc<dyn Operation>> {
-    let mut all: Vec<Arc<dyn Operation>> = vec![Arc::new(JobRun), Arc::new(JobResult)];
+    let mut all: Vec<Arc<dyn Operation>> = vec![Arc::new(JobRun), Arc::new(JobResult), Arc::new(bulk::Bulk)];
     all.extend(hold::Verb::ALL.map(|verb| Arc::new(verb) as Arc<dyn Operation>));
     all
 }

@@ -12,6 +12,7 @@ mod auth;
 mod authority;
 mod bench_sessions;
 mod budgets;
+mod bulk;
 mod bus_conformance;
 mod busy;
 mod chains;

@@ -1,0 +1,120 @@
+//! Many jobs at once, after their number was asked: `job cancel` and `dead redrive` with a filter.
+
+use super::client::Client;
+use super::exit::{Exit, Failure};
+use super::filter::Filter;
+use super::output::{Out, note, remark};
+use crate::domain::ids::{AgentId, SessionId};
+use clap::Args;
+use serde_json::{Value, json};
+use std::io::{BufRead, IsTerminal, Write};
+
+const OPERATION: &str = "v/ops/job/bulk";
+
+/// Which jobs, where no id is named.
+#[derive(Debug, Args)]
+pub struct Many {
+    /// Served by this agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentId>,
+    /// In this session
+    #[arg(long, value_name = "SESSION")]
+    session: Option<SessionId>,
+    #[command(flatten)]
+    filter: Filter,
+    /// Don't ask whether it is meant
+    #[arg(long)]
+    yes: bool,
+}
+
+impl Many {
+    /// No job is chosen by it.
+    pub fn is_empty(&self) -> bool {
+        self.agent.is_none() && self.session.is_none() && self.filter.is_empty()
+    }
+
+    /// Exactly one of a job and a filter is wanted.
+    pub fn check(&self, named: bool) -> Result<(), Failure> {
+        if named == self.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::usage("expected the id of a job, or which ones: `--agent`, `--state`, `--code`, `--since`, …"))
+    }
+
+    /// Asks how many there are and whether that is meant, then does it batch by batch.
+    pub async fn run(
+        &self,
+        client: &Client,
+        out: Out,
+        (action, words): (&str, &str),
+        more: Value,
+    ) -> Result<Exit, Failure> {
+        let mut asked = self.filter.arguments();
+        asked["action"] = action.into();
+        for (key, named) in [
+            ("agent", self.agent.as_ref().map(ToString::to_string)),
+            ("session", self.session.as_ref().map(ToString::to_string)),
+        ] {
+            if let Some(named) = named {
+                asked[key] = named.into();
+            }
+        }
+        if let (Some(asked), Value::Object(more)) = (asked.as_object_mut(), more) {
+            asked.extend(more);
+        }
+        let mut trial = asked.clone();
+        trial["dryRun"] = true.into();
+        let counted = client.run(OPERATION, &trial, None).await?;
+        let many = counted["matched"].as_u64().unwrap_or(0);
+        if many > 0 && !self.yes {
+            confirm(many, words)?;
+        }
+        asked["until"] = counted["until"].clone();
+        asked["expected"] = many.into();
+        let mut sums = json!({"matched": 0, "done": 0, "already": 0, "denied": 0, "failed": 0});
+        loop {
+            let batch = client.run(OPERATION, &asked, None).await.map_err(|error| match asked["cursor"].as_str() {
+                Some(place) => Failure { text: format!("{}; `--cursor {place}` goes on", error.text), ..error },
+                None => error,
+            })?;
+            if let Some(sums) = sums.as_object_mut() {
+                for (key, sum) in sums {
+                    *sum = (sum.as_u64().unwrap_or(0) + batch[key].as_u64().unwrap_or(0)).into();
+                }
+            }
+            for reason in batch["reasons"].as_array().into_iter().flatten() {
+                note(reason["error"].as_str().unwrap_or_default());
+            }
+            let Some(next) = batch["next"].as_str() else { break };
+            remark(&format!("{} of {many} {words}", sums["done"]));
+            asked["cursor"] = next.into();
+        }
+        out.value(&sums, || {
+            let left = [
+                ("already", "had ended or were driven before"),
+                ("denied", "are not yours to do"),
+                ("failed", "could not be"),
+            ];
+            let left =
+                left.iter().filter(|(key, _)| sums[*key] != 0).map(|(key, why)| format!(", {} {why}", sums[*key]));
+            format!("{} {words}{}", sums["done"], left.collect::<String>())
+        })?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Asks whoever sits there.
+fn confirm(many: u64, words: &str) -> Result<(), Failure> {
+    if !std::io::stdin().is_terminal() {
+        return Err(Failure::usage(format!("{many} jobs would be {words}; nobody is there to ask: `--yes` does it")));
+    }
+    eprint!("{many} jobs will be {words}. Go on? [y/N] ");
+    let _ = std::io::stderr().flush();
+    let mut line = String::new();
+    let read = std::io::stdin().lock().read_line(&mut line);
+    if read.is_ok() && matches!(line.trim(), "y" | "Y" | "yes") {
+        Ok(())
+    } else {
+        Err(Failure::usage("nothing was done"))
+    }
+}
