@@ -154,12 +154,10 @@ impl Job {
             Self::Cancel { id, many, reason, server } => {
                 many.check(id.is_some())?;
                 let client = Client::new(&server)?;
+                let more = reason.as_ref().map_or_else(|| json!({}), |reason| json!({"reason": reason}));
                 match id {
                     Some(id) => cancel(&client, out, &id, reason).await,
-                    None => {
-                        let more = reason.map_or_else(|| json!({}), |reason| json!({"reason": reason}));
-                        many.run(&client, out, ("cancel", "cancelled"), more).await
-                    }
+                    None => many.run(&client, out, ("cancel", "cancelled"), more).await,
                 }
             }
             Self::Pause { id, server } => hold(&Client::new(&server)?, out, &id, "pause").await,

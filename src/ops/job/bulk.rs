@@ -23,10 +23,10 @@ fn texts<'a>(arguments: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
 }
 
 fn filter(arguments: &Value) -> Result<Filter, OpError> {
-    let states = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
+    let known = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
     let status = |text: &str| {
-        let known = JobStatus::parse(&text.to_ascii_uppercase());
-        known.ok_or_else(|| invalid("status", format!("expected some of {}, got `{text}`", states())))
+        let found = JobStatus::parse(&text.to_ascii_uppercase());
+        found.ok_or_else(|| invalid("status", format!("expected some of {}, got `{text}`", known())))
     };
     let code = |text: &str| {
         ErrorCode::parse(text).ok_or_else(|| invalid("code", format!("expected codes such as DEAD, got `{text}`")))
