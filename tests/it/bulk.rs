@@ -80,8 +80,8 @@ async fn driven_again((venue, _dir): (TestVenue, tempfile::TempDir)) {
     assert!(matches!(&wrong, RedriveError::Not { .. }) && wrong.to_string().contains("has not FAILED"), "{wrong}");
     looper(&venue, 1).await;
     let values = json!({"k": 1}).as_object().unwrap().clone();
-    let valued = failed(&venue, "t2", Submission { session_context: values, ..says("with values") }).await;
-    let wrong = dead::redrive(venue_, owner, &valued).await.unwrap_err();
+    let again = failed(&venue, "t2", Submission { session_context: values, ..says("with values") }).await;
+    let wrong = dead::redrive(venue_, owner, &again).await.unwrap_err();
     assert!(wrong.to_string().contains("`sessionContext`"), "{wrong}");
 }
 
