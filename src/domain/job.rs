@@ -4,6 +4,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::Trail;
 use crate::domain::budget::Budget;
 use crate::domain::context::load::Load;
+use crate::domain::decode;
 use crate::domain::event::{Event, Parent, Payload};
 use crate::domain::external::Watch;
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
@@ -260,7 +261,7 @@ pub enum ErrorCode {
 impl ErrorCode {
     /// The inverse of its spelling.
     pub fn parse(text: &str) -> Option<Self> {
-        serde_json::from_value(Value::String(text.to_ascii_uppercase())).ok()
+        decode::typed(Value::String(text.to_ascii_uppercase())).ok()
     }
 }
 

@@ -46,7 +46,7 @@ async fn what_is_not_there_is_a_problem_with_a_hint() {
     server.get("/").await.is_problem(404, "/api/v1/openapi.json");
     let wrong = server.send(Method::DELETE, "/api/v1/jobs", &[], "").await;
     wrong.is_problem(405, "expected GET");
-    assert_eq!(wrong.header("allow"), "GET,HEAD");
+    assert_eq!(wrong.header("allow"), "GET,HEAD,POST");
     server.put(&format!("/api/v1/jobs/{}", "0".repeat(32)), json!(1)).await.is_problem(405, "expected GET or POST");
     server.get("/api/v1/agents/%FF").await.is_problem(400, "bad request");
     server.put("/api/v1/secrets/key", json!("x")).await.is_problem(400, "expected a body `{\"value\"");
