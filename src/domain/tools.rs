@@ -4,12 +4,15 @@ pub mod consent;
 pub mod entry;
 pub mod guard;
 pub(in crate::domain) mod harness;
+mod name;
 mod outline;
 mod resource;
 
 use self::entry::{NamedTool, Runs, ToolEntry};
 use self::guard::{Guards, RUN, Rule, catalog_path};
 pub use self::harness::{Ends, GOAL_TOOLS};
+use self::name::{MAX_NAME, is_legal, missing};
+pub use self::name::{is_pin, tool_name};
 pub use self::outline::outline;
 pub use self::resource::{ResourceTool, configured};
 use crate::domain::agent::AgentConfig;
@@ -48,9 +51,6 @@ pub const DEFAULT_TOOLS: [&str; 19] = [
 
 /// Why an operation is not for a request.
 const ELSEWHERE: &str = "it carries none of the entities of this request";
-
-/// Longest tool name that providers accept.
-const MAX_NAME: usize = 64;
 
 /// An operation as the catalog describes it.
 #[derive(Debug, Clone, PartialEq)]
@@ -226,7 +226,7 @@ pub fn resolve_with(
         let tool = if let ToolEntry::Named(tool) = entry { tool } else { &plain };
         match entry.operation().map(|path| (path, catalog.find(path))) {
             Some((_, Some(found))) => table.offer(&found, tool),
-            Some((path, None)) => table.refused.push((path.to_owned(), "no such operation in the catalog".into())),
+            Some((path, None)) => table.refused.push((path.to_owned(), missing(path).into())),
             None => table.own(tool),
         }
     }
@@ -474,18 +474,6 @@ impl ToolTable {
     pub fn names(&self) -> Vec<&str> {
         self.specs.iter().map(|spec| spec.name.as_str()).collect()
     }
-}
-
-/// `v/ops/covia/read` → `covia_read`.
-pub fn tool_name(path: &str) -> String {
-    let short = path.trim_matches('/').trim_start_matches("v/ops/");
-    let name: String =
-        short.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
-    name.chars().take(MAX_NAME).collect()
-}
-
-fn is_legal(name: &str) -> bool {
-    (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::domain::priority::Priority;
 use crate::domain::time::Millis;
 use crate::ops::agent::task::is_of_task;
 use crate::ops::dispatch::{hide, invoke as dispatch, permitted, resolve};
-use crate::ops::{Invocation, OpError, Output, Reads, Site};
+use crate::ops::{Invocation, OpError, Output, Reads, Site, pin};
 use crate::store::{Change, DocWrite, Expect, Written, keys};
 use crate::workspace::Workspace;
 use crate::{ingress, jobs};
@@ -44,6 +44,12 @@ pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> R
         reads: &Reads::default(),
     };
     dispatch(&call, path, input).await
+}
+
+/// The operation that a caller means: a pin, `o/<name>`, stands for one.
+async fn meant(api: &Api, who: &Who, path: &str) -> Result<String, OpError> {
+    let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
+    pin::meant(who.owner(), &who.caller.authority, &workspace, path).await
 }
 
 /// What `run` and `invoke` are asked.
@@ -82,6 +88,7 @@ impl Order {
 pub(super) async fn run(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
     let mut order = Order::parse(body, &["operation", "input", "ucans", "private"])?;
+    order.operation = meant(&api, &who, &order.operation).await?;
     let found = resolve(&api.venue.catalog, &order.operation)?;
     if order.private && found.spec.path == REQUEST {
         return Err(Problem::bad_request("a request to an agent can't be `private`: its job is always recorded"));
@@ -106,7 +113,8 @@ pub(super) async fn invoke(
     asked: Asked,
     Json(body): Json,
 ) -> Result<Response, Problem> {
-    let order = Order::parse(body, &["operation", "input", "ucans", "private", "wait"])?;
+    let mut order = Order::parse(body, &["operation", "input", "ucans", "private", "wait"])?;
+    order.operation = meant(&api, &who, &order.operation).await?;
     let wait = order.wait.or(asked.wait()?).unwrap_or_default();
     if order.private {
         return Err(Problem::bad_request("a job can't be `private`: use `run`"));

@@ -1,8 +1,9 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
 use super::secret::fill;
-use super::{Caller, Invocation, OpError, Output, Registered};
+use super::{Caller, Invocation, OpError, Output, Registered, pin};
 use crate::domain::decode;
+use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::nearest;
 use crate::domain::secret::hide;
@@ -87,6 +88,8 @@ pub fn permitted<'c>(
     (named, path): (&str, &str),
     arguments: Value,
 ) -> Result<Settled<'c>, OpError> {
+    let mut arguments = arguments;
+    localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
     let settled = settle(catalog, path, arguments, false)?;
     for need in settled.found.operation.needs(&settled.arguments)? {
         let permitted = caller.authority.permits(need.ability, &need.resource);
@@ -98,6 +101,7 @@ pub fn permitted<'c>(
 
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
+    let path = &pin::meant(&call.caller.owner, &call.caller.authority, call.workspace, path).await?;
     let settled = permitted(&call.venue.catalog, call.caller, (call.named, path), arguments)?;
     let Settled { found, arguments, inner } = settled;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };

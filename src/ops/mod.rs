@@ -14,6 +14,7 @@ pub mod human;
 pub mod job;
 pub mod json;
 pub mod lattice;
+pub mod pin;
 pub mod policy;
 pub mod queue;
 mod reads;

@@ -13,13 +13,14 @@ use crate::domain::decode;
 use crate::domain::event::Parent;
 use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
+use crate::domain::lattice::own::localise;
 use crate::domain::principal::Principal;
 use crate::domain::scope::{self, Causes, causes};
-use crate::domain::tools::Target;
+use crate::domain::tools::{Target, is_pin};
 use crate::domain::tools::guard::RUN;
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
-use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch};
+use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin};
 use crate::policy;
 use crate::store::{Checkpoint, Held};
 use crate::workspace::Workspace;
@@ -282,12 +283,24 @@ impl Round<'_> {
         arguments: Value,
     ) -> Result<CallOutcome, Stop> {
         let masked = !call.injection.is_empty() || self.consents.is_none();
+        let mut arguments = arguments;
+        if let Err(error) = localise(&self.setting.owner, &mut arguments) {
+            return refused(OpError::Denied(error.to_string()));
+        }
+        let pinned = match self.pinned(path, &mut arguments).await {
+            Ok(pinned) => pinned,
+            Err(error) => return refused(error),
+        };
         let settled = match dispatch::settle(&self.worker.venue.catalog, path, arguments, masked) {
             Ok(settled) => settled,
             Err(OpError::NotFound(text)) => return Ok(CallOutcome::plain(Outcome::Unknown, text)),
             Err(error) => return refused(error),
         };
         let dispatch::Settled { found, arguments, inner } = settled;
+        if pinned && !matches!(found.spec.effect, Effect::Read | Effect::Buffered) {
+            let text = format!("error: a pin of `{}` isn't run by its path; call that operation", found.spec.path);
+            return Ok(CallOutcome::plain(Outcome::Arguments, text));
+        }
         let named = inner.as_deref().unwrap_or(&call.tool);
         // What it needs is said again where it is made.
         let needs = found.operation.needs(&arguments).unwrap_or_default();
@@ -302,6 +315,16 @@ impl Round<'_> {
             Effect::Read | Effect::Buffered => self.invoke(index, call, (named, found.spec.path), &arguments).await?,
         };
         Ok(made.by(used))
+    }
+
+    /// A pin that `job/run` names is the operation that it stands for. Returns whether it was one.
+    async fn pinned(&self, path: &str, arguments: &mut Value) -> Result<bool, OpError> {
+        let Some(asked) = arguments["operation"].as_str().filter(|asked| path == RUN && is_pin(asked)) else {
+            return Ok(false);
+        };
+        let meant = pin::meant(&self.setting.owner, &self.caller.authority, self.workspace(), asked).await?;
+        arguments["operation"] = meant.into();
+        Ok(true)
     }
 
     /// The capabilities that these needs are met by.

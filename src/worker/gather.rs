@@ -4,7 +4,7 @@ use super::fetch::Reader;
 use super::session::{Leased, Stop};
 use super::turn::Bench;
 use super::{ToolKey, Worker, values};
-use crate::domain::agent::AgentRecord;
+use crate::domain::agent::{AgentRecord, ToolEntry};
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
@@ -114,6 +114,7 @@ fn tools(
         output: ends.output.map(ToString::to_string).unwrap_or_default(),
         goal: ends.goal.map(ToString::to_string).unwrap_or_default(),
         found: setting.state.tools.clone(),
+        operations: agent.config.tools.iter().filter_map(ToolEntry::operation).map(str::to_owned).collect(),
         resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
         values: if bound { values.hash() } else { String::new() },
         instances,

@@ -3,6 +3,7 @@
 use super::calls::Round;
 use super::gather;
 use crate::domain::context::load::{Change, check_room};
+use crate::domain::lattice::own::localise;
 use crate::domain::tools::outline;
 use crate::domain::tools::{Target, tool_name};
 use crate::domain::turn::{CallOutcome, Outcome, ends};
@@ -18,7 +19,11 @@ pub(super) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = ends::misfits(round.setting(), &Target::Load, arguments) {
         return misfit;
     }
-    let (path, change) = match Change::load(arguments, round.setting().state.goals.top().is_some()) {
+    let mut arguments = arguments.clone();
+    if let Err(error) = localise(&round.setting().owner, &mut arguments) {
+        return CallOutcome::plain(Outcome::Denied, error.to_string());
+    }
+    let (path, change) = match Change::load(&arguments, round.setting().state.goals.top().is_some()) {
         Ok(found) => found,
         Err(error) => return refused(&error),
     };
@@ -39,7 +44,11 @@ pub(super) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Some(misfit) = ends::misfits(round.setting(), &Target::Unload, arguments) {
         return misfit;
     }
-    let change = Change::unload(arguments, &round.loads());
+    let mut arguments = arguments.clone();
+    if let Err(error) = localise(&round.setting().owner, &mut arguments) {
+        return CallOutcome::plain(Outcome::Denied, error.to_string());
+    }
+    let change = Change::unload(&arguments, &round.loads());
     match change {
         Ok(change) => changed(round, change, "unloaded from the next turn on"),
         Err(error) => refused(&error),

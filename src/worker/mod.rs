@@ -26,6 +26,7 @@ mod live;
 mod orders;
 mod origin;
 mod output;
+mod pins;
 pub mod preview;
 mod quarantine;
 mod recheck;
@@ -112,6 +113,8 @@ pub(crate) struct ToolKey {
     /// The schema of the goal's result; empty when there is none.
     goal: String,
     found: Vec<String>,
+    /// What the tools of its configuration run: pins name other operations from time to time.
+    operations: Vec<String>,
     /// Tools of its resources: those that write only where they may.
     resources: Vec<String>,
     /// SHA-256 of the values that bindings may fill in; empty when there are no bindings.

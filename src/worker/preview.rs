@@ -1,7 +1,7 @@
 //! What the next turn of a session would see, with nothing changed by looking.
 
 use super::fetch::Reader;
-use super::{gather, session};
+use super::{gather, pins, session};
 use crate::agents::{self, sessions};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
@@ -86,7 +86,6 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     };
     let reader = asked.envelope.bound.clone();
     let Rested { key, run, transcript } = rested(venue, owner, id, asked).await?;
-    let AgentRecord { config, state, .. } = &agent;
     let mut run = run;
     let plan = run.plan();
     options::take_loads(&mut run.state, &plan);
@@ -98,6 +97,8 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let authority = agent.authority(&policy, &envelope, &scope);
     let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);
+    let pinned = pins::resolved(owner, &authority, &workspace, &agent).await?;
+    let AgentRecord { config, state, .. } = pinned.as_ref().unwrap_or(&agent);
     let caller = Caller { envelope, ..Caller::new(owner.clone(), format!("agent:{id}"), authority) };
     let (mut user, project) = shared::load(&*venue.store, owner).await?;
     user.extend(caller.envelope.claims.clone());

@@ -4,7 +4,7 @@ use super::commit::{self, Outcome};
 use super::session::{Leased, Stop};
 use super::spend::Asked;
 use super::stage::Stage;
-use super::{Worker, answers, books, calls, gather, keeper, live, spend, values, waits};
+use super::{Worker, answers, books, calls, gather, keeper, live, pins, spend, values, waits};
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -134,7 +134,14 @@ pub(super) async fn run(
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
-    let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner, setting.authority.home().clone());
+    let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner.clone(), setting.authority.home().clone());
+    let pinned = pins::resolved(&owner, &setting.authority, &workspace, agent).await?;
+    let setting = match &pinned {
+        Some(pinned) => Setting { config: Arc::new(pinned.config.clone()), ..setting },
+        None => setting,
+    };
+    // What is written of the agent is what it was configured to be.
+    let meant = pinned.as_ref().unwrap_or(agent);
     let bench = Bench { workspace, policy: version };
     let approved = matches!(start, Start::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
@@ -146,7 +153,7 @@ pub(super) async fn run(
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
         let observed = match action {
-            Action::Gather => gathered(worker, leased, &bench, agent, &turn).await?,
+            Action::Gather => gathered(worker, leased, &bench, meant, &turn).await?,
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
                 Asked::Made(observed, spent) => {
                     turn.pay(spent);
@@ -167,7 +174,7 @@ pub(super) async fn run(
             Action::Call(planned) => {
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
                 live::calls(worker, job.as_ref(), turn.setting().turn, &tools).await;
-                calls::make(worker, leased, &bench, agent, &turn, &planned, approved).await?
+                calls::make(worker, leased, &bench, meant, &turn, &planned, approved).await?
             }
             Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
             Action::Wait { reason } => return waits::unavailable(worker, leased, &reason, deadline(&turn)).await,

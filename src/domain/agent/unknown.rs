@@ -5,7 +5,7 @@ use crate::domain::authority::Capability;
 use crate::domain::authority::ability::{ABILITIES, is_known};
 use crate::domain::context::entry::ContextEntry;
 use crate::domain::nearest::nearest;
-use crate::domain::tools::Directory;
+use crate::domain::tools::{Directory, is_pin};
 use crate::domain::tools::guard::{OPERATIONS, catalog_path};
 use crate::domain::tools::harness;
 
@@ -63,7 +63,8 @@ fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<
 
 /// A path that means no operation.
 fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &Known<'_, D>) -> Option<String> {
-    if known.operations.find(path).is_some() {
+    // What a pin names is known when it is used.
+    if known.operations.find(path).is_some() || is_pin(path) {
         return None;
     }
     let full = catalog_path(path);
@@ -116,6 +117,7 @@ mod tests {
             (json!({"tools": [{"name": "note", "description": "latent"}]}), vec![]),
             (json!({"caps": [{"with": "w", "can": "crud"}, {"with": "r/a", "can": "read"}]}), vec![]),
             (json!({"caps": [{"with": "", "can": "*"}]}), vec![]),
+            (json!({"tools": ["o/look", {"operation": "o/look", "name": "x"}]}), vec![]),
             (json!({"model": "opnai/gpt"}), vec!["`model.provider`: no provider `opnai`, did you mean `openai`"]),
             (json!({"model": "zzz/gpt"}), vec!["`model.provider`: no provider `zzz`"]),
             (

@@ -1,6 +1,7 @@
 //! Lattice: paths, the values under them, and how they are laid out in documents.
 
 pub mod layout;
+pub mod own;
 pub mod path;
 pub mod value;
 

@@ -1,6 +1,7 @@
 //! What holds for an operation whichever way a model reaches it: `job/run` runs others by their
 //! path, so what is bound or narrowed for a direct call is so for that one.
 
+use super::is_pin;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::turn::{Outcome, Unmade};
 use crate::domain::values::inject::Injection;
@@ -75,6 +76,10 @@ impl Guards {
         let mut inside = Vec::new();
         for depth in 0..=JOB_DEPTH {
             let Some(asked) = arguments["operation"].as_str() else { return Passage::Free };
+            if is_pin(asked) {
+                let text = format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
+                return Passage::Refused(Unmade::arguments(text));
+            }
             let path = self.path(asked);
             if let Some(strange) = strange(&arguments) {
                 let text = format!("arguments of `{RUN}` are not valid: '{strange}' was unexpected");
@@ -177,6 +182,8 @@ mod tests {
         for free in [run("lattice/read", json!({"path": "w/evil"})), json!({}), json!([]), json!({"operation": 7})] {
             check(&free, &Ok(None), &free);
         }
+        let pinned = json!({"operation": "o/write", "input": {"path": "w/evil"}});
+        check(&pinned, &Err("name its operation"), &pinned);
         let strange = json!({"operation": "lattice/write", "input": {"value": 1}, "wait": 1});
         check(&strange, &Err("'wait' was unexpected"), &strange);
         let mut deep = run("lattice/write", json!({"path": "w/evil"}));

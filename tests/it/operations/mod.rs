@@ -5,6 +5,7 @@ mod http;
 mod job;
 mod json;
 mod lattice;
+mod pin;
 mod schema;
 
 use crate::support::http::Server;

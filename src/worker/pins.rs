@@ -1,0 +1,66 @@
+//! Pins in a configuration: tools and entries that name `o/<name>` are those of the operation that it stands for,
+//! in each turn anew, as far as the turn may read the pin.
+
+use crate::domain::agent::{AgentRecord, ToolEntry};
+use crate::domain::authority::Authority;
+use crate::domain::context::entry::ContextEntry;
+use crate::domain::ids::Owner;
+use crate::domain::tools::entry::NamedTool;
+use crate::domain::tools::{is_pin, tool_name};
+use crate::ops::{OpError, pin};
+use crate::store::StoreError;
+use crate::workspace::Workspace;
+
+/// The agent with the operations that its pins name; `None`: it names none. What can't be resolved stays, and is
+/// refused where it is used.
+pub(super) async fn resolved(
+    owner: &Owner,
+    authority: &Authority,
+    workspace: &Workspace,
+    agent: &AgentRecord,
+) -> Result<Option<AgentRecord>, StoreError> {
+    let names_pins = agent.config.tools.iter().filter_map(ToolEntry::operation).any(is_pin)
+        || agent.config.context.iter().filter_map(operation_of).any(is_pin);
+    if !names_pins {
+        return Ok(None);
+    }
+    let mut agent = agent.clone();
+    for entry in &mut agent.config.tools {
+        let Some(path) = entry.operation().filter(|path| is_pin(path)).map(str::to_owned) else { continue };
+        let Some(operation) = meant(owner, authority, workspace, &path).await? else { continue };
+        let tool = match entry {
+            ToolEntry::Path(_) => NamedTool::default(),
+            ToolEntry::Named(tool) => (**tool).clone(),
+        };
+        let name = tool.name.clone().or_else(|| Some(tool_name(&path)));
+        *entry = ToolEntry::Named(Box::new(NamedTool { operation: Some(operation), name, ..tool }));
+    }
+    for entry in &mut agent.config.context {
+        let Some(path) = operation_of(entry).filter(|path| is_pin(path)).map(str::to_owned) else { continue };
+        let Some(operation) = meant(owner, authority, workspace, &path).await? else { continue };
+        if let ContextEntry::Full(full) = entry {
+            full.op = Some(operation);
+        }
+    }
+    Ok(Some(agent))
+}
+
+fn operation_of(entry: &ContextEntry) -> Option<&str> {
+    match entry {
+        ContextEntry::Full(full) => full.op.as_deref(),
+        ContextEntry::Short(_) => None,
+    }
+}
+
+async fn meant(
+    owner: &Owner,
+    authority: &Authority,
+    workspace: &Workspace,
+    path: &str,
+) -> Result<Option<String>, StoreError> {
+    match pin::meant(owner, authority, workspace, path).await {
+        Ok(operation) => Ok(Some(operation)),
+        Err(OpError::Store(error)) if error.is_transient() => Err(error),
+        Err(_) => Ok(None),
+    }
+}
