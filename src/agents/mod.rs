@@ -247,7 +247,7 @@ pub async fn timeline(
     for ((session, key), mut doc) in turns.iter().zip(docs) {
         let Some(bytes) = doc.pop().and_then(|doc| doc.value) else { continue };
         let record: TurnRecord = decode(key, &bytes)?;
-        let mut record = record.seen_by(reader).bare();
+        let mut record = record.seen_by(reader).shown();
         record["session"] = decode_token(session).into();
         shown.push(record);
     }

@@ -251,7 +251,7 @@ impl TurnRecord {
 
     /// As a record without the books of authority: they name what the runtime has filled in, which is in
     /// no transcript.
-    pub fn bare(&self) -> Value {
+    fn bare(&self) -> Value {
         let mut turn = json!(self);
         if let Some(map) = turn.as_object_mut() {
             map.retain(|key, _| !["authority", "wider", "bound", "used"].contains(&key.as_str()));
@@ -266,7 +266,15 @@ impl TurnRecord {
 
     /// The same with arguments as the model wrote them.
     pub fn shown(&self) -> Value {
-        let mut turn = self.bare();
+        self.as_written(self.bare())
+    }
+
+    /// The record with arguments as the model wrote them.
+    pub fn whole(&self) -> Value {
+        self.as_written(json!(self))
+    }
+
+    fn as_written(&self, mut turn: Value) -> Value {
         let said = turn.get_mut("said").and_then(Value::as_array_mut);
         for (said, message) in said.into_iter().flatten().zip(&self.said) {
             let ChatMessage::Assistant { calls, .. } = message else { continue };

@@ -52,7 +52,7 @@ pub(super) async fn list(
     let (cursor, limit) = (asked.text("cursor"), limit(&asked)?);
     let found = find(&*api.venue.store, (who.owner(), &who.caller.reads()), &agent, &filter, cursor, limit).await?;
     let shown = found.turns.iter().map(|(session, record)| {
-        let mut shown = record.bare();
+        let mut shown = record.shown();
         shown["name"] = format!("{agent}/{session}/{}", record.turn).into();
         shown["session"] = session.as_str().into();
         shown

@@ -8,6 +8,7 @@ use crate::domain::context::digest::fields_hash;
 use crate::domain::context::ledger::{Form, Ledger};
 use crate::domain::context::record::Restored;
 use crate::domain::ids::SessionKey;
+use crate::domain::session::TurnRecord;
 use crate::domain::tools::Directory;
 use serde_json::{Value, json};
 
@@ -59,7 +60,7 @@ pub fn turn(session: &SessionKey, past: &PastTurn, reader: Option<&Authority>) -
         "agent": session.agent,
         "session": session.session,
         "turn": past.turn,
-        "record": past.record,
+        "record": past.record.as_ref().map(TurnRecord::whole),
         "ledger": past.seen.as_ref().map(|seen| ledger(&seen.ledger)),
     });
     match past.seen.as_ref().map(|seen| &seen.inputs) {

@@ -3,11 +3,12 @@
 use crate::support::venue::TestVenue;
 use futures::StreamExt;
 use serde_json::{Value, json};
+use trellis::domain::authority::Authority;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
-use trellis::domain::ids::JobId;
+use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::jobs;
+use trellis::{agents, jobs, ledger};
 
 const RULES: &str = r#"
 [[rule]]
@@ -147,4 +148,20 @@ async fn a_cancel_stops_a_running_tool_and_the_transcript_says_so() {
     assert_eq!((turns.len(), calls.len()), (2, 2), "{turns:#?}");
     let texts = said(&venue, "waiter").await;
     assert!(texts.iter().any(|text| text.contains("cancelled")), "{texts:?}");
+}
+
+#[tokio::test]
+async fn the_transcript_of_a_turn_shows_arguments_as_the_model_wrote_them() {
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    venue.worker().await;
+    venue.agent("looper", json!({"limits": {"turns": 1}})).await;
+    let job = venue.run("looper", "t1", json!("go")).await;
+    let key = SessionKey { agent: "looper".parse().unwrap(), session: job.head.session.clone() };
+    let (store, owner, reader) = (&*venue.venue.store, &venue.owner, Authority::unlimited());
+    let past = ledger::load(store, owner, &key, 1).await.unwrap().unwrap();
+    let list = agents::timeline(&venue.venue, (owner, &reader), &key.agent, 0, 10).await.unwrap();
+    let turn = ledger::show::turn(&key, &past, None);
+    for record in [&past.record.as_ref().unwrap().shown(), &turn["record"], &list[0]] {
+        assert_eq!(record["said"][0]["calls"][0]["arguments"], json!({"path": "w/x"}), "{record}");
+    }
 }
