@@ -5,10 +5,10 @@ pub(super) const MAX_NAME: usize = 64;
 
 /// `v/ops/covia/read` → `covia_read`, `o/look` → `look`.
 pub fn tool_name(path: &str) -> String {
-    let path = path.trim_matches('/');
-    let short = match path.rsplit_once('/') {
+    let plain = path.trim_matches('/');
+    let short = match plain.rsplit_once('/') {
         Some((_, pin)) if is_pin(path) => pin,
-        Some(_) | None => path.trim_start_matches("v/ops/"),
+        Some(_) | None => plain.trim_start_matches("v/ops/"),
     };
     let name: String =
         short.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' }).collect();
