@@ -3,8 +3,8 @@
 use super::OpError;
 use crate::domain::authority::Authority;
 use crate::domain::ids::Owner;
-use crate::domain::lattice::own::own;
 use crate::domain::lattice::Path;
+use crate::domain::lattice::own::own;
 use crate::domain::tools::is_pin;
 use crate::workspace::Workspace;
 
@@ -19,12 +19,7 @@ fn pin_of(owner: &Owner, path: &str) -> Result<Option<Path>, OpError> {
 
 /// The operation that a path means: of a pin the one that it names, to whoever may read it; any other path
 /// stays as it is.
-pub async fn meant(
-    owner: &Owner,
-    authority: &Authority,
-    workspace: &Workspace,
-    path: &str,
-) -> Result<String, OpError> {
+pub async fn meant(owner: &Owner, authority: &Authority, workspace: &Workspace, path: &str) -> Result<String, OpError> {
     let Some(pin) = pin_of(owner, path)? else { return Ok(path.to_owned()) };
     authority.permits("crud/read", &pin).map_err(|denied| OpError::Denied(denied.text(path)))?;
     let Some(found) = workspace.get(&pin).await? else {
@@ -32,6 +27,9 @@ pub async fn meant(
     };
     match found["operation"].as_str() {
         Some(operation) => Ok(operation.to_owned()),
-        None => Err(OpError::Invalid(format!("`{pin}` pins no operation, but `{}`", found["from"].as_str().unwrap_or("a value")))),
+        None => Err(OpError::Invalid(format!(
+            "`{pin}` pins no operation, but `{}`",
+            found["from"].as_str().unwrap_or("a value")
+        ))),
     }
 }

@@ -5,9 +5,9 @@ use crate::domain::authority::Capability;
 use crate::domain::authority::ability::{ABILITIES, is_known};
 use crate::domain::context::entry::ContextEntry;
 use crate::domain::nearest::nearest;
-use crate::domain::tools::{Directory, is_pin};
 use crate::domain::tools::guard::{OPERATIONS, catalog_path};
 use crate::domain::tools::harness;
+use crate::domain::tools::{Directory, is_pin};
 
 /// Groups of operations that are named in the sources and not built.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];

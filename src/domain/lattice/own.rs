@@ -140,7 +140,10 @@ mod tests {
             let done = localise(&owner, &mut arguments);
             assert_eq!(done.ok().map(|()| arguments), expected, "{given}");
         };
-        check(json!({"path": "/acme/ann/w/x", "value": "/acme/bob/w/x"}), Some(json!({"path": "w/x", "value": "/acme/bob/w/x"})));
+        check(
+            json!({"path": "/acme/ann/w/x", "value": "/acme/bob/w/x"}),
+            Some(json!({"path": "w/x", "value": "/acme/bob/w/x"})),
+        );
         check(json!({"paths": ["w/a", "/acme/ann/w/b"]}), Some(json!({"paths": ["w/a", "w/b"]})));
         check(json!({"from": "/acme/ann/w/x", "to": "/acme/bob/w/x"}), None);
         check(json!({"loads": {"/acme/ann/w/x": null}}), Some(json!({"loads": {"w/x": null}})));

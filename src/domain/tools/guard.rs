@@ -77,7 +77,8 @@ impl Guards {
         for depth in 0..=JOB_DEPTH {
             let Some(asked) = arguments["operation"].as_str() else { return Passage::Free };
             if is_pin(asked) {
-                let text = format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
+                let text =
+                    format!("`{asked}`: where arguments are bound a pin isn't run by its path; name its operation");
                 return Passage::Refused(Unmade::arguments(text));
             }
             let path = self.path(asked);

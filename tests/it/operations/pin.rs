@@ -41,11 +41,13 @@ async fn a_path_may_name_its_own_owner_and_no_other_one() {
     for path in ["/local/you/w/x", other, "did:web:venue.example:me/w/x"] {
         for operation in ["lattice/read", "job/run"] {
             let input = json!({"path": path});
-            let input = if operation == "job/run" { json!({"operation": "lattice/read", "input": input}) } else { input };
+            let input =
+                if operation == "job/run" { json!({"operation": "lattice/read", "input": input}) } else { input };
             refused(&server, operation, input, 403, "no call reaches another owner's").await;
         }
     }
-    refused(&server, "lattice/copy", json!({"from": "w/x", "to": other}), 403, "is not in the tree of `local/me`").await;
+    refused(&server, "lattice/copy", json!({"from": "w/x", "to": other}), 403, "is not in the tree of `local/me`")
+        .await;
 }
 
 const RULES: &str = r#"
@@ -71,7 +73,9 @@ then = { text = "done" }
 fn results(turn: &TurnRecord) -> Vec<&str> {
     let text = |said: &ChatMessage| matches!(said, ChatMessage::Tool { .. });
     let results = turn.said.iter().filter(|said| text(said)).map(|said| match said {
-        ChatMessage::Tool { text, .. } | ChatMessage::User { text } | ChatMessage::Assistant { text, .. } => text.as_str(),
+        ChatMessage::Tool { text, .. } | ChatMessage::User { text } | ChatMessage::Assistant { text, .. } => {
+            text.as_str()
+        }
     });
     results.collect()
 }
@@ -84,7 +88,8 @@ async fn a_pin_is_a_tool_and_an_entry_of_a_context() {
     venue.write("o/ask", json!({"operation": "v/ops/agent/request"})).await;
     venue.worker().await;
     let entry = json!({"op": "o/look", "input": {"path": "w/x"}, "label": "Seen"});
-    let tools = json!(["o/look", "o/none", {"operation": "o/look", "name": "peek", "description": "d"}, "v/ops/job/run"]);
+    let tools =
+        json!(["o/look", "o/none", {"operation": "o/look", "name": "peek", "description": "d"}, "v/ops/job/run"]);
     venue.agent("clerk", json!({"tools": tools, "defaultTools": false, "context": [entry]})).await;
     let look = Preview { task: Some(json!(1)), ..Preview::default() };
     let inputs = preview::inputs(&venue.venue, &venue.owner, &"clerk".parse().unwrap(), look).await.unwrap();
