@@ -71,10 +71,43 @@ fn named(value: &Value) -> Vec<&str> {
     }
 }
 
-/// Every such turn of an agent, by session, oldest first.
+/// A path, and the copies that an agent's calls have made of what is there.
+struct Trail<'p> {
+    path: &'p str,
+    copies: Vec<Reached>,
+}
+
+impl<'p> Trail<'p> {
+    /// `copies` are all that were made, of whatever.
+    fn of(path: &'p str, mut copies: Vec<Reached>) -> Self {
+        let mut trail = Self { path, copies: Vec::new() };
+        loop {
+            let (more, rest): (Vec<_>, Vec<_>) = copies.into_iter().partition(|copy| trail.leads_to(copy));
+            if more.is_empty() {
+                return trail;
+            }
+            trail.copies.extend(more);
+            copies = rest;
+        }
+    }
+
+    /// Bytes of the path reached a model so: from there, or from a copy. In the session that made the
+    /// copy not before that; in others whenever.
+    fn leads_to(&self, reached: &Reached) -> bool {
+        let from = |copy: &Reached| {
+            let later = copy.session != reached.session || reached.turn >= copy.turn;
+            later && copy.agent == reached.agent && copy.into.iter().any(|into| overlap(&reached.source, into))
+        };
+        overlap(&reached.source, self.path) || self.copies.iter().any(from)
+    }
+}
+
+/// Every such turn of an agent, by session, oldest first; those that read a copy, which calls of the
+/// agent have made, too.
 pub async fn why(store: &dyn Store, owner: &Owner, agent: &AgentId, path: &str) -> Result<Vec<Reached>, StoreError> {
     let mut found = all(store, owner, agent).await?;
-    found.retain(|reached| overlap(&reached.source, path));
+    let trail = Trail::of(path, found.iter().filter(|reached| reached.into.is_some()).cloned().collect());
+    found.retain(|reached| trail.leads_to(reached));
     Ok(found)
 }
 
@@ -184,6 +217,18 @@ pub async fn removed(
     agent: Option<&AgentId>,
     path: &str,
 ) -> Result<Vec<Reached>, StoreError> {
+    let copies = kept(store, owner, agent, |reached| reached.into.is_some()).await?;
+    let trail = Trail::of(path, copies);
+    kept(store, owner, agent, |reached| trail.leads_to(reached)).await
+}
+
+/// Those of it that are `wanted`.
+async fn kept(
+    store: &dyn Store,
+    owner: &Owner,
+    agent: Option<&AgentId>,
+    wanted: impl Fn(&Reached) -> bool,
+) -> Result<Vec<Reached>, StoreError> {
     let prefix = agent.map_or_else(|| keys::READS.to_owned(), keys::reads_of);
     let (mut found, mut after) = (Vec::new(), None::<String>);
     loop {
@@ -191,7 +236,7 @@ pub async fn removed(
         for (key, doc) in &page {
             let Some(bytes) = &doc.value else { continue };
             let kept: Vec<Reached> = decode(key, bytes)?;
-            found.extend(kept.into_iter().filter(|reached| overlap(&reached.source, path)));
+            found.extend(kept.into_iter().filter(&wanted));
         }
         match page.last() {
             Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
@@ -233,6 +278,29 @@ mod tests {
             ChatMessage::Tool { call: "c".into(), name: "t".into(), text: "12345".into() },
         ];
         TurnRecord { turn: 3, said, calls: vec![made], ..TurnRecord::default() }
+    }
+
+    #[test]
+    fn a_copy_leads_on_from_when_it_was_made() {
+        let reached = |session: &str, turn, source: &str, into: Option<&str>| {
+            let session = SessionKey { agent: "a".parse().unwrap(), session: session.parse().unwrap() };
+            let seen = Seen { into: into.map(str::to_owned), ..Seen::new(source) };
+            super::reached(&session, turn, "tool t".into(), seen, 1)
+        };
+        let copies =
+            vec![reached("s", 3, "w/b", Some("o/c")), reached("s", 2, "w/a", Some("w/b")), reached("s", 1, "w/z", Some("w/y"))];
+        let trail = Trail::of("w/a", copies);
+        for (session, turn, source, expected) in [
+            ("s", 1, "w/a", true),
+            ("s", 1, "w/b", false),
+            ("s", 2, "w/b", true),
+            ("s", 2, "o/c", false),
+            ("s", 3, "o/c", true),
+            ("other", 1, "o/c", true),
+            ("s", 4, "w/y", false),
+        ] {
+            assert_eq!(trail.leads_to(&reached(session, turn, source, None)), expected, "{session} {turn} {source}");
+        }
     }
 
     #[test]

@@ -5,14 +5,14 @@ use super::why::seen;
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Content, Item};
-use crate::domain::context::origin::{Seen, is_below, overlap};
+use crate::domain::context::origin::{Seen, is_below, overlap, with_copies};
 use crate::domain::lattice::Path;
 use crate::domain::lattice::value::remove;
 use crate::domain::session::{Heard, TurnRecord};
 
 /// Takes out what came from there. Whether anything did.
 pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
-    let paths = with_copies(&inputs.transcript, path);
+    let paths = copies(inputs, path);
     let is_gone = |seen: &Seen| paths.iter().any(|path| overlap(&seen.path, path));
     let items = std::mem::take(&mut inputs.items);
     let count = items.len();
@@ -36,17 +36,12 @@ pub(super) fn leave_out(inputs: &mut Inputs, path: &str) -> bool {
     found
 }
 
-/// The path, and where calls of this conversation have copied it to.
-fn with_copies(transcript: &[TurnRecord], path: &str) -> Vec<String> {
-    let mut paths = vec![path.to_owned()];
-    let calls = transcript.iter().flat_map(|record| &record.calls);
-    for seen in calls.flat_map(|call| call.reads.iter().flatten()) {
-        let Some(into) = &seen.into else { continue };
-        if paths.iter().any(|path| overlap(&seen.path, path)) && !paths.contains(into) {
-            paths.push(into.clone());
-        }
-    }
-    paths
+/// The path, and where its bytes were copied to: by whoever handed sections on, and by calls of this
+/// conversation.
+fn copies(inputs: &Inputs, path: &str) -> Vec<String> {
+    let handed = inputs.items.iter().flat_map(|item| &item.origin.reads);
+    let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
+    with_copies(path, handed.chain(calls.flat_map(|call| call.reads.iter().flatten())))
 }
 
 /// A piece without these paths; of one that lies above them what is left of it, if that can be told.

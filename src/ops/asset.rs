@@ -253,6 +253,7 @@ async fn pin(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError>
         value["operation"] = found.spec.path.into();
     }
     let path = to.to_string();
+    call.reads.went(&[path.clone(), format!("a/{id}")]);
     change(call, WriteOp::Write { path: to, value, expect: None }).await?;
     Ok(json!({"path": path, "hash": id.as_str(), "asset": format!("a/{id}")}))
 }
@@ -263,7 +264,9 @@ async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> 
     let missing = || OpError::NotFound(format!("nothing is at `{from}`"));
     if let (Namespace::Assets, [id]) = (from.namespace(), from.segments()) {
         let id = asset_id(id)?;
-        return assets::get(call.venue, owner, &id).await?.map(|_| id).ok_or_else(missing);
+        assets::get(call.venue, owner, &id).await?.ok_or_else(missing)?;
+        call.reads.kept(Resource::asset(&id), format!("a/{id}"));
+        return Ok(id);
     }
     let value = value_at(call, from).await?.ok_or_else(missing)?;
     let about = json!({"content": value, "name": from.segments().last()});

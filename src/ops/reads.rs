@@ -22,6 +22,13 @@ struct Look {
     found: bool,
 }
 
+impl Look {
+    fn gone_to(&self, place: &str) -> Self {
+        let seen = Seen { into: Some(place.to_owned()), ..self.seen.clone() };
+        Self { seen, on: self.on.clone(), found: self.found }
+    }
+}
+
 impl Reads {
     fn lock(&self) -> MutexGuard<'_, Vec<Look>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -41,6 +48,18 @@ impl Reads {
     /// Something of the venue's that is no place in the tree was read.
     pub fn kept(&self, on: Resource, path: impl Into<String>) {
         self.lock().push(Look { seen: Seen::new(path), on, found: true });
+    }
+
+    /// What the operation that runs has read went to these places, and no more of it to who called.
+    pub fn went(&self, into: &[String]) {
+        let [first, more @ ..] = into else { return };
+        let mut looks = self.lock();
+        let mut others = Vec::new();
+        for look in looks.iter_mut().filter(|look| look.seen.through.is_empty() && look.seen.into.is_none()) {
+            others.extend(more.iter().map(|place| look.gone_to(place)));
+            look.seen.into = Some(first.clone());
+        }
+        looks.extend(others);
     }
 
     /// How many there are; what comes after them is of the operation that begins now.

@@ -15,7 +15,7 @@ use crate::domain::external;
 use crate::domain::ids::{AgentId, QueueName};
 use crate::domain::lattice::own::localise;
 use crate::domain::principal::Principal;
-use crate::domain::scope::{self, Causes, causes};
+use crate::domain::scope::{self, Causes, Scoped, causes};
 use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, is_pin};
 use crate::domain::turn::ends;
@@ -383,7 +383,10 @@ impl Round<'_> {
         let reads = Reads::default();
         let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
         let called = dispatch::invoke(&invocation, path, arguments.clone()).await;
-        self.returned(called, &reads, || server(path, arguments))
+        let made = self.returned(called, &reads, || server(path, arguments))?;
+        // What stood beside its arguments, its result may show.
+        let beside = call.scoped.iter().flat_map(Scoped::seen);
+        Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
     }
 
     /// A call as operations see it.

@@ -216,3 +216,158 @@ fn a_stranger_computes_the_hash_of_a_prompt() {
         (Some(said.as_str()), Some(said.as_str()))
     );
 }
+
+/// Everything that copies what it reads, in one turn, and the copies read in the next.
+const COPIES: &str = r#"
+[[rule]]
+when = { agent = "copier", turn = 1 }
+then = { calls = [
+  { tool = "asset_pin", arguments = { path = "w/secret/a", name = "p" } },
+  { tool = "asset_pin", arguments = { path = "w/plain" } },
+  { tool = "agent_create", arguments = { agentId = "made", config = "w/secret/config" } },
+  { tool = "agent_update", arguments = { agentId = "known", config = "w/secret/config" } },
+  { tool = "agent_fork", arguments = { agentId = "source", to = "forked" } },
+  { tool = "agent_request", arguments = { agentId = "known", input = "go", outputPath = "w/out" } },
+] }
+
+[[rule]]
+when = { agent = "copier", turn = 2 }
+then = { calls = [
+  { tool = "asset_content", arguments = { id = "o/p" } },
+  { tool = "asset_content", arguments = { id = "o/plain" } },
+  { tool = "lattice_read", arguments = { path = "g/made" } },
+  { tool = "lattice_read", arguments = { path = "g/known" } },
+  { tool = "lattice_read", arguments = { path = "g/forked" } },
+  { tool = "lattice_read", arguments = { path = "w/out" } },
+] }
+
+[[rule]]
+when = { agent = "copier", turn = 3 }
+then = { calls = [
+  { tool = "asset_pin", arguments = { path = "a/HASH", name = "again" } },
+] }
+
+[[rule]]
+when = { agent = "copier", turn = 4 }
+then = { calls = [{ tool = "asset_content", arguments = { id = "o/again" } }] }
+
+[[rule]]
+when = { agent = "copier" }
+then = { text = "done" }
+
+[[rule]]
+when = { agent = "known" }
+then = { text = "the output of a child" }
+"#;
+
+#[tokio::test]
+async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
+    let hash = sha256_hex(b"the first secret");
+    let (venue, _dir) = TestVenue::embedded(&COPIES.replace("HASH", &hash)).await;
+    venue.worker().await;
+    venue.write("w/secret/a", json!("the first secret")).await;
+    venue.write("w/plain", json!("plain")).await;
+    let rules = json!({"provider": "scripted", "name": "rules"});
+    venue.write("w/secret/config", json!({"model": rules, "systemPrompt": "the configured secret"})).await;
+    venue.agent("known", json!({})).await;
+    venue.agent("source", json!({"systemPrompt": "the forked secret"})).await;
+    let tools = ["asset/pin", "asset/content", "agent/create", "agent/update", "agent/fork", "agent/request", "lattice/read"];
+    let tools: Vec<_> = tools.iter().map(|name| format!("v/ops/{name}")).collect();
+    venue.agent("copier", json!({"tools": tools, "defaultTools": false})).await;
+    let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
+    let job = venue.ended(&venue.arrive("copier", "t1", true, submission).await.job.unwrap()).await;
+    let key = SessionKey { agent: "copier".parse().unwrap(), session: "s".parse().unwrap() };
+    let shown = async |without: &[&str]| {
+        let last = venue.turns("copier", "s").await.last().unwrap().turn;
+        let past = ledger::load(&*venue.venue.store, &venue.owner, &key, last).await.unwrap();
+        let inputs = past.unwrap_or_else(|| panic!("no turn {last}: {job:?}")).seen.unwrap().inputs.unwrap();
+        let without = without.iter().map(|path| (*path).to_owned()).collect();
+        let inputs = Experiment { without, ..Experiment::default() }.apply(inputs, &venue.venue.catalog).unwrap();
+        serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
+    };
+    let secrets = ["the first secret", "the configured secret", "the forked secret", "the output of a child"];
+    let whole = shown(&[]).await;
+    for (secret, times) in secrets.iter().zip([2, 2, 1, 1]) {
+        assert!(whole.matches(secret).count() >= times, "{secret}: {whole}");
+    }
+    let calls = venue.turns("copier", "s").await;
+    let child = calls[0].calls[5].reads.iter().flatten().find(|seen| seen.into.as_deref() == Some("w/out"));
+    let child = child.unwrap().path.clone();
+    for (path, secret) in ["w/secret/a", "w/secret/config", "g/source", &child].iter().zip(secrets) {
+        let without = shown(&[path]).await;
+        assert!(!without.contains(secret), "{secret} without {path}: {without}");
+        assert!(without.contains("plain"), "{path}: {without}");
+        for other in secrets.iter().filter(|other| **other != secret) {
+            assert!(without.contains(other), "{other} without {path}: {without}");
+        }
+    }
+    let agent: AgentId = "copier".parse().unwrap();
+    let why = why::why(&*venue.venue.store, &venue.owner, &agent, "w/secret/a").await.unwrap();
+    let found: Vec<_> = why.iter().map(|reached| reached.source.as_str()).collect();
+    let asset = format!("a/{hash}");
+    assert_eq!(found, ["w/secret/a", "w/secret/a", &asset, "o/p", &asset, &asset, &asset, "o/again"]);
+}
+
+/// A section that an operation has read, and a conversation, go to a child.
+const HANDED: &str = r#"
+[[rule]]
+when = { agent = "boss", turn = 1 }
+then = { calls = [
+  { tool = "lattice_read", arguments = { path = "w/told" } },
+  { tool = "asset_pin", arguments = { path = "w/told", name = "told" } },
+] }
+
+[[rule]]
+when = { agent = "boss", turn = 2 }
+then = { calls = [{ tool = "help", arguments = { question = "why?" } }] }
+
+[[rule]]
+when = { agent = "helper", turn = 1 }
+then = { calls = [
+  { tool = "asset_content", arguments = { id = "o/told" } },
+  { tool = "show", arguments = {} },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+#[tokio::test]
+async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
+    let (venue, _dir) = TestVenue::embedded(HANDED).await;
+    venue.worker().await;
+    venue.write("w/secret", json!({"read": "the secret read", "path": "the secret at a path"})).await;
+    venue.write("w/told", json!("the secret told")).await;
+    let help = json!({
+        "_delegate": "helper", "name": "help", "description": "Knows more.", "wait": 60000,
+        "_scopes": {"const": ["context/read", "context/path", "transcript"]},
+    });
+    let context = json!([
+        {"op": "v/ops/lattice/read", "input": {"path": "w/secret/read"}, "label": "read"},
+        {"ref": "w/secret/path", "label": "path"},
+    ]);
+    let tools = json!([help, "v/ops/lattice/read", "v/ops/asset/pin"]);
+    venue.agent("boss", json!({"tools": tools, "context": context, "defaultTools": false})).await;
+    let show = json!({"operation": "v/ops/test/scoped", "name": "show", "scopes": {"const": ["context/read"]}});
+    venue.agent("helper", json!({"tools": ["v/ops/asset/content", show], "defaultTools": false})).await;
+    let job = venue.run("boss", "t1", json!("go")).await;
+    let helper: AgentId = "helper".parse().unwrap();
+    let sessions = venue.venue.store.sessions(&venue.owner, Some(&helper), None, 10).await.unwrap();
+    let key = sessions.first().unwrap_or_else(|| panic!("no child: {job:?}")).key.clone();
+    let shown = async |without: &[&str]| {
+        let past = ledger::load(&*venue.venue.store, &venue.owner, &key, 2).await.unwrap().unwrap();
+        let without = without.iter().map(|path| (*path).to_owned()).collect();
+        let experiment = Experiment { without, ..Experiment::default() };
+        let inputs = experiment.apply(past.seen.unwrap().inputs.unwrap(), &venue.venue.catalog).unwrap();
+        serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
+    };
+    let secrets = [("w/secret/read", "the secret read", 2), ("w/secret/path", "the secret at a path", 1), ("w/told", "the secret told", 2)];
+    let whole = shown(&[]).await;
+    for (path, secret, times) in secrets {
+        assert!(whole.matches(secret).count() >= times, "{secret}: {whole}");
+        let without = shown(&[path]).await;
+        assert!(!without.contains(secret), "{secret} without {path}: {without}");
+        let why = why::why(&*venue.venue.store, &venue.owner, &helper, path).await.unwrap();
+        assert!(!why.is_empty(), "{path}");
+    }
+}

@@ -23,6 +23,18 @@ pub struct Seen {
     pub into: Option<String>,
 }
 
+/// A path, and where these reads say that its bytes were copied to. The earlier ones first.
+pub fn with_copies<'s>(path: &str, reads: impl IntoIterator<Item = &'s Seen>) -> Vec<String> {
+    let mut places = vec![path.to_owned()];
+    for seen in reads {
+        let Some(into) = &seen.into else { continue };
+        if places.iter().any(|place| overlap(&seen.path, place)) && !places.contains(into) {
+            places.push(into.clone());
+        }
+    }
+    places
+}
+
 impl Seen {
     /// A read of a path.
     pub fn new(path: impl Into<String>) -> Self {
@@ -53,6 +65,25 @@ impl Origin {
     }
 }
 
+/// Reads that a text on its way to somebody else keeps.
+const SOURCES: usize = 200;
+
+/// What was read, for somebody else: places without the rights by which they were read, each once. Of
+/// more than so many no more than the namespaces.
+pub fn sources(reads: &[Seen]) -> Vec<Seen> {
+    let once = |mut seen: Vec<Seen>| {
+        seen.sort();
+        seen.dedup();
+        seen
+    };
+    let places = once(reads.iter().map(|seen| Seen { into: seen.into.clone(), ..Seen::new(&seen.path) }).collect());
+    if places.len() <= SOURCES {
+        return places;
+    }
+    let top = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
+    once(places.iter().map(|seen| Seen::new(top(&seen.path))).collect())
+}
+
 /// One of two paths is the other, or lies below it.
 pub fn overlap(a: &str, b: &str) -> bool {
     is_below(a, b) || is_below(b, a)
@@ -67,6 +98,23 @@ pub fn is_below(path: &str, above: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn reads_of_a_text_that_is_handed_on_are_bounded() {
+        let read = |at: usize| Seen { version: Some(3), allowed: Some("x".into()), ..Seen::new(format!("w/{at}")) };
+        let reads: Vec<Seen> = [1, 2, 1].map(read).into();
+        assert_eq!(sources(&reads), [Seen::new("w/1"), Seen::new("w/2")]);
+        let many: Vec<Seen> = (0..1_000).map(read).collect();
+        assert_eq!(sources(&many), [Seen::new("w")], "and `w/7` overlaps it");
+    }
+
+    #[test]
+    fn a_path_has_the_copies_that_were_made_of_it() {
+        let read = |path: &str, into: Option<&str>| Seen { into: into.map(str::to_owned), ..Seen::new(path) };
+        let reads = [read("w/a", Some("w/b")), read("w/b/1", Some("w/c")), read("w/d", Some("w/e")), read("w/b", None)];
+        assert_eq!(with_copies("w/a/x", &reads), ["w/a/x", "w/b", "w/c"]);
+        assert_eq!(with_copies("w/e", &reads), ["w/e"]);
+    }
 
     #[test]
     fn paths_overlap_at_above_and_below() {

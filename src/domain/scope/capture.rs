@@ -7,7 +7,7 @@ use crate::domain::context::assemble::Assembled;
 use crate::domain::context::fill::fill;
 use crate::domain::context::inputs::{Inputs, Served};
 use crate::domain::context::item::{Absence, Content, Item, Kept, Section, Tags};
-use crate::domain::context::origin::Origin;
+use crate::domain::context::origin::{Origin, Seen, sources};
 use crate::domain::event::{Event, Payload};
 use crate::domain::limits::HAND_OFF_BYTES;
 use serde_json::{Value, json};
@@ -32,6 +32,8 @@ pub(super) struct Part {
     pub(super) needs: Vec<(String, Resource)>,
     pub(super) received: bool,
     pub(super) under: Option<Authority>,
+    /// What was read for it, besides its source.
+    pub(super) reads: Vec<Seen>,
     pub(super) content: Content,
 }
 
@@ -87,7 +89,8 @@ impl Part {
             value => Content::Value(value),
         };
         let (names, needs) = (vec![key.to_owned()], Vec::new());
-        Self { key: key.to_owned(), names, instance, source: None, needs, received: false, under: None, content }
+        let (source, reads) = (None, Vec::new());
+        Self { key: key.to_owned(), names, instance, source, needs, received: false, under: None, reads, content }
     }
 }
 
@@ -127,6 +130,7 @@ fn part_of(item: &Item) -> Option<Part> {
         needs: needs.clone(),
         received,
         under: under.clone(),
+        reads: sources(&item.origin.reads),
         content,
     })
 }
@@ -136,7 +140,9 @@ fn transcript(inputs: &Inputs, assembled: &Assembled) -> Part {
     let messages = &assembled.request.messages;
     let between = messages.get(1..messages.len().saturating_sub(1)).unwrap_or_default();
     let under = Some(inputs.frame.authority.clone());
-    Part { under, ..Part::plain("transcript", None, json!(between)) }
+    let calls = inputs.transcript.iter().flat_map(|record| &record.calls);
+    let read: Vec<Seen> = calls.flat_map(|call| call.reads.iter().flatten().cloned()).collect();
+    Part { under, reads: sources(&read), ..Part::plain("transcript", None, json!(between)) }
 }
 
 fn is_shown(assembled: &Assembled, key: &str) -> bool {
@@ -151,9 +157,11 @@ fn pending(inputs: &Inputs, assembled: &Assembled) -> Part {
         }
         Payload::Task { .. } | Payload::Message { .. } | Payload::Decision { .. } => None,
     });
+    let read = inputs.served.results.iter().filter(|(key, _)| is_shown(assembled, key));
+    let read = read.filter_map(|(_, event)| Some(Seen::new(format!("j/{}/output", event.job()?)))).collect();
     let running = inputs.served.pending.iter();
     let running = running.map(|(job, child)| json!({"job": job, "status": "STARTED", "agent": child.agent}));
-    Part::plain("pending", None, results.chain(running).collect())
+    Part { reads: read, ..Part::plain("pending", None, results.chain(running).collect()) }
 }
 
 /// Messages, each a part of its own.
@@ -210,7 +218,7 @@ pub fn received(handed: &Handed, authority: &Authority) -> Vec<Item> {
 }
 
 fn item(scoped: &Scoped, authority: &Authority) -> Item {
-    let Scoped { key, source, needs, received: _, under, content, bytes: _, of: _, missing } = scoped;
+    let Scoped { key, source, needs, received: _, under, reads, content, bytes: _, of: _, missing } = scoped;
     let content = match (scoped.held(authority), missing, content) {
         (Err(reason), _, _) => Content::Absent(Absence::Denied, reason),
         (Ok(()), Some(reason), _) => Content::Absent(Absence::Missing, reason.clone()),
@@ -228,7 +236,7 @@ fn item(scoped: &Scoped, authority: &Authority) -> Item {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: needs.clone(), under: under.clone(), ..Tags::default() },
-        origin: Origin::default(),
+        origin: Origin { reads: reads.clone(), ..Origin::default() },
         content,
     }
 }

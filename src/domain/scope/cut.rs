@@ -63,6 +63,7 @@ fn scoped(part: &Part, of: usize, share: usize) -> Scoped {
         needs: part.needs.clone(),
         received: part.received,
         under: part.under.clone(),
+        reads: part.reads.clone(),
         content,
         bytes,
         of,

@@ -26,6 +26,7 @@ mod tests;
 
 use crate::domain::approval::Consent;
 use crate::domain::authority::{Authority, Resource};
+use crate::domain::context::origin::Seen;
 use crate::domain::decode;
 use crate::domain::external::PUBLISH;
 use crate::domain::ids::{AgentId, sha256_hex};
@@ -250,6 +251,9 @@ pub struct Scoped {
     /// Of a conversation: what its turns were allowed to do at most.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub under: Option<Authority>,
+    /// What was read for it, besides its source.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reads: Vec<Seen>,
     /// What it says; of a part that was cut, text.
     pub content: Value,
     /// Bytes of it as text.
@@ -303,6 +307,12 @@ impl Scoped {
             ));
         }
         Ok(())
+    }
+
+    /// What was read for it: who gets it knows that.
+    pub fn seen(&self) -> impl Iterator<Item = Seen> {
+        let own = self.source.iter().flat_map(|source| source.split(", ")).map(Seen::new);
+        own.chain(self.reads.iter().cloned())
     }
 
     /// SHA-256 of what it says.

@@ -62,6 +62,7 @@ fn part(key: &str, instance: Option<&str>, text: &str) -> Part {
         needs: Vec::new(),
         received: false,
         under: None,
+        reads: Vec::new(),
         content: Content::Text(text.to_owned()),
     }
 }
@@ -198,6 +199,7 @@ fn sections_of_one_key_are_a_list() {
         needs: Vec::new(),
         received: false,
         under: None,
+        reads: Vec::new(),
         content: text.into(),
         bytes: text.len(),
         of: text.len(),
@@ -218,6 +220,7 @@ fn a_section_is_handed_on_by_who_may_still_read_it() {
         needs: vec![("crud/read".into(), "w/a/x".into())],
         received: false,
         under: None,
+        reads: Vec::new(),
         content: Value::Null,
         bytes: 0,
         of: 0,

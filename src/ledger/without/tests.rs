@@ -69,13 +69,6 @@ fn a_piece_goes_by_what_it_came_from_and_what_was_read_for_it() {
 }
 
 #[test]
-fn copies_of_the_conversation_go_too() {
-    let transcript = [called("w/a", Some("w/b")), called("w/b/1", Some("w/c")), called("w/d", Some("w/e"))];
-    assert_eq!(with_copies(&transcript, "w/a/x"), ["w/a/x", "w/b", "w/c"]);
-    assert_eq!(with_copies(&transcript, "w/e"), ["w/e"]);
-}
-
-#[test]
 fn results_of_tools_and_of_children_say_that_they_are_left_out() {
     let mut record = called("w/a/x", None);
     assert!(!forget(&mut record, "w/b", &|seen| overlap(&seen.path, "w/b")));

@@ -47,6 +47,7 @@ fn session_of(arguments: &Value) -> Result<Option<SessionId>, OpError> {
 pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<Output, OpError> {
     let agent = agent_id(arguments)?;
     let submission = submission(call, arguments, "input")?;
+    let left_at = submission.output_path.as_deref().and_then(|path| options::output_path(path).ok());
     let (job, wait) = match &call.site {
         Site::Turn(site) => {
             let submission = Submission { handed: handed(site), ..submission };
@@ -59,6 +60,11 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
             (job, millis(arguments, "timeout", DEFAULT_TIMEOUT))
         }
     };
+    if let Some(path) = left_at {
+        // Its output will be there, whether or not this call waits for it.
+        call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
+        call.reads.went(&[path.to_string()]);
+    }
     let known = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     let ignored = known.as_ref().map(|job| job.head.ignored.clone()).unwrap_or_default();
     let ended = known.filter(|job| job.status.is_terminal());

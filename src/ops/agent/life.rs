@@ -171,8 +171,9 @@ impl Operation for Life {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let answer = match self.0 {
             Verb::Update => {
-                let (record, updated) =
-                    lifecycle::update(venue, owner, &id, &patch(call, &arguments).await?, by).await?;
+                let patch = patch(call, &arguments).await?;
+                call.reads.went(&[format!("g/{id}")]);
+                let (record, updated) = lifecycle::update(venue, owner, &id, &patch, by).await?;
                 let mut answer = shown(call, &record, "updated", updated).await?;
                 answer["warnings"] = names::warnings(venue, &record.config).into();
                 answer
@@ -200,6 +201,8 @@ impl Operation for Life {
                 let flag = |key: &str| arguments[key] == true;
                 let how = Fork { timeline: flag("timeline") || flag("includeTimeline"), overwrite: flag("overwrite") };
                 let config = layers::resolved(call, &[&arguments["config"]]).await?.unwrap_or_default();
+                call.reads.kept(Resource::agent(&from), format!("g/{from}"));
+                call.reads.went(&[format!("g/{to}")]);
                 let (record, created) = lifecycle::fork(venue, owner, (&from, &to), &config, how, by).await?;
                 let mut answer = shown(call, &record, "from", &from).await?;
                 (answer["forkedFrom"], answer["created"]) = (from.as_str().into(), created.into());

@@ -238,6 +238,7 @@ fn no_agent(id: &AgentId) -> OpError {
 async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let id = agent_id(arguments)?;
     let config = layers::resolved(call, &[&arguments["definition"], &arguments["config"]]).await?;
+    call.reads.went(&[format!("g/{id}")]);
     let config = config.map_or(Value::Null, Value::Object);
     let state = &arguments["state"];
     let given = match (config.is_null(), state.is_null()) {
