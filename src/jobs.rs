@@ -236,8 +236,30 @@ pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -
     }
 }
 
-/// What cancels the jobs that a job has started, and so what those have started.
-pub async fn cancel_children(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Vec<OutboxEntry>, StoreError> {
+/// How a job ended, for those that it has started.
+fn ended_by(id: &JobId, ended: JobStatus) -> String {
+    let how = match ended {
+        JobStatus::Complete => "was completed without it",
+        JobStatus::Failed => "has failed",
+        JobStatus::Cancelled => "was cancelled",
+        JobStatus::Rejected => "was rejected",
+        JobStatus::Pending
+        | JobStatus::Started
+        | JobStatus::Paused
+        | JobStatus::InputRequired
+        | JobStatus::AuthRequired => "goes on without it",
+    };
+    format!("job {id} {how}")
+}
+
+/// What cancels the jobs that a job has started, which `ended` so, and so what those have started.
+pub async fn cancel_children(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    ended: JobStatus,
+) -> Result<Vec<OutboxEntry>, StoreError> {
+    let why = ended_by(id, ended);
     let prefix = keys::job_children(id);
     let mut after: Option<DocKey> = None;
     let mut messages = Vec::new();
@@ -251,9 +273,7 @@ pub async fn cancel_children(venue: &Venue, owner: &Owner, id: &JobId) -> Result
             let (found, _) = listed(venue, owner, rest, LIST_BYTES, &Filter::default()).await?;
             rest = &rest[found.len()..];
             let open = found.into_iter().flatten().filter(|job| !job.status.is_terminal());
-            messages.extend(
-                open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &format!("job {id} was cancelled"))),
-            );
+            messages.extend(open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &why)));
         }
     }
 }
@@ -299,7 +319,7 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &JobId, reason: Option<&st
     let Some(job) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     let why = reason.map_or_else(|| "cancelled by the caller".to_owned(), |r| format!("cancelled: {r}"));
     let result = JobResult::ended(JobStatus::Cancelled, ErrorCode::Cancelled, why);
-    let children = cancel_children(venue, owner, id).await?;
+    let children = cancel_children(venue, owner, id, JobStatus::Cancelled).await?;
     let finished = end(venue, owner, &job, &result, children).await?;
     let Some(after) = get(venue, owner, id).await? else { return Ok(Cancelled::Unknown) };
     match finished {

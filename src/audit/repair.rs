@@ -146,7 +146,7 @@ async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) 
     let bytes = Bytes::from(serde_json::to_vec(&result).expect("results serialise"));
     let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
     let mut entries = outbox::completions(&venue.key, owner, &job.head, &result);
-    entries.extend(jobs::cancel_children(venue, owner, id).await?);
+    entries.extend(jobs::cancel_children(venue, owner, id, JobStatus::Failed).await?);
     let finished = venue.store.finish(venue.now(), owner, session, &finish, None, &entries).await?;
     if finished != Finished::Done {
         return Ok(None);

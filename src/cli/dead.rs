@@ -71,7 +71,7 @@ impl Dead {
                     context.out.table(&["JOB", "AGENT", "SESSION", "DIED", "CRASHES", "REDRIVEN AS"], &rows)
                 })?;
                 for stray in page["unreadable"]["items"].as_array().into_iter().flatten() {
-                    note(&format!("unreadable: {}: {}", field(stray, "received"), field(stray, "reason")));
+                    note(&format!("unreadable: {}: {}", time(&stray["received"]), field(stray, "reason")));
                 }
             }
             Self::Show { id, server } => {

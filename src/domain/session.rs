@@ -296,6 +296,7 @@ impl TurnRecord {
             instance: None,
             scoped: Vec::new(),
             needs: Vec::new(),
+            note: None,
             reads: Some(Vec::new()),
             ..call
         });
@@ -343,6 +344,9 @@ pub struct CallRecord {
     /// It took effect when it was made, and not with the commit of its turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub went_out: bool,
+    /// What the venue says above its result: who has changed it before it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What was read for it; of calls that older versions have made that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads: Option<Vec<Seen>>,

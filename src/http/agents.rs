@@ -8,6 +8,7 @@ use super::problem::Problem;
 use crate::agents::{self, Applied};
 use crate::bus::InKind;
 use crate::domain::agent::{AgentConfig, schema};
+use crate::domain::authority::Resource;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId};
 use crate::ingress::{self, Arrival, Submitted};
@@ -154,6 +155,11 @@ async fn submit(api: &Api, who: &Who, agent: &str, task: bool, body: &[u8]) -> R
     let (id, submission) = ingress::unsealed(&api.venue, to, named, ingress::fresh_id, submission)?;
     if api.options.auth.is_required() && !who.caller.operator {
         ingress::check_reply(who.owner(), &submission)?;
+    }
+    if let Some(job) = &submission.job {
+        // It is read under that job's request, and not as anybody's word to the agent.
+        let permitted = who.caller.authority.permits("job/message", Resource::job(job));
+        permitted.map_err(|denied| Problem::denied(denied.text("this message")))?;
     }
     let caller = Some(who.caller.name.clone());
     let submission = Submission { envelope: who.caller.request(), caller, ..submission };

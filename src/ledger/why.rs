@@ -287,8 +287,11 @@ mod tests {
             let seen = Seen { into: into.map(str::to_owned), ..Seen::new(source) };
             super::reached(&session, turn, "tool t".into(), seen, 1)
         };
-        let copies =
-            vec![reached("s", 3, "w/b", Some("o/c")), reached("s", 2, "w/a", Some("w/b")), reached("s", 1, "w/z", Some("w/y"))];
+        let copies = vec![
+            reached("s", 3, "w/b", Some("o/c")),
+            reached("s", 2, "w/a", Some("w/b")),
+            reached("s", 1, "w/z", Some("w/y")),
+        ];
         let trail = Trail::of("w/a", copies);
         for (session, turn, source, expected) in [
             ("s", 1, "w/a", true),

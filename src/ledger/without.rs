@@ -79,11 +79,14 @@ fn forget(record: &mut TurnRecord, path: &str, is_gone: &impl Fn(&Seen) -> bool)
     });
     let read = answers.zip(&record.calls).filter(|(call, made)| seen(record, call, made).iter().any(is_gone));
     let gone: Vec<String> = read.map(|(call, _)| call.clone()).collect();
-    for message in &mut record.said {
-        if let ChatMessage::Tool { call, text, .. } = message
-            && gone.contains(call)
-        {
-            *text = format!("[left out: {path}]");
+    let results = record.said.iter_mut().filter_map(|message| match message {
+        ChatMessage::Tool { call, text, .. } => Some((call, text)),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    for ((call, text), made) in results.zip(&mut record.calls) {
+        if gone.contains(call) {
+            text.clear();
+            made.note = Some(format!("left out: {path}"));
         }
     }
     !gone.is_empty()

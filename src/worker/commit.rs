@@ -189,7 +189,10 @@ async fn build(
     }
     if let (true, Some(job)) = (decision.cancelled, &record.job) {
         // Those that its turn started after it was cancelled, too.
-        outbox.extend(jobs::cancel_children(&worker.venue, &leased.lease.owner, job).await?);
+        let owner = &leased.lease.owner;
+        let ended = jobs::get(&worker.venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
+        let ended = ended.unwrap_or(JobStatus::Cancelled);
+        outbox.extend(jobs::cancel_children(&worker.venue, owner, job, ended).await?);
     }
     let after = leased.run.after(&decision.state, &decision.consume);
     let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
@@ -275,7 +278,8 @@ pub(super) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pend
                 }
                 outbox.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
                 if result.status == JobStatus::Cancelled {
-                    outbox.extend(jobs::cancel_children(&worker.venue, &leased.lease.owner, job).await?);
+                    let owner = &leased.lease.owner;
+                    outbox.extend(jobs::cancel_children(&worker.venue, owner, job, result.status).await?);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use super::callers::{self, Unknown};
 use super::stage::{self, Stage};
-use super::{Worker, orders, session};
+use super::{Worker, orders, session, stray};
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{ResultBody, reply_to_allowed, reply_to_own};
@@ -48,10 +48,7 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
                 let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
                 admitted(worker, &delivery, admit, "wake").await;
             }
-            Err(error) => {
-                tracing::warn!(owner = %delivery.owner, %error, "malformed wake dropped");
-                delivery.settle.ack().await;
-            }
+            Err(error) => stray::unusable(worker, &delivery, format!("malformed wake: {error}")).await,
         },
         InKind::Cancel => orders::cancel(worker, &delivery).await,
         InKind::Pause => orders::hold(worker, &delivery, true).await,
@@ -131,7 +128,11 @@ async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
             delivery.settle.nak(RETRY).await;
             return;
         }
-        Err(error) => tracing::error!(%job, %error, "answer of an external worker dropped"),
+        Err(error) => {
+            tracing::error!(%job, %error, "answer of an external worker dropped");
+            let reason = format!("the answer to job `{job}` can't be taken: {error}");
+            return stray::unusable(worker, delivery, reason).await;
+        }
     }
     delivery.settle.ack().await;
 }
@@ -236,8 +237,16 @@ async fn known_session(
     Ok(job.filter(|job| job.head.agent == delivery.agent).map(of))
 }
 
+/// Where a message that can't be served says that its answer goes, if its sender may say so: of nobody an
+/// inbox that is everybody's, and that only where no tokens are required.
+pub(super) fn answer_to(worker: &Worker, owner: Option<&Owner>, body: &[u8]) -> Option<String> {
+    let allowed = if worker.options.auth.is_required() { reply_to_own } else { reply_to_allowed };
+    let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
+    reply_to(body).filter(|subject| allowed(subject, &tenant, &user))
+}
+
 /// A refused body may still say where its answer goes.
-pub(super) fn reply_to(body: &[u8]) -> Option<String> {
+fn reply_to(body: &[u8]) -> Option<String> {
     let value = decode::message(body, MESSAGE_DEPTH).ok()?;
     value.get("replyTo")?.as_str().map(str::to_owned)
 }
@@ -417,9 +426,7 @@ pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<Job
         "submission refused"
     );
     let owner: &Owner = &delivery.owner;
-    let allowed = if worker.options.auth.is_required() { reply_to_own } else { reply_to_allowed };
-    let reply_to =
-        reply_to(&delivery.body).filter(|subject| allowed(subject, &owner.tenant().token(), &owner.user().token()));
+    let reply_to = answer_to(worker, Some(owner), &delivery.body);
     let answers = outbox::refusal(key, (owner, &delivery.agent), &id, &place, reply_to.as_deref(), &result);
     for answer in answers {
         if let Err(error) = worker.venue.bus.publish(&answer).await {

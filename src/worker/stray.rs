@@ -1,15 +1,19 @@
 //! Messages that can't be delivered to anybody: each is answered where it says an address, and kept.
 
 use super::Worker;
-use super::intake::{RETRY, reply_to};
-use crate::bus::{Address, Message, Unreadable};
+use super::intake::{RETRY, answer_to};
+use crate::bus::subject::subject;
+use crate::bus::{Address, Delivery, Message, Unreadable};
 use crate::domain::dead::Stray;
-use crate::domain::event::{Completion, reply_to_allowed};
+use crate::domain::decode;
+use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, EventId, IdOf, Owner};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
-use crate::domain::limits::STRAY_BYTES;
+use crate::domain::limits::{MESSAGE_DEPTH, STRAY_BYTES};
+use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
 use crate::{outbox, strays};
+use bytes::Bytes;
 use std::sync::Arc;
 
 /// Sees to what came with the messages of the last look at the queue.
@@ -21,12 +25,42 @@ pub(super) fn collect(worker: &Arc<Worker>) {
     }
 }
 
+/// The same of one that came to its agent, and that no redelivery would make any use of.
+pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: String) {
+    let Delivery { owner, agent, kind, id, sequence, published, .. } = delivery;
+    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: *kind };
+    let unreadable = Unreadable {
+        // Below the prefix of the queue, which only it knows.
+        subject: subject("", &to).trim_start_matches('.').to_owned(),
+        reason,
+        owner: Some(owner.clone()),
+        id: id.clone(),
+        body: without_keys(&delivery.body),
+        sequence: *sequence,
+        published: *published,
+        settle: Arc::clone(&delivery.settle),
+    };
+    handle(worker, unreadable).await;
+}
+
+/// A body without what lets whoever has it speak for somebody else.
+fn without_keys(body: &Bytes) -> Bytes {
+    let Ok(mut value) = decode::message(body, MESSAGE_DEPTH) else { return body.clone() };
+    for key in ["token", "seal"] {
+        if let Some(found) = value.get_mut(key) {
+            *found = HIDDEN.into();
+        }
+    }
+    value.to_string().into()
+}
+
 /// Answered and kept before it is acknowledged: a crash in between does both again.
 async fn handle(worker: &Worker, unreadable: Unreadable) {
     let Unreadable { subject, reason, owner, id, body, sequence, published, settle } = unreadable;
     let answers = answers(
         &worker.venue.key,
-        &Unread { subject: &subject, reason: &reason, id: id.as_deref(), body: &body, place: (published, sequence) },
+        answer_to(worker, owner.as_ref(), &body),
+        &Unread { subject: &subject, reason: &reason, id: id.as_deref(), place: (published, sequence) },
         owner.as_ref(),
     );
     let mut told = Vec::new();
@@ -56,22 +90,18 @@ struct Unread<'a> {
     subject: &'a str,
     reason: &'a str,
     id: Option<&'a str>,
-    body: &'a [u8],
     /// When it was published, and its place in the stream.
     place: (Millis, u64),
 }
 
 /// The terminal answer: where completions of its owner go, and to the inbox that it names.
-fn answers(key: &[u8], unread: &Unread<'_>, owner: Option<&Owner>) -> Vec<Message> {
+fn answers(key: &[u8], reply_to: Option<String>, unread: &Unread<'_>, owner: Option<&Owner>) -> Vec<Message> {
     let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, unread.reason);
     let (published, sequence) = unread.place;
     let place = EventId::of_venue(key, IdOf::Place { published, sequence });
     let id = unread.id.and_then(|id| EventId::new(id).ok()).unwrap_or_else(|| place.clone());
     let named = unread.subject.rsplit('.').nth(1).and_then(|token| AgentId::new(token).ok());
     let agent = named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"));
-    // Of nobody only an inbox.
-    let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
-    let reply_to = reply_to(unread.body).filter(|subject| reply_to_allowed(subject, &tenant, &user));
     if let Some(owner) = owner {
         return outbox::refusal(key, (owner, &agent), &id, &place, reply_to.as_deref(), &result);
     }

@@ -175,3 +175,18 @@ async fn a_restart_of_the_store_is_over_when_it_is_back() {
     }
     assert_eq!(server.run("lattice/count", json!({"path": "w/x"})).await["count"], 10);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_description_has_every_key_that_a_submission_takes() {
+    let server = Server::start().await;
+    server.echo_agent("clerk").await;
+    let wrong = server.post("/api/v1/agents/clerk/tasks", json!({"zzz": 1})).await.body(400);
+    let (_, expected) = wrong["detail"].as_str().unwrap().split_once("known are").unwrap();
+    let mut taken: Vec<_> = expected.split('`').skip(1).step_by(2).collect();
+    taken.sort_unstable();
+    let described = server.get("/api/v1/openapi.json").await.body(200);
+    let described = described["components"]["schemas"]["Submission"]["properties"].as_object().unwrap();
+    let mut described: Vec<_> = described.keys().map(String::as_str).collect();
+    described.sort_unstable();
+    assert_eq!(described, taken);
+}

@@ -204,6 +204,7 @@ fn a_stranger_computes_the_hash_of_a_prompt() {
     up.run(&["lattice", "write", "w/numbers", "{\"a\": 1e30, \"b\": [0.1, 1e-7, 18446744073709551615]}"]).ok();
     up.run(&["submit", "clerk", "hello", "--wait", "--session", "s1"]).ok();
     let shown = up.run(&["turn", "show", "clerk/s1/1", "--prompt", "--output", "json"]).ok();
+    assert!(shown.contains("(from: local/me): hello"), "who has asked over HTTP is known: {shown}");
     up.file("request.json", &shown);
     let output =
         Command::new(python).args([PROGRAM, &up.dir.path().join("request.json").display().to_string()]).output();
@@ -271,7 +272,8 @@ async fn what_was_copied_is_left_out_wherever_it_was_copied_to() {
     venue.write("w/secret/config", json!({"model": rules, "systemPrompt": "the configured secret"})).await;
     venue.agent("known", json!({})).await;
     venue.agent("source", json!({"systemPrompt": "the forked secret"})).await;
-    let tools = ["asset/pin", "asset/content", "agent/create", "agent/update", "agent/fork", "agent/request", "lattice/read"];
+    let tools =
+        ["asset/pin", "asset/content", "agent/create", "agent/update", "agent/fork", "agent/request", "lattice/read"];
     let tools: Vec<_> = tools.iter().map(|name| format!("v/ops/{name}")).collect();
     venue.agent("copier", json!({"tools": tools, "defaultTools": false})).await;
     let submission = Submission { input: json!("go"), session_id: Some("s".parse().unwrap()), ..Submission::default() };
@@ -361,7 +363,11 @@ async fn what_was_handed_to_a_child_is_left_out_by_what_it_came_from() {
         let inputs = experiment.apply(past.seen.unwrap().inputs.unwrap(), &venue.venue.catalog).unwrap();
         serde_json::to_string(&run(&inputs).unwrap().request.messages).unwrap()
     };
-    let secrets = [("w/secret/read", "the secret read", 2), ("w/secret/path", "the secret at a path", 1), ("w/told", "the secret told", 2)];
+    let secrets = [
+        ("w/secret/read", "the secret read", 2),
+        ("w/secret/path", "the secret at a path", 1),
+        ("w/told", "the secret told", 2),
+    ];
     let whole = shown(&[]).await;
     for (path, secret, times) in secrets {
         assert!(whole.matches(secret).count() >= times, "{secret}: {whole}");

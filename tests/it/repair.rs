@@ -1,6 +1,7 @@
 //! `audit --repair`: what is missing for good gets an end, what moves is left alone.
 
 use crate::support::cli::run;
+use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
@@ -15,6 +16,7 @@ use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival};
 use trellis::jobs;
+use trellis::ops::Caller;
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
 
 const START: Millis = Millis(1_767_225_600_000);
@@ -165,8 +167,42 @@ async fn a_worker_puts_back_what_is_lost_within_a_minute() {
     venue.agent("helper", json!({})).await;
     venue.worker().await;
     let job = lost(&venue, "t", json!({})).await;
+    measured(&venue, 1).await;
     assert_eq!(until_ended(&venue, &job).await, (JobStatus::Complete, None));
     assert!(venue.venue.now().since(START) < Duration::from_mins(1), "{:?}", venue.venue.now().since(START));
+    measured(&venue, 0).await;
+}
+
+/// Waits until the metric of what is lost says so; time passes meanwhile.
+async fn measured(venue: &TestVenue, unaccounted: usize) {
+    let line = format!("trellis_unaccounted {unaccounted}\n");
+    for _ in 0..6_000 {
+        if venue.venue.metrics.encode().contains(&line) {
+            return;
+        }
+        venue.venue.clock.advance(Duration::from_millis(100));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it never says {line}: {}", venue.venue.metrics.encode());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_runs_the_venue_asks_it_to_repair_and_hears_what_it_did() {
+    let (venue, _dir) = venue().await;
+    venue.agent("helper", json!({})).await;
+    let job = lost(&venue, "t", json!({})).await;
+    venue.venue.clock.advance(LATER);
+    let operator = Caller { operator: true, ..boss(&venue.owner) };
+    let audit = async |input| operate(&venue.venue, &operator, "v/ops/venue/audit", input).await.unwrap();
+    let seen = audit(json!({})).await;
+    assert_eq!((&seen["unaccounted"], seen["repaired"].as_array().map_or(0, Vec::len)), (&json!(1), 0), "{seen}");
+    let repaired = audit(json!({"repair": true})).await;
+    let did = &repaired["repaired"][0];
+    assert!(did["found"].as_str().unwrap().contains(job.as_str()), "{repaired}");
+    assert!(did["did"].as_str().unwrap().contains("put back"), "{repaired}");
+    assert_eq!(repaired["unaccounted"], 0, "{repaired}");
+    venue.worker().await;
+    assert_eq!(until_ended(&venue, &job).await, (JobStatus::Complete, None));
 }
 
 #[tokio::test(flavor = "multi_thread")]

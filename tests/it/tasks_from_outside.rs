@@ -12,11 +12,16 @@ use trellis::domain::job::{ErrorCode, JobStatus};
 use trellis::jobs;
 use trellis::ledger;
 use trellis::ops::Caller;
+use trellis::store::keys;
 
 const RULES: &str = r#"
 [[rule]]
 when = { agent = "slow" }
 then = { text = "too late", delay_ms = 1500 }
+
+[[rule]]
+when = { agent = "boss", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "deaf", input = "go", wait = 0 } }] }
 
 [[rule]]
 then = { text = "done" }
@@ -52,6 +57,7 @@ macro_rules! on_both {
 
 on_both! {
     who_completes_a_task_first_decides_and_a_running_turn_has_no_effect
+    what_a_task_has_started_hears_how_it_ended
     a_completed_task_is_what_was_asked_for
     an_output_is_written_with_the_commit_that_completes_its_task
     a_session_shows_what_a_request_loads
@@ -112,6 +118,34 @@ async fn who_completes_a_task_first_decides_and_a_running_turn_has_no_effect(on:
     ] {
         let error = run(&venue, "complete-task", input).await.unwrap_err();
         assert!(error.contains(part), "{error}");
+    }
+}
+
+async fn what_a_task_has_started_hears_how_it_ended(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.agent("boss", json!({"tools": ["v/ops/agent/request"], "defaultTools": false})).await;
+    for (operation, more, how) in [
+        ("complete-task", json!({"result": 1}), "was completed without it"),
+        ("fail-task", json!({"error": "enough"}), "has failed"),
+        ("cancel-task", json!({"agentId": "boss"}), "was cancelled"),
+    ] {
+        let job = ask(&venue, "boss", json!({})).await;
+        let mut children = Vec::new();
+        for _ in 0..600 {
+            children = venue.venue.store.scan(&venue.owner, &keys::job_children(&job), None, false, 10).await.unwrap();
+            if !children.is_empty() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        let child = children[0].0.rsplit('/').next().unwrap();
+        let mut input = json!({"taskId": job});
+        input.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        run(&venue, operation, input).await.unwrap();
+        let result = venue.ended(&JobId::new(child).unwrap()).await.result.unwrap();
+        assert_eq!(result.status, JobStatus::Cancelled);
+        let told = result.error.unwrap_or_default();
+        assert!(told.contains(&format!("job {job} {how}")), "{operation}: {told}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use trellis::domain::context::foreign::Foreign;
 
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 70;
@@ -335,4 +336,49 @@ fn connections_are_retried_in_one_file() {
         violations.extend(uses.map(|(number, _)| source.at(number, "`backoff` outside src/retry.rs")));
     }
     report(&violations);
+}
+
+/// Where lines of prompts are written.
+const PROMPTS: [&str; 4] = ["src/domain/context/", "src/domain/goal/", "src/domain/turn/", "src/ledger/without"];
+
+/// Texts there that begin with a bracket and as no line of the venue, and why.
+const NO_MARKER: [(&str, &str); 4] = [
+    ("[{turns} not shown here", "`[Turn 0 is` and `[Turns 0 to` are markers"),
+    ("[{}]\", foreign::one_line", "what notes begin with is learned from prompts by `forged.rs`"),
+    ("[{error}]", "stands for what a model said, and is quoted as that"),
+    ("[{} (source: {})]", "a type of the library that no prompt is made with"),
+];
+
+#[test]
+fn every_line_that_the_venue_writes_into_prompts_is_a_marker() {
+    let mut violations = Vec::new();
+    let mut known = 0;
+    let is_prompts = |place: &str| {
+        PROMPTS.iter().any(|folder| place.starts_with(folder))
+            && !place.contains("tests")
+            && !place.ends_with("foreign.rs")
+    };
+    for source in sources() {
+        let Source { path: place, text, production } = source;
+        if !is_prompts(&place) {
+            continue;
+        }
+        for (at, line) in
+            text.lines().take(production).enumerate().filter(|(_, line)| !line.trim_start().starts_with("//"))
+        {
+            let begins = ["\"[", "\\n[", "\"## ", "\\n## "].iter().flat_map(|begin| line.match_indices(begin));
+            for (from, begin) in begins {
+                let head = &line[from + begin.trim_end_matches(['[', '#', ' ']).len()..];
+                if NO_MARKER.iter().any(|(known, _)| head.starts_with(known)) {
+                    continue;
+                }
+                known += 1;
+                if Foreign::text(head).as_str() == head {
+                    violations.push(format!("{place}:{}: nothing quotes a line of data that begins `{head}`", at + 1));
+                }
+            }
+        }
+    }
+    report(&violations);
+    assert!(known > 12, "{known} lines are found");
 }

@@ -19,7 +19,7 @@ const QUOTE: &str = "> ";
 /// How lines of the venue begin, in the order of their bytes: folded by [`significant`], which leaves
 /// out blanks and what isn't visible. What is an item of a list (`- crud on w`) means nothing without
 /// the heading above it, except where foreign text stands in the same list.
-const MARKERS: [&str; 42] = [
+const MARKERS: [&str; 46] = [
     "#covialattice",
     "#lattice",
     "#resource:",
@@ -36,17 +36,21 @@ const MARKERS: [&str; 42] = [
     "-`w/`",
     "-job",
     "-task",
+    "[approvedby",
     "[compacted",
     "[context",
     "[currentgoal",
     "[goal",
+    "[leftout:",
     "[message",
     "[nopending",
     "[pendingjob",
     "[scoped",
     "[task",
+    "[thiscallwasmade",
     "[turn0is",
     "[turns0to",
+    "[whatwassaidhere",
     "alimitisreached",
     "answerwithtextto",
     "budget:0/",
@@ -151,6 +155,12 @@ pub fn name(text: &str) -> Cow<'_, str> {
         c => c,
     };
     Cow::Owned(text.chars().map(fit).collect::<String>().replace(" — unavailable", " - unavailable"))
+}
+
+/// The same where brackets may stand: it only must be one line.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    let is_bad = |c: char| is_break(c) || c.is_control();
+    if text.contains(is_bad) { Cow::Owned(text.replace(is_bad, " ")) } else { Cow::Borrowed(text) }
 }
 
 /// A caller in brackets: none of them ends early.

@@ -11,8 +11,7 @@ use super::item::{Content, Item};
 use super::text;
 use crate::domain::authority::{Authority, Capability, Resource};
 use crate::domain::chat::ChatMessage;
-use crate::domain::session::TurnRecord;
-use std::borrow::Cow;
+use crate::domain::session::{CallRecord, TurnRecord};
 
 /// The tool whose result is what the turns of another goal came to.
 const SUBGOAL: &str = "subgoal";
@@ -126,14 +125,11 @@ impl Marks {
         self.said.is_none() && self.results.is_empty()
     }
 
-    /// The turn as it is shown: what may not be known is replaced by what may be said of it.
-    pub fn shown<'t>(&self, turn: &'t TurnRecord) -> Cow<'t, TurnRecord> {
-        if self.is_empty() {
-            return Cow::Borrowed(turn);
-        }
-        let mut shown = turn.clone();
+    /// Puts into the messages of a turn, as they are shown otherwise, what may be said of that which may
+    /// not be known.
+    pub fn mark(&self, said: &mut [ChatMessage], calls: &[CallRecord]) {
         if let Some(by) = &self.said {
-            for message in &mut shown.said {
+            for message in &mut *said {
                 if let ChatMessage::Assistant { text, .. } = message
                     && !text.is_empty()
                 {
@@ -141,16 +137,15 @@ impl Marks {
                 }
             }
         }
-        let results = shown.said.iter_mut().filter_map(|message| match message {
+        let results = said.iter_mut().filter_map(|message| match message {
             ChatMessage::Tool { text, .. } => Some(text),
             ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
         });
-        for (at, (result, call)) in results.zip(&turn.calls).enumerate() {
+        for (at, (result, call)) in results.zip(calls).enumerate() {
             if let Some((_, by)) = self.results.iter().find(|(place, _)| *place == at) {
                 *result = text::result_withheld(by, &call.outcome);
             }
         }
-        Cow::Owned(shown)
     }
 }
 

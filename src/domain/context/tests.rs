@@ -13,7 +13,7 @@ use crate::domain::chat::{Arguments, ChatMessage, ModelSettings, ToolCall};
 use crate::domain::event::{Event, Payload};
 use crate::domain::ids::JobId;
 use crate::domain::job::{ErrorCode, JobResult};
-use crate::domain::session::{Heard, PendingJob, TurnRecord};
+use crate::domain::session::{CallRecord, Heard, PendingJob, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use crate::domain::tools::guard::Guards;

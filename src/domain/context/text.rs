@@ -196,8 +196,8 @@ pub fn result_withheld(by: &Capability, outcome: &str) -> String {
     format!(
         "[This call was made, and came to: {outcome}. What it returned is not shown: {} on {} is not held any more, \
          and making the call again will be denied.]",
-        by.can,
-        readable(&by.with)
+        name(&by.can),
+        name(&readable(&by.with))
     )
 }
 
@@ -205,9 +205,14 @@ pub fn result_withheld(by: &Capability, outcome: &str) -> String {
 pub fn words_withheld(by: &Capability) -> String {
     format!(
         "[What was said here is not shown: it may repeat what was learned by {} on {}, which is not held any more.]",
-        by.can,
-        readable(&by.with)
+        name(&by.can),
+        name(&readable(&by.with))
     )
+}
+
+/// A line of the venue's above what a call returned.
+pub fn note(note: &str) -> String {
+    format!("[{}]", foreign::one_line(note))
 }
 
 /// Whether what follows a header goes on in its last line.
@@ -219,7 +224,7 @@ pub fn is_inline(header: &str) -> bool {
 pub fn heard(text: &str) -> Foreign<'_> {
     let lines = match text {
         pending if pending.starts_with(PENDING) => 2,
-        headed if headed.starts_with("[Message") || headed.starts_with("[Task ") => 1,
+        headed if ["[Message", "[Task ", "[left out:"].iter().any(|head| headed.starts_with(head)) => 1,
         _ => 0,
     };
     let head: usize = text.split_inclusive('\n').take(lines).map(str::len).sum();
@@ -303,5 +308,6 @@ pub fn tool_result(result: &Value, limit: usize) -> String {
         return full;
     }
     let shown = value(result, limit.saturating_sub(READ_ON));
-    format!("{shown}\n[cut to {limit} bytes; read on with lattice_slice or job_result]")
+    // In the line where it ends: a line of its own could be anybody's.
+    format!("{} [cut to {limit} bytes; read on with lattice_slice or job_result]", shown.trim_end())
 }

@@ -3,13 +3,12 @@
 
 use super::foreign::Foreign;
 use super::ledger::{Row, Status};
-use super::sight::{Sight, Viewer, sights};
+use super::sight::{Marks, Sight, Viewer, sights};
 use super::text;
 use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
 use crate::domain::session::TurnRecord;
-use std::borrow::Cow;
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {
@@ -46,22 +45,22 @@ impl<'i> Cut<'i> {
         let (mut denied, mut marked) = (Vec::new(), Vec::new());
         for (turn, sight) in turns.iter().zip(sights(turns, viewer, is_open)).filter(|(turn, _)| goals.shows(turn)) {
             match (sight, lines.last_mut()) {
-                (Sight::Whole, _) => lines.push(Line::Turn(Cow::Borrowed(turn))),
+                (Sight::Whole, _) => lines.push(Line::Turn(turn, None)),
                 (Sight::Marked(marks), _) => {
                     marked.push(turn.turn);
-                    lines.push(Line::Turn(marks.shown(turn)));
+                    lines.push(Line::Turn(turn, Some(marks)));
                 }
                 (Sight::Hidden, last) => {
                     denied.push(turn.turn);
                     match last {
                         Some(Line::Gap { last, .. }) => *last = turn.turn,
-                        Some(Line::Turn(_)) | None => lines.push(Line::Gap { first: turn.turn, last: turn.turn }),
+                        Some(Line::Turn(..)) | None => lines.push(Line::Gap { first: turn.turn, last: turn.turn }),
                     }
                 }
             }
         }
         let whole: usize = lines.iter().map(|line| line.bytes(open)).sum();
-        let unanswered = lines.last().filter(|line| matches!(line, Line::Turn(turn) if awaits_answer(turn)));
+        let unanswered = lines.last().filter(|line| matches!(line, Line::Turn(turn, _) if awaits_answer(turn)));
         let place = goals.place();
         let required = unanswered.map_or(0, |line| line.bytes(open)) + place.as_ref().map_or(0, String::len);
         let from = lines.len() - usize::from(unanswered.is_some());
@@ -143,7 +142,7 @@ impl<'i> Cut<'i> {
     }
 
     fn row(&self) -> Option<Row> {
-        let turns = |lines: &[Line<'_>]| lines.iter().filter(|line| matches!(line, Line::Turn(_))).count();
+        let turns = |lines: &[Line<'_>]| lines.iter().filter(|line| matches!(line, Line::Turn(..))).count();
         let (all, left_out) = (turns(&self.lines), turns(&self.lines[..self.from]));
         let status = match (left_out, all) {
             (_, 0) => return None,
@@ -173,37 +172,41 @@ fn awaits_answer(turn: &TurnRecord) -> bool {
 }
 
 /// A turn, or what stands for turns that are not shown.
-#[expect(clippy::large_enum_variant, reason = "nearly all lines are turns, and most of those are borrowed")]
 enum Line<'i> {
-    Turn(Cow<'i, TurnRecord>),
-    Gap { first: u64, last: u64 },
+    /// With what of it is marked.
+    Turn(&'i TurnRecord, Option<Marks>),
+    Gap {
+        first: u64,
+        last: u64,
+    },
 }
 
 impl Line<'_> {
     fn first(&self) -> u64 {
         match self {
-            Self::Turn(turn) => turn.turn,
+            Self::Turn(turn, _) => turn.turn,
             Self::Gap { first, .. } => *first,
         }
     }
 
     fn last(&self) -> u64 {
         match self {
-            Self::Turn(turn) => turn.turn,
+            Self::Turn(turn, _) => turn.turn,
             Self::Gap { last, .. } => *last,
         }
     }
 
     fn bytes(&self, open: Option<&JobId>) -> usize {
         match self {
-            Self::Turn(turn) => bytes(turn, open),
+            Self::Turn(turn, None) => bytes(turn, open),
+            Self::Turn(..) => self.messages(open).iter().map(|message| message_bytes(message, str::len)).sum(),
             Self::Gap { first, last } => text::hidden(*first, *last).len(),
         }
     }
 
     fn messages(&self, open: Option<&JobId>) -> Vec<ChatMessage> {
         match self {
-            Self::Turn(turn) => exchange(turn, open).collect(),
+            Self::Turn(turn, marks) => exchange(turn, marks.as_ref(), open),
             Self::Gap { first, last } => vec![ChatMessage::User { text: text::hidden(*first, *last) }],
         }
     }
@@ -212,7 +215,7 @@ impl Line<'_> {
 /// The turns that are shown, by number: `turns 1 to 3, 7`.
 fn named(lines: &[Line<'_>]) -> Option<String> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
-    for turn in lines.iter().filter(|line| matches!(line, Line::Turn(_))).map(Line::first) {
+    for turn in lines.iter().filter(|line| matches!(line, Line::Turn(..))).map(Line::first) {
         match runs.last_mut() {
             Some((_, last)) if *last + 1 == turn => *last = turn,
             Some(_) | None => runs.push((turn, turn)),
@@ -225,7 +228,7 @@ fn named(lines: &[Line<'_>]) -> Option<String> {
 
 /// One turn as messages. The task that is still open is shown in full at the end of the prompt,
 /// so that here only its beginning is marked.
-fn exchange(turn: &TurnRecord, open: Option<&JobId>) -> impl Iterator<Item = ChatMessage> {
+fn exchange(turn: &TurnRecord, marks: Option<&Marks>, open: Option<&JobId>) -> Vec<ChatMessage> {
     let heard = turn.heard.iter().map(move |heard| {
         let text = match (&heard.job, open) {
             (Some(job), Some(open)) if job == open => marked(job),
@@ -233,7 +236,23 @@ fn exchange(turn: &TurnRecord, open: Option<&JobId>) -> impl Iterator<Item = Cha
         };
         ChatMessage::User { text }
     });
-    heard.chain(turn.said.iter().map(said))
+    // What others said is quoted first: what the venue puts in their place is its own.
+    let mut shown: Vec<ChatMessage> = turn.said.iter().map(said).collect();
+    for (result, line) in notes(turn) {
+        let ChatMessage::Tool { text, .. } = &mut shown[result] else { continue };
+        *text = if text.is_empty() { line } else { format!("{line}\n{text}") };
+    }
+    if let Some(marks) = marks {
+        marks.mark(&mut shown, &turn.calls);
+    }
+    heard.chain(shown).collect()
+}
+
+/// Lines of the venue above what calls returned, by the place of the message.
+fn notes(turn: &TurnRecord) -> impl Iterator<Item = (usize, String)> {
+    let results = (0..).zip(&turn.said).filter(|(_, message)| matches!(message, ChatMessage::Tool { .. }));
+    let noted = results.zip(&turn.calls).filter_map(|((at, _), call)| Some((at, call.note.as_deref()?)));
+    noted.map(|(at, note)| (at, text::note(note)))
 }
 
 fn marked(job: &JobId) -> String {
@@ -257,12 +276,13 @@ fn bytes(turn: &TurnRecord, open: Option<&JobId>) -> usize {
         (Some(job), Some(open)) if job == open => marked(job).len(),
         _ => text::heard(&heard.text).len(),
     });
-    heard.chain(turn.said.iter().map(message_bytes)).sum()
+    let noted = notes(turn).map(|(_, line)| line.len() + 1);
+    let fit = |text: &str| Foreign::text(text).len();
+    heard.chain(turn.said.iter().map(|message| message_bytes(message, fit))).chain(noted).sum()
 }
 
-/// Bytes of a message in the prompt.
-fn message_bytes(message: &ChatMessage) -> usize {
-    let fit = |text: &str| Foreign::text(text).len();
+/// Bytes of a message in the prompt, of whose text so many are shown.
+fn message_bytes(message: &ChatMessage, fit: impl Fn(&str) -> usize) -> usize {
     match message {
         ChatMessage::User { text } => fit(text),
         ChatMessage::Tool { text, name, .. } => fit(text) + name.len(),

@@ -31,6 +31,9 @@ pub struct CallOutcome {
     /// It took effect when it was made: the commit can't hold it back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub went_out: bool,
+    /// What the venue says above its result: who has changed it before it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
     /// What was read for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reads: Vec<Seen>,
@@ -56,6 +59,7 @@ impl CallOutcome {
             asked: None,
             needs: Vec::new(),
             went_out: false,
+            note: None,
             reads: Vec::new(),
         }
     }

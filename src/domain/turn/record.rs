@@ -79,6 +79,7 @@ pub(super) fn call_record(call: &PlannedCall, outcome: &CallOutcome) -> CallReco
         scoped: call.scoped.iter().filter(|_| outcome.outcome.is_made()).map(Scoped::note).collect(),
         needs: outcome.needs.clone(),
         went_out: outcome.went_out,
+        note: outcome.note.clone(),
         reads: Some(outcome.reads.clone()),
     }
 }
@@ -97,6 +98,7 @@ pub(super) fn answer(exchange: &mut TurnRecord, call: u32, outcome: &CallOutcome
         outcome.outcome.as_str().clone_into(&mut record.outcome);
         record.needs.clone_from(&outcome.needs);
         record.went_out = outcome.went_out;
+        record.note.clone_from(&outcome.note);
         record.reads = Some(outcome.reads.clone());
     }
 }

@@ -18,8 +18,7 @@ pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallO
         Ruling::Say(outcome, text) => (call, CallOutcome::plain(outcome, text)),
         Ruling::Make { note, .. } => {
             let made = made.next().unwrap_or_else(lost);
-            let text = note.map_or_else(|| made.text.clone(), |note| format!("[{note}]\n{}", made.text));
-            (call, CallOutcome { text, ..made })
+            (call, CallOutcome { note, ..made })
         }
     };
     let outcomes: Vec<_> = settling.ruled.into_iter().map(outcome).collect();

@@ -73,7 +73,8 @@ fn results_of_tools_and_of_children_say_that_they_are_left_out() {
     let mut record = called("w/a/x", None);
     assert!(!forget(&mut record, "w/b", &|seen| overlap(&seen.path, "w/b")));
     assert!(forget(&mut record, "w/a", &|seen| overlap(&seen.path, "w/a")));
-    assert!(matches!(&record.said[1], ChatMessage::Tool { text, .. } if text == "[left out: w/a]"));
+    assert!(matches!(&record.said[1], ChatMessage::Tool { text, .. } if text.is_empty()));
+    assert_eq!(record.calls[0].note.as_deref(), Some("left out: w/a"));
     let mut heard = Heard { job: None, text: "[Pending job results]\n- Job 0f status=COMPLETE output=1".into() };
     assert!(!unheard(&mut heard, "j/00", &|job| overlap(&job, "j/00")));
     assert!(unheard(&mut heard, "j/0f", &|job| overlap(&job, "j/0f")));

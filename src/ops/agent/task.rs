@@ -94,7 +94,7 @@ impl Operation for Task {
             }
             Verb::Fail => JobResult::failed(ErrorCode::TaskFailed, arguments["error"].as_str().unwrap_or_default()),
         };
-        let children = jobs::cancel_children(venue, owner, &id).await?;
+        let children = jobs::cancel_children(venue, owner, &id, result.status).await?;
         match jobs::end(venue, owner, &job, &result, children).await? {
             Finished::Done => {
                 let status = result.status.as_str();

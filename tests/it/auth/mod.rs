@@ -2,6 +2,7 @@
 
 mod cancel;
 mod identity;
+mod inboxes;
 mod keys;
 mod readers;
 

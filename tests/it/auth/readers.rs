@@ -183,3 +183,21 @@ async fn an_answer_goes_to_its_submitters_own_inbox() {
     site.send(Method::POST, "agents/clerk/tasks", &owner, &body("trellis.reply.acme.ann.1")).await.body(202);
     site.send(Method::POST, "agents/clerk/tasks", &operator, &body("_INBOX.ops.1")).await.body(202);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_message_to_a_job_needs_a_right_to_that_job_by_every_way() {
+    let site = Site::embedded().await;
+    site.venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
+    let job = site.venue.submit("idle", "t1", json!("x")).await.job.unwrap();
+    let to_agent = json!({"with": "g/idle", "can": "agent/message"});
+    let to_job = json!({"with": format!("j/{job}"), "can": "job/message"});
+    let message = json!({"input": "pay twice", "job": job});
+    let narrow = site.token(&json!([to_agent]));
+    site.send(Method::POST, "agents/idle/messages", &narrow, &message).await.is_problem(403, "job/message");
+    site.send(Method::POST, &format!("jobs/{job}"), &narrow, &json!({"message": "x"}))
+        .await
+        .is_problem(403, "job/message");
+    site.send(Method::POST, "agents/idle/messages", &narrow, &json!({"input": "hello"})).await.body(202);
+    let wider = site.token(&json!([to_agent, to_job]));
+    site.send(Method::POST, "agents/idle/messages", &wider, &message).await.body(202);
+}

@@ -9,6 +9,7 @@ use trellis::bus::Live;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::jobs;
+use trellis::store::{Change, DocWrite, Expect, keys};
 
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -167,4 +168,30 @@ async fn a_job_is_cancelled_with_the_job_above_and_its_worker_is_told_whenever_i
     assert_eq!(job.status, JobStatus::Cancelled);
     assert!(job.outbound.unwrap().ignored[0].reason.contains("it is CANCELLED"));
     office.books_are_closed().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_worker_is_told() {
+    let Some(office) = Office::open().await else { return };
+    let (_, taken) = office.ordered("t1", json!({})).await;
+    let venue = &office.venue.venue;
+    let broken =
+        DocWrite { key: keys::job_head(&taken.job), expect: Expect::Any, change: Change::Put("no job".into()) };
+    venue.store.write(venue.now(), &office.venue.owner, &[broken]).await.unwrap();
+    let token = taken.body["token"].as_str().unwrap();
+    let body = json!({"job": taken.job, "token": token, "status": "COMPLETE", "output": "lost?"});
+    let answer = refused(&office, taken.body["answer"].as_str().unwrap(), body).await;
+    assert_eq!(answer["status"], "REJECTED", "{answer}");
+    assert!(answer["error"].as_str().unwrap().contains("can't be taken"), "{answer}");
+    let mut strays = Vec::new();
+    for _ in 0..600 {
+        (strays, _) = trellis::strays::list(venue, Some(&office.venue.owner), 10).await.unwrap();
+        if !strays.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(strays.len(), 1, "{strays:?}");
+    assert!(strays[0].subject.ends_with(".result") && strays[0].reason.contains(taken.job.as_str()), "{strays:?}");
+    assert!(strays[0].body.contains("lost?") && !strays[0].body.contains(token), "{strays:?}");
 }

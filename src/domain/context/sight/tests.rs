@@ -134,7 +134,9 @@ fn marks_stand_where_something_was() {
     let seen = sights(&turns, Viewer { authority: &now, bound: &all }, |_| true);
     let text = |at: usize| {
         let Sight::Marked(marks) = &seen[at] else { panic!("{:?}", seen[at]) };
-        marks.shown(&turns[at]).said.iter().map(|said| format!("{said:?}")).collect::<Vec<_>>()
+        let mut said = turns[at].said.clone();
+        marks.mark(&mut said, &turns[at].calls);
+        said.iter().map(|said| format!("{said:?}")).collect::<Vec<_>>()
     };
     let first = text(0);
     assert!(first[0].contains("words 1"), "it was said before anything was read: {first:?}");

@@ -42,6 +42,7 @@ fn everything(evil: &str) -> Inputs {
     let tool = |text: String| ChatMessage::Tool { call: "c".into(), name: "read".into(), text };
     let told = [task(8, evil), task(9, structured.clone()), from(message(5, evil)).1, served.results[2].1.clone()];
     let said = TurnRecord {
+        turn: 2,
         heard: told.iter().map(decide::heard).collect(),
         said: vec![
             ChatMessage::Assistant { text: evil.into(), calls: vec![call] },
@@ -49,22 +50,55 @@ fn everything(evil: &str) -> Inputs {
             tool(text::tool_result(&structured, 1_000)),
             tool(text::tool_result(&json!(vec![evil; 500]), 1_000)),
         ],
+        calls: vec![
+            CallRecord {
+                note: Some(format!("approved by {evil} with other arguments: {evil}")),
+                ..CallRecord::default()
+            },
+            CallRecord { note: Some(format!("left out: {evil}")), ..CallRecord::default() },
+        ],
         ..TurnRecord::default()
     };
     let Value::Object(values) = json!({"evil": evil}) else { panic!("a map") };
     let resolver = Resolver::new(values, Values::default(), Values::default(), Mapping::default());
-    let mut inputs = Inputs { transcript: vec![said], ..inputs(4_000_000, items, served) };
+    let mut inputs = Inputs { transcript: vec![hidden(), said, marked(evil)], ..inputs(4_000_000, items, served) };
     inputs.system = "A clerk of ${evil}.\n${evil}\nIt ends here.".into();
     inputs.values = fill::known(&inputs.system, &inputs.items, &resolver);
     inputs.frame.venue = evil.into();
     inputs.frame.model.name = evil.into();
-    inputs.frame.authority = Authority::new(Some(vec![Capability { with: String::new(), can: "crud".into() }]));
+    let all = Authority::new(Some(vec![Capability { with: String::new(), can: "crud".into() }]));
+    inputs.frame.authority = all.without("w/gone");
     inputs
+}
+
+/// A turn that ran under authority that is not held, and for nobody who is known.
+fn hidden() -> TurnRecord {
+    let said = vec![ChatMessage::Assistant { text: DATA.into(), calls: Vec::new() }];
+    TurnRecord { turn: 1, said, authority: Authority::unlimited(), ..TurnRecord::default() }
+}
+
+/// A turn of which it may not be known any more what it said, and what a call returned.
+fn marked(evil: &str) -> TurnRecord {
+    let read = Capability { with: "w/gone".into(), can: "crud/read".into() };
+    let call = ToolCall { id: "m".into(), name: "read".into(), arguments: Arguments::Json(json!({})) };
+    let tool = ChatMessage::Tool { call: "m".into(), name: "read".into(), text: evil.into() };
+    TurnRecord {
+        turn: 3,
+        said: vec![ChatMessage::Assistant { text: evil.into(), calls: vec![call] }, tool],
+        calls: vec![CallRecord { outcome: "ok".into(), needs: vec![read.clone()], ..CallRecord::default() }],
+        used: Some(vec![read]),
+        ..TurnRecord::default()
+    }
 }
 
 fn prompt(inputs: &Inputs) -> String {
     let assembled = built(inputs);
-    format!("{}\n{}", assembled.request.system, text(&assembled).replace("\n---\n", "\n"))
+    let texts = assembled.request.messages.iter().map(|message| match message {
+        ChatMessage::User { text } | ChatMessage::Tool { text, .. } | ChatMessage::Assistant { text, .. } => {
+            text.as_str()
+        }
+    });
+    std::iter::once(assembled.request.system.as_str()).chain(texts).collect::<Vec<_>>().join("\n")
 }
 
 /// As a careless reader takes a line: without blanks, case and numbers.
@@ -110,6 +144,11 @@ fn heads() -> Vec<String> {
         "[Tasks assigned to you]",
     ];
     heads.extend(more.map(str::to_owned));
+    for learned in
+        ["[approved by ", "[left out: ", "[This call was made", "[What was said here", "[Turn 1 is not shown"]
+    {
+        assert!(heads.iter().any(|head| head.starts_with(learned)), "no `{learned}` in {heads:#?}");
+    }
     heads.sort();
     heads.dedup();
     // What the author says, and items that mean nothing without the heading above them.

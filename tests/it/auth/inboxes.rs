@@ -1,0 +1,77 @@
+//! Where answers go, in a real queue where callers must send a token: to no inbox that is somebody else's.
+
+use super::{issuer, token};
+use crate::support::nats;
+use crate::support::venue::TestVenue;
+use futures::StreamExt;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::nats::NatsBus;
+use trellis::store::embedded::EmbeddedStore;
+
+const LIMIT: Duration = Duration::from_mins(1);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_answer_goes_where_its_sender_may_not_read() {
+    let Some(url) = nats::shared() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let options = nats::options(&url);
+    let prefix = options.prefix.clone();
+    let store = EmbeddedStore::open(dir.path()).unwrap();
+    let bus = NatsBus::open(&options).await.unwrap();
+    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), "[[rule]]\nthen = { text = \"done\" }\n").await;
+    let (issuer, auth) = issuer(dir.path());
+    (venue.owner, venue.auth) = ("acme/ann".parse().unwrap(), auth);
+    venue.worker().await;
+    venue.agent("clerk", json!({})).await;
+    let client = async_nats::connect(&url).await.unwrap();
+    let context = async_nats::jetstream::new(client.clone());
+    // Everybody's, another user's, and one that is no inbox at all.
+    let others = [format!("_INBOX.{prefix}.1"), format!("trellis.reply.acme.bob.{prefix}"), format!("heard.{prefix}")];
+    let mut heard = futures::stream::SelectAll::new();
+    for other in &others {
+        heard.push(client.subscribe(other.clone()).await.unwrap());
+    }
+    let own = format!("trellis.reply.acme.ann.{prefix}");
+    let mut answers = client.subscribe(own.clone()).await.unwrap();
+    client.flush().await.unwrap();
+    let ann = token(&issuer, "acme/ann", &json!({}));
+    let publish = async |end: &str, token: Option<&str>, body: Value| {
+        let mut headers = async_nats::HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert("Authorization", format!("Bearer {token}"));
+        }
+        let subject = format!("{prefix}.in.acme.ann.{end}");
+        context.publish_with_headers(subject, headers, body.to_string().into()).await.unwrap().await.unwrap();
+    };
+    let sends = [
+        ("%ff.task", None, json!({"input": "x"}), "REFUSED"),
+        ("clerk.task", None, json!({"input": "x"}), "UNAUTHENTICATED"),
+        ("clerk.task", Some(ann.as_str()), json!({"inptu": "x"}), "REFUSED"),
+        ("clerk.wake", None, json!({"session": 5}), "REFUSED"),
+        ("clerk.result", None, json!({"job": "0"}), "FORGED"),
+    ];
+    for (end, token, body, code) in sends {
+        for to in others.iter().chain([&own]) {
+            let mut body = body.clone();
+            body["replyTo"] = to.as_str().into();
+            publish(end, token, body).await;
+        }
+        let answer = tokio::time::timeout(LIMIT, answers.next()).await.unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
+        assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!(code)), "{end} {answer}");
+    }
+    // Whoever is known is told at once that an inbox isn't theirs: nothing is begun for it.
+    for to in &others {
+        publish("clerk.task", Some(&ann), json!({"input": "x", "replyTo": to})).await;
+    }
+    publish("clerk.task", Some(&ann), json!({"input": "x", "replyTo": own})).await;
+    let answer = tokio::time::timeout(LIMIT, answers.next()).await.unwrap().unwrap();
+    let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
+    assert_eq!(answer["status"], "COMPLETE", "{answer}");
+    let jobs = trellis::jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items;
+    assert_eq!(jobs.len(), 1, "only the one that says an inbox of its own: {jobs:?}");
+    let wrong = tokio::time::timeout(Duration::from_millis(500), heard.next()).await;
+    assert!(wrong.is_err(), "{wrong:?}");
+}
