@@ -43,6 +43,7 @@ fn everything(evil: &str) -> Inputs {
     let told = [task(8, evil), task(9, structured.clone()), from(message(5, evil)).1, served.results[2].1.clone()];
     let said = TurnRecord {
         turn: 2,
+        used: Some(Vec::new()),
         heard: told.iter().map(decide::heard).collect(),
         said: vec![
             ChatMessage::Assistant { text: evil.into(), calls: vec![call] },
@@ -154,7 +155,7 @@ fn heads() -> Vec<String> {
     // What the author says, and items that mean nothing without the heading above them.
     let is_own = |head: &String| {
         let folded = folded(head);
-        folded.len() > 2 && !["aclerk", "aline", "itends", "-crudon", "{deep"].iter().any(|own| folded.starts_with(own))
+        folded.len() > 2 && !["aclerk", "aline", "itends", "-crudon", "-notw", "{deep"].iter().any(|own| folded.starts_with(own))
     };
     heads.retain(is_own);
     heads
