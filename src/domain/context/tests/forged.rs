@@ -155,7 +155,8 @@ fn heads() -> Vec<String> {
     // What the author says, and items that mean nothing without the heading above them.
     let is_own = |head: &String| {
         let folded = folded(head);
-        folded.len() > 2 && !["aclerk", "aline", "itends", "-crudon", "-notw", "{deep"].iter().any(|own| folded.starts_with(own))
+        folded.len() > 2
+            && !["aclerk", "aline", "itends", "-crudon", "-notw", "{deep"].iter().any(|own| folded.starts_with(own))
     };
     heads.retain(is_own);
     heads
