@@ -284,6 +284,7 @@ fn http_options(c: &HttpConfig, url: String, auth: Arc<Auth>) -> HttpOptions {
     }
     HttpOptions {
         auth,
+        memory: c.memory,
         room,
         header_time: c.header_time,
         body_time: c.body_time,

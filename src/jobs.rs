@@ -221,14 +221,28 @@ pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec
     Ok(known.collect())
 }
 
+/// Status of a job and since when, without reading what it was asked and what it said. `None`: no such job, or one that
+/// nobody has taken yet.
+pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
+    let docs = venue.store.read(owner, &[keys::job_status(id)]).await?;
+    Ok(docs.into_iter().next().and_then(|doc| keys::decode_status(&doc.value?)))
+}
+
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
 pub async fn wait(venue: &Venue, owner: &Owner, id: &JobId, timeout: Duration) -> Result<Option<Job>, StoreError> {
     let deadline = venue.clock.steady() + timeout;
     let mut pause = POLL.0;
     loop {
-        let Some(job) = get(venue, owner, id).await? else { return Ok(None) };
+        let ended = match state(venue, owner, id).await? {
+            Some((status, _)) => status.is_terminal(),
+            // Nobody has taken it yet, or there is none.
+            None => match get(venue, owner, id).await? {
+                Some(job) => job.status.is_terminal(),
+                None => return Ok(None),
+            },
+        };
         let now = venue.clock.steady();
-        if job.status.is_terminal() || now >= deadline {
+        if ended || now >= deadline {
             return shown(venue, owner, id).await;
         }
         tokio::time::sleep(pause.min(deadline.saturating_sub(now))).await;

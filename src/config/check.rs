@@ -96,6 +96,7 @@ fn http(l: &mut Layers) -> HttpConfig {
         listen: parse(l, "http.listen", "an address such as `127.0.0.1:8420`", |text| text.parse().ok().map(Some))
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
         body_limit: number(l, "http.body_limit", 1024..=983_040),
+        memory: number(l, "http.memory", (64 << 20)..=(1 << 40)),
         connections: number(l, "http.connections", 1..=100_000),
         connections_per_address: number(l, "http.connections_per_address", 1..=100_000),
         proxies: parse(l, "http.proxies", "IP addresses with commas between such as `10.0.0.7, fd00::7`", |text| {

@@ -112,6 +112,8 @@ pub struct HttpConfig {
     pub listen: SocketAddr,
     /// Longest request body, in bytes.
     pub body_limit: usize,
+    /// Memory that requests in work may take together, in bytes.
+    pub memory: u64,
     /// Connections that may be open.
     pub connections: usize,
     /// Of one address.

@@ -25,6 +25,13 @@ pub const GRANT_EVENTS: u32 = 64;
 /// 127: what is between is for what a value is wrapped into (result, record, event, message).
 pub const VALUE_DEPTH: usize = 64;
 
+/// Values in a value from outside, each element and entry of it counted: a list of short numbers takes sixteen times
+/// its text in memory, each time that it is copied. More than a prompt ever shows.
+pub const VALUE_PARTS: usize = 50_000;
+
+/// Values in a message that the venue sends itself: what a turn hands on beside its own.
+pub const MESSAGE_PARTS: usize = 4 * VALUE_PARTS;
+
 /// Levels that the JSON decoder reads.
 pub const DECODER_DEPTH: usize = 127;
 
@@ -385,7 +392,7 @@ pub const LISTED_TEXT_BYTES: usize = 1024;
 pub const LIST_PAGE: usize = 1_000;
 
 /// Bytes of the documents that are read for one value: of a larger one parts can be read.
-pub const READ_WHOLE_BYTES: usize = 16 * 1024 * 1024;
+pub const READ_WHOLE_BYTES: usize = 4 * 1024 * 1024;
 
 /// Newest turns of a session in use that retention leaves, however old they are: its conversation.
 pub const TURNS_KEPT: u64 = 50;
@@ -401,3 +408,6 @@ pub const HTTP_REFUSAL_TIME: Duration = Duration::from_secs(2);
 
 /// How long the rest of a body that nobody wants is waited for, before its connection is closed.
 pub const HTTP_DISCARD_TIME: Duration = Duration::from_secs(1);
+
+/// How long a request waits for the memory that it may take; past it the answer is 503.
+pub const HTTP_ROOM_TIME: Duration = Duration::from_secs(10);

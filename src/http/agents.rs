@@ -106,7 +106,7 @@ pub(super) async fn task(
     let Some(job) = &submitted.job else {
         return Err(Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the accepted task has no job"));
     };
-    let now = wait_for(&api, who.owner(), job, wait.unwrap_or_default()).await?;
+    let now = wait_for(&api, &who, job, wait.unwrap_or_default()).await?;
     let mut answer = receipt(&submitted);
     if let (Some(answer), Some(Value::Object(record))) = (answer.as_object_mut(), now.map(|job| job.to_json())) {
         let keys = ["status", "output", "error", "errorCode"];

@@ -1,6 +1,7 @@
 //! What handlers take from a request: owner, idempotency key, body, numbers of the query.
 
 use super::Api;
+use super::load::Load;
 use super::problem::Problem;
 use crate::auth::caller::Recognised;
 use crate::auth::{self, Auth};
@@ -17,6 +18,7 @@ use axum::http::request::Parts;
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Header with the owner, `tenant/user`.
@@ -39,6 +41,8 @@ pub(super) struct Who {
     pub(super) key: Option<EventId>,
     /// The task that is in scope.
     pub(super) task: Option<String>,
+    /// What its request takes.
+    load: Option<Arc<Load>>,
 }
 
 impl Who {
@@ -58,7 +62,21 @@ impl Who {
         };
         let Recognised { caller, may_override, .. } = known;
         let task = single(headers, TASK_HEADER)?.map(str::to_owned);
-        Ok(Self { caller, may_override, key, task })
+        Ok(Self { caller, may_override, key, task, load: None })
+    }
+
+    /// What the request brought has been handed on: it takes no memory while it waits.
+    pub(super) fn waits(&self) {
+        if let Some(load) = &self.load {
+            load.takes(0);
+        }
+    }
+
+    /// What the request asks for reads nothing large.
+    pub(super) fn reads_nothing(&self) {
+        if let Some(load) = &self.load {
+            load.reads_nothing();
+        }
     }
 }
 
@@ -113,7 +131,8 @@ impl FromRequestParts<Api> for Who {
             Some(known) => known.clone(),
             None => api.recognised(&parts.headers)?,
         };
-        Self::of(&parts.headers, known)
+        let load = parts.extensions.get::<Arc<Load>>().cloned();
+        Ok(Self { load, ..Self::of(&parts.headers, known)? })
     }
 }
 

@@ -2,12 +2,15 @@
 
 use super::Api;
 use super::body::{self, Unread};
+use super::load::{Cost, Loaded};
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{self, Access, On, methods};
 use super::seat::{Phase, Seat};
+use crate::auth::caller::Recognised;
 use crate::domain::authority::Resource;
+use crate::domain::limits::HTTP_ROOM_TIME;
 use crate::policy;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{FromRequestParts, MatchedPath, RawPathParams, Request, State};
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
@@ -22,13 +25,22 @@ use std::sync::Arc;
 /// The middleware of all routes.
 pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) -> Response {
     let seat = request.extensions().get::<Arc<Seat>>().cloned();
-    let request = match arrived(&api, request).await {
-        Ok(request) => request,
+    let (mut request, cost) = match arrived(&api, request).await {
+        Ok(arrived) => arrived,
         Err(response) => return response,
     };
     if let Some(seat) = seat {
         seat.is(Phase::Work);
     }
+    let Some(load) = api.scales.load(&owner(&api, &request), cost, HTTP_ROOM_TIME).await else {
+        return Problem::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "requests of others, or of this owner, take the memory that the venue has for them (`http.memory`); try again in a moment",
+        )
+        .retry_after(1)
+        .into_response();
+    };
+    request.extensions_mut().insert(Arc::clone(&load));
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let route = request.extensions().get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
     let work = AssertUnwindSafe(next.run(request)).catch_unwind();
@@ -55,17 +67,30 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
         }
     };
     tracing::debug!(%method, path, status = response.status().as_u16(), "request");
-    as_problem(response, method.as_str(), &path, route.as_deref())
+    let response = as_problem(response, method.as_str(), &path, route.as_deref());
+    // An answer takes its bytes until they are sent; of a stream there is one piece at a time.
+    load.takes(response.body().size_hint().exact().unwrap_or(0));
+    response.map(|body| Body::new(Loaded { body, _load: load }))
 }
 
-/// A request that may be handled, with its whole body; or the answer to one that may not.
-async fn arrived(api: &Api, request: Request) -> Result<Request, Response> {
+/// Whose memory it is.
+fn owner(api: &Api, request: &Request) -> String {
+    let known = request.extensions().get::<Recognised>().map(|known| known.caller.owner.to_string());
+    known.or_else(|| Some(api.recognised(request.headers()).ok()?.caller.owner.to_string())).unwrap_or_default()
+}
+
+/// A request that may be handled, with its whole body, and the memory that it may take; or the answer to one that may not.
+async fn arrived(api: &Api, request: Request) -> Result<(Request, Cost), Response> {
     let (parts, body) = request.into_parts();
+    let (access, reads) = routes::access(parts.method.as_str(), parts.extensions.get().map(MatchedPath::as_str));
     // A body that its sender keeps back until it is asked for is not asked for in vain.
     let kept_back = parts.headers.contains_key(header::EXPECT);
-    let unread = match admitted(api, parts).await {
+    let unread = match admitted(api, parts, access).await {
         Ok(parts) => match body::read(body, &api.options).await {
-            Ok(bytes) => return Ok(Request::from_parts(parts, Body::from(bytes))),
+            Ok(bytes) => {
+                let cost = Cost::of(bytes.len(), reads);
+                return Ok((Request::from_parts(parts, Body::from(bytes)), cost));
+            }
             Err(unread) => unread,
         },
         Err(problem) => {
@@ -82,13 +107,11 @@ async fn arrived(api: &Api, request: Request) -> Result<Request, Response> {
 
 /// A request that may be handled, with the caller where callers are recognised. A page of another
 /// origin has no token to send; without tokens its origin is all there is to go by.
-async fn admitted(api: &Api, mut parts: Parts) -> Result<Parts, Problem> {
+async fn admitted(api: &Api, mut parts: Parts, access: Access) -> Result<Parts, Problem> {
     if !api.options.auth.is_required() {
         check_origin(parts.uri.authority(), &parts.headers)?;
         return Ok(parts);
     }
-    let route = parts.extensions.get::<MatchedPath>().map(|matched| matched.as_str().to_owned());
-    let access = routes::access(parts.method.as_str(), route.as_deref());
     if access == Access::Open {
         return Ok(parts);
     }

@@ -5,7 +5,7 @@ use super::extract::{Asked, Json, Who};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::approvals;
-use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
+use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};
 use crate::jobs::list::{self, Cursor, Filter};
 use crate::jobs::{self, Cancelled};
@@ -39,7 +39,10 @@ pub(super) fn with_location(status: StatusCode, id: &JobId, body: &Value) -> Res
 }
 
 /// Waits for the end of a job, or of the venue.
-pub(super) async fn wait_for(api: &Api, owner: &Owner, id: &JobId, wait: Duration) -> Result<Option<Job>, Problem> {
+pub(super) async fn wait_for(api: &Api, who: &Who, id: &JobId, wait: Duration) -> Result<Option<Job>, Problem> {
+    let owner = who.owner();
+    // What was brought has been handed on.
+    who.waits();
     let waiting = api.closing.run_until_cancelled(jobs::wait(&api.venue, owner, id, wait)).await;
     match waiting {
         Some(job) => Ok(job?),
@@ -123,7 +126,7 @@ pub(super) async fn get(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
-    let job = wait_for(&api, who.owner(), &id, asked.wait()?.unwrap_or_default()).await?;
+    let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
     let job = job.ok_or_else(|| unknown(&id))?;
     Ok(axum::Json(approvals::shown(&api.venue, &who.caller, &job).await?).into_response())
 }

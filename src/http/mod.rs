@@ -12,6 +12,7 @@ mod health;
 mod jobs;
 mod life;
 mod listen;
+mod load;
 mod operate;
 mod problem;
 mod routes;
@@ -26,6 +27,7 @@ pub use connections::Room;
 use crate::auth::Auth;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
+use load::Scales;
 use std::future::Future;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -40,6 +42,8 @@ pub struct HttpOptions {
     pub body_limit: usize,
     /// The address that `status` and the DID document name, e.g. `http://127.0.0.1:8420`.
     pub url: String,
+    /// Memory that requests in work may take together, as it is estimated, in bytes.
+    pub memory: u64,
     /// How callers are recognised.
     pub auth: Arc<Auth>,
     /// How many connections there may be.
@@ -66,6 +70,7 @@ impl HttpOptions {
         Self {
             body_limit,
             url: url.into(),
+            memory: 256 << 20,
             auth: Arc::new(Auth::none()),
             room: Room::default(),
             header_time: Duration::from_secs(10),
@@ -86,6 +91,7 @@ struct Api(Arc<Shared>);
 struct Shared {
     venue: Arc<Venue>,
     options: HttpOptions,
+    scales: Arc<Scales>,
     /// Cancelled when the shutdown begins: streams and waits end.
     closing: CancellationToken,
 }
@@ -109,7 +115,8 @@ pub async fn serve(
     let closing = CancellationToken::new();
     // Tokens may be made for the address, also before anybody has asked for it.
     options.auth.did(catalog::did(&options.url));
-    let api = Api(Arc::new(Shared { venue, options, closing: closing.clone() }));
+    let scales = Scales::new(options.memory);
+    let api = Api(Arc::new(Shared { venue, options, scales, closing: closing.clone() }));
     let signal = async {
         shutdown.await;
         closing.cancel();

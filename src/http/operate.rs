@@ -28,11 +28,17 @@ use std::time::Duration;
 const REQUEST: &str = "v/ops/agent/request";
 /// Agent and session in the head of a job that no agent serves.
 const NO_AGENT: &str = "_venue";
+/// Operations, or all of a group, that read or change what their caller names, and wait for nobody.
+const HEAVY: [&str; 6] =
+    ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
 /// Operations that `values/…` offers.
 const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
 
 /// Runs an operation for a caller outside turns.
 pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
+    if !HEAVY.iter().any(|group| path.starts_with(group)) {
+        who.reads_nothing();
+    }
     let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
     let call = Invocation {
         named: path,
@@ -160,7 +166,7 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
     let id = output.value["job"].as_str().and_then(|id| JobId::new(id).ok());
     let missing = || Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "the accepted request has no job");
     let id = id.ok_or_else(missing)?;
-    let job = wait_for(api, who.owner(), &id, wait).await?.ok_or_else(missing)?;
+    let job = wait_for(api, who, &id, wait).await?.ok_or_else(missing)?;
     let status = if job.status.is_terminal() { StatusCode::OK } else { StatusCode::CREATED };
     Ok(created(status, &job))
 }

@@ -16,6 +16,8 @@ pub(super) struct Route {
     pub(super) path: &'static str,
     /// Who may use it.
     access: Access,
+    /// It reads what its caller names, large or small.
+    reads: bool,
     handler: MethodRouter<Api>,
 }
 
@@ -62,7 +64,15 @@ where
         "patch" => MethodFilter::PATCH,
         _ => MethodFilter::DELETE,
     };
-    Route { method, path, access, handler: on(filter, handler) }
+    Route { method, path, access, reads: false, handler: on(filter, handler) }
+}
+
+fn reads<H, T>(method: &'static str, path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Api>,
+    T: 'static,
+{
+    Route { reads: true, ..route(method, path, access, handler) }
 }
 
 /// The list.
@@ -74,11 +84,11 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/.well-known/did.json", Access::Open, catalog::did_document),
         route("get", "/api/v1/openapi.json", Access::Open, catalog::openapi),
         route("get", "/api/v1/status", Access::Open, catalog::status),
-        route("post", "/api/v1/run", Access::Caller, operate::run),
-        route("post", "/api/v1/invoke", Access::Caller, operate::invoke),
-        route("get", "/api/v1/values/{op}", Access::Caller, operate::values),
-        route("get", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::all),
-        route("post", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::bulk),
+        reads("post", "/api/v1/run", Access::Caller, operate::run),
+        reads("post", "/api/v1/invoke", Access::Caller, operate::invoke),
+        reads("get", "/api/v1/values/{op}", Access::Caller, operate::values),
+        reads("get", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::all),
+        reads("post", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::bulk),
         route("get", "/api/v1/jobs/{id}", READS_JOB, jobs::get),
         route("post", "/api/v1/jobs/{id}", Access::Holder("job/message", JOB), jobs::message),
         route("put", "/api/v1/jobs/{id}/cancel", Access::Holder("job/cancel", JOB), jobs::cancel),
@@ -88,26 +98,26 @@ pub(super) fn routes() -> Vec<Route> {
         route("put", "/api/v1/jobs/{id}/delete", Access::Holder("job/delete", JOB), jobs::delete),
         route("get", "/api/v1/jobs/{id}/sse", READS_JOB, sse::stream),
         route("get", "/api/v1/agent-schema", Access::Caller, agents::described),
-        route("get", "/api/v1/agents", Access::Holder("crud/read", AGENTS), agents::list),
-        route("get", "/api/v1/agents/{id}", READS_AGENT, agents::get),
+        reads("get", "/api/v1/agents", Access::Holder("crud/read", AGENTS), agents::list),
+        reads("get", "/api/v1/agents/{id}", READS_AGENT, agents::get),
         route("put", "/api/v1/agents/{id}", Access::Holder("agent/create", AGENT), agents::apply),
         route("patch", "/api/v1/agents/{id}", Access::Caller, life::update),
         route("delete", "/api/v1/agents/{id}", Access::Caller, life::delete),
         route("put", "/api/v1/agents/{id}/suspend", Access::Caller, life::suspend),
         route("put", "/api/v1/agents/{id}/resume", Access::Caller, life::resume),
         route("post", "/api/v1/agents/{id}/fork", Access::Caller, life::fork),
-        route("get", "/api/v1/agents/{id}/sessions", READS_AGENT, life::sessions),
-        route("get", "/api/v1/agents/{id}/sessions/{session}", READS_AGENT, life::session),
+        reads("get", "/api/v1/agents/{id}/sessions", READS_AGENT, life::sessions),
+        reads("get", "/api/v1/agents/{id}/sessions/{session}", READS_AGENT, life::session),
         route("post", "/api/v1/agents/{id}/sessions/{session}/fork", Access::Caller, life::fork_session),
         route("post", "/api/v1/agents/{id}/tasks", Access::Holder("agent/request", AGENT), agents::task),
         route("post", "/api/v1/agents/{id}/messages", Access::Holder("agent/message", AGENT), agents::message),
         route("post", "/api/v1/agents/{id}/timers", Access::Holder("agent/trigger", AGENT), timers::set),
-        route("post", "/api/v1/agents/{id}/context", READS_AGENT, turns::context),
-        route("get", "/api/v1/agents/{id}/turns", READS_AGENT, turns::list),
-        route("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
-        route("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
-        route("get", "/api/v1/why", Access::Holder("crud/read", AGENTS), turns::why),
-        route("get", "/api/v1/approvals", Access::Caller, approvals::list),
+        reads("post", "/api/v1/agents/{id}/context", READS_AGENT, turns::context),
+        reads("get", "/api/v1/agents/{id}/turns", READS_AGENT, turns::list),
+        reads("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
+        reads("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
+        reads("get", "/api/v1/why", Access::Holder("crud/read", AGENTS), turns::why),
+        reads("get", "/api/v1/approvals", Access::Caller, approvals::list),
         route("post", "/api/v1/approvals/{id}", Access::Caller, approvals::answer),
         route("get", "/api/v1/timers", Access::Caller, timers::list),
         route("delete", "/api/v1/timers/{id}", Access::Caller, timers::cancel),
@@ -116,7 +126,7 @@ pub(super) fn routes() -> Vec<Route> {
         route("get", "/api/v1/adapters/{name}/operations", Access::Caller, catalog::adapter),
         route("get", "/api/v1/assets", Access::Holder("crud/read", ASSETS), assets::list),
         route("post", "/api/v1/assets", Access::Holder("asset/store", ASSETS), assets::store),
-        route("get", "/api/v1/assets/{*id}", Access::Holder("crud/read", ASSETS), assets::get),
+        reads("get", "/api/v1/assets/{*id}", Access::Holder("crud/read", ASSETS), assets::get),
         route("put", "/api/v1/assets/{*id}", Access::Holder("asset/store", ASSETS), assets::put),
         route("get", "/api/v1/secrets", Access::Caller, secrets::list),
         route("put", "/api/v1/secrets/{name}", Access::Caller, secrets::store),
@@ -129,11 +139,11 @@ pub(super) fn methods(path: &str) -> Vec<String> {
     routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
 }
 
-/// Who may use a route: nobody without a token who asks for what isn't there.
-pub(super) fn access(method: &str, path: Option<&str>) -> Access {
+/// Who may use a route, and whether it reads what its caller names: nobody without a token who asks for what isn't there.
+pub(super) fn access(method: &str, path: Option<&str>) -> (Access, bool) {
     let method = if method == "HEAD" { "GET" } else { method };
     let is = |route: &&Route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method);
-    routes().iter().find(is).map_or(Access::Caller, |route| route.access)
+    routes().iter().find(is).map_or((Access::Caller, false), |route| (route.access, route.reads))
 }
 
 /// All of them behind the guard.
@@ -179,9 +189,9 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        assert_eq!(access("HEAD", Some("/api/v1/jobs")), Access::Holder("crud/read", JOBS));
-        assert_eq!(access("PATCH", Some("/livez")), Access::Caller);
-        assert_eq!(access("GET", None), Access::Caller);
+        assert_eq!(access("HEAD", Some("/api/v1/jobs")), (Access::Holder("crud/read", JOBS), true));
+        assert_eq!(access("PATCH", Some("/livez")), (Access::Caller, false));
+        assert_eq!(access("GET", None), (Access::Caller, false));
     }
 
     #[test]

@@ -123,6 +123,10 @@ impl Watch {
     async fn look(&mut self) -> Option<Value> {
         self.pause = (self.pause * 3 / 2).clamp(POLL.0, POLL.1);
         self.look = Instant::now() + self.pause;
+        let state = jobs::state(&self.api.venue, &self.owner, &self.job).await;
+        if state.is_ok_and(|state| state.is_some() && state == self.seen) {
+            return None;
+        }
         let job: Job = match jobs::shown(&self.api.venue, &self.owner, &self.job).await {
             Ok(Some(job)) => job,
             Ok(None) => {

@@ -18,18 +18,21 @@ const MOST: usize = 32;
 const PAGE: usize = 500;
 
 /// How far a read may go.
-struct Steps {
-    count: usize,
-    left: usize,
+pub struct Steps {
+    /// Documents of the next step.
+    pub count: usize,
+    /// Bytes that are left for it.
+    pub left: usize,
 }
 
 impl Steps {
-    const fn within(bytes: usize) -> Self {
+    /// As far as `bytes` go.
+    pub const fn within(bytes: usize) -> Self {
         Self { count: FIRST, left: bytes }
     }
 
     /// After a step: the next one is as large as this one's documents let it be.
-    fn took(&mut self, count: usize, bytes: usize) {
+    pub fn took(&mut self, count: usize, bytes: usize) {
         self.left = self.left.saturating_sub(bytes);
         let mean = bytes / count.max(1);
         self.count = (STEP_BYTES / mean.max(1)).clamp(1, self.count.saturating_mul(8).min(MOST));

@@ -53,8 +53,8 @@ impl Docs<'_> {
 
     /// How many documents there are under a prefix, and the key of the first.
     pub async fn count(&self, prefix: &str) -> Result<(usize, Option<DocKey>), StoreError> {
-        let (count, first) = self.overlay.page(self.tree, prefix, (0, 1), false).await?;
-        Ok((count, first.into_iter().next().map(|(key, _)| key)))
+        let (count, first) = self.overlay.page(self.tree, prefix, (0, 1)).await?;
+        Ok((count, first.into_iter().next()))
     }
 }
 

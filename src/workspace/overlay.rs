@@ -73,18 +73,17 @@ impl Overlay {
         docs
     }
 
-    /// How many documents there are under a prefix, and `limit` of them after the first `skip`, in
-    /// key order; their bytes only with `values`. Costs what the page holds, not what lies there.
+    /// How many documents there are under a prefix, and the keys of `limit` of them after the first `skip`.
+    /// Costs what the page holds, not what lies there.
     pub(super) async fn page(
         &self,
         tree: &Workspace,
         prefix: &str,
         (skip, limit): (usize, usize),
-        values: bool,
-    ) -> Result<(usize, Vec<(DocKey, Bytes)>), StoreError> {
+    ) -> Result<(usize, Vec<DocKey>), StoreError> {
         let changed = self.changed(tree, prefix).await?;
         let (passed, taken) = changed.committed(skip, limit);
-        let window = Window { reverse: false, skip: passed, limit: taken, values };
+        let window = Window { reverse: false, skip: passed, limit: taken, values: false };
         let page = tree.store.page(&tree.owner, prefix, window).await?;
         Ok(changed.window(page, skip, limit))
     }
@@ -102,10 +101,9 @@ impl Overlay {
         let committed = tree.store.read(&tree.owner, &keys).await?;
         for ((key, change), doc) in keys.into_iter().zip(changes).zip(committed) {
             match (change, doc.value.is_some()) {
-                (Change::Put(bytes), true) => drop(found.replaced.insert(key, bytes.clone())),
-                (Change::Put(bytes), false) => drop(found.made.insert(key, bytes.clone())),
+                (Change::Put(_), false) => drop(found.made.insert(key)),
                 (Change::Delete, true) => drop(found.deleted.insert(key)),
-                (Change::Delete, false) | (Change::Check, _) => {}
+                (Change::Put(_), true) | (Change::Delete, false) | (Change::Check, _) => {}
             }
         }
         Ok(found)
@@ -129,6 +127,24 @@ impl Overlay {
         if !committed.is_empty() {
             let docs = tree.store.read(&tree.owner, &committed).await?;
             found.extend(committed.into_iter().zip(docs).filter_map(|(key, doc)| Some((key, doc.value?))));
+        }
+        Ok(found)
+    }
+
+    /// The same in the order of the keys, of as many as weigh no more than `bytes` together, and of one at least.
+    pub(super) async fn fetch_within(
+        &self,
+        tree: &Workspace,
+        keys: &[DocKey],
+        bytes: usize,
+    ) -> Result<Vec<(DocKey, Option<Bytes>)>, StoreError> {
+        let mut steps = steps::Steps::within(bytes);
+        let mut found = Vec::new();
+        while found.len() < keys.len() && (steps.left > 0 || found.is_empty()) {
+            let step = &keys[found.len()..keys.len().min(found.len() + steps.count)];
+            let mut docs = self.fetch_all(tree, step).await?;
+            steps.took(step.len(), docs.values().map(Bytes::len).sum());
+            found.extend(step.iter().map(|key| (key.clone(), docs.remove(key))));
         }
         Ok(found)
     }

@@ -6,7 +6,7 @@ use crate::domain::ids::decode_token;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::layout::{CHUNK, Collection, Root, Shape, base};
 use crate::domain::lattice::value;
-use crate::domain::limits::{READ_DOCUMENTS, READ_WHOLE_BYTES};
+use crate::domain::limits::{READ_BYTES, READ_DOCUMENTS, READ_WHOLE_BYTES};
 use crate::store::{StoreError, decode};
 use serde_json::Value;
 
@@ -47,10 +47,15 @@ impl Workspace {
             Shape::Leaf { value } => page(value, offset, limit),
             Shape::Map => {
                 let limit = limit.min(READ_DOCUMENTS);
-                let (count, docs) = overlay.page(self, &prefix, (offset, limit), values).await?;
+                let (count, keys) = overlay.page(self, &prefix, (offset, limit)).await?;
+                let docs = if values {
+                    overlay.fetch_within(self, &keys, READ_BYTES).await?
+                } else {
+                    keys.into_iter().map(|key| (key, None)).collect()
+                };
                 let items = docs.into_iter().map(|(key, bytes)| {
                     let name = decode_token(&key[prefix.len()..]).unwrap_or_default();
-                    Ok((name, if values { decode(&key, &bytes)? } else { Value::Null }))
+                    Ok((name, bytes.map(|bytes| decode(&key, &bytes)).transpose()?.unwrap_or(Value::Null)))
                 });
                 let items = items.collect::<Result<_, StoreError>>()?;
                 Listing { kind: "map", count: Some(count), items }
@@ -75,10 +80,10 @@ impl Workspace {
         let end = offset.saturating_add(limit.min(READ_DOCUMENTS as u64 * CHUNK)).min(len);
         let first = offset / CHUNK;
         let keys: Vec<_> = (first..end.div_ceil(CHUNK)).map(|n| collection.chunk(generation, n * CHUNK)).collect();
-        let mut chunks = overlay.fetch_all(self, &keys).await?;
+        let chunks = overlay.fetch_within(self, &keys, READ_BYTES).await?;
         let mut items = Vec::new();
-        for (chunk, key) in (first..).zip(&keys) {
-            let values: Vec<Value> = chunks.remove(key).map(|b| decode(key, &b)).transpose()?.unwrap_or_default();
+        for (chunk, (key, bytes)) in (first..).zip(chunks) {
+            let values: Vec<Value> = bytes.map(|bytes| decode(&key, &bytes)).transpose()?.unwrap_or_default();
             let indexed = (chunk * CHUNK..end).zip(values).filter(|(index, _)| *index >= offset);
             items.extend(indexed.map(|(index, value)| (index.to_string(), value)));
         }
@@ -95,11 +100,11 @@ impl Workspace {
     ) -> Result<Option<Listing>, WorkspaceError> {
         let Some(base) = base(path.namespace(), &self.scope) else { return Ok(None) };
         let prefix = format!("{base}/");
-        let (count, docs) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS)), values).await?;
-        let mut items = Vec::with_capacity(docs.len());
-        let mut room = READ_WHOLE_BYTES;
-        for (key, bytes) in docs {
-            if room < READ_WHOLE_BYTES / 2 {
+        let (count, keys) = overlay.page(self, &prefix, (offset, limit.min(READ_DOCUMENTS))).await?;
+        let mut items = Vec::with_capacity(keys.len());
+        let mut read = 0;
+        for key in keys {
+            if read > READ_BYTES {
                 // The page ends here; whoever asked goes on behind it.
                 break;
             }
@@ -107,9 +112,11 @@ impl Workspace {
             let inner = Path::from_segments(vec![path.namespace().prefix().into(), name.clone()]).ok();
             let value = match inner.as_ref().and_then(|inner| Collection::of(inner, &self.scope)) {
                 Some((collection, _)) if values => {
-                    let mut own = READ_WHOLE_BYTES;
-                    let value = self.whole_within(overlay, &collection, decode(&key, &bytes)?, &mut own).await?;
-                    room = room.saturating_sub(READ_WHOLE_BYTES - own);
+                    let (_, bytes) = overlay.fetch(self, &key).await?;
+                    let Some(bytes) = bytes else { continue };
+                    let mut left = READ_WHOLE_BYTES;
+                    let value = self.whole_within(overlay, &collection, decode(&key, &bytes)?, &mut left).await?;
+                    read += bytes.len() + (READ_WHOLE_BYTES - left);
                     value
                 }
                 Some(_) | None => Value::Null,

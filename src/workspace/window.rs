@@ -1,19 +1,16 @@
-//! A page of committed documents as a turn sees it: less what the turn deleted, with what it made.
+//! A page of the keys of committed documents as a turn sees it: less what the turn deleted, with what it made.
 
 use crate::store::{DocKey, Page};
-use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 
 /// What a turn has changed of the keys under a prefix.
 #[derive(Debug, Default)]
 pub(super) struct Changed {
     /// Made: not among the committed ones.
-    pub(super) made: BTreeMap<DocKey, Bytes>,
+    pub(super) made: BTreeSet<DocKey>,
     /// Committed, and deleted by the turn.
     pub(super) deleted: BTreeSet<DocKey>,
-    /// Committed, and written by the turn.
-    pub(super) replaced: BTreeMap<DocKey, Bytes>,
 }
 
 impl Changed {
@@ -26,7 +23,7 @@ impl Changed {
 
     /// How many there are, and `limit` after the first `skip`; `page` is what
     /// [`Changed::committed`] asked for.
-    pub(super) fn window(mut self, page: Page, skip: usize, limit: usize) -> (usize, Vec<(DocKey, Bytes)>) {
+    pub(super) fn window(self, page: Page, skip: usize, limit: usize) -> (usize, Vec<DocKey>) {
         let total = (page.total + self.made.len()).saturating_sub(self.deleted.len());
         let (passed, _) = self.committed(skip, limit);
         let first = page.docs.first().map(|(key, _)| key.clone());
@@ -43,14 +40,8 @@ impl Changed {
         };
         let is_end = passed + page.docs.len() >= page.total;
         let to = last.filter(|_| !is_end).map_or(Unbounded, Excluded);
-        let mut shown: BTreeMap<DocKey, Bytes> =
-            self.made.range((from, to)).map(|(key, bytes)| (key.clone(), bytes.clone())).collect();
-        for (key, doc) in page.docs {
-            if !self.deleted.contains(&key) {
-                let bytes = self.replaced.remove(&key).or(doc.value).unwrap_or_default();
-                shown.insert(key, bytes);
-            }
-        }
+        let mut shown: BTreeSet<DocKey> = self.made.range((from, to)).cloned().collect();
+        shown.extend(page.docs.into_iter().map(|(key, _)| key).filter(|key| !self.deleted.contains(key)));
         (total, shown.into_iter().skip(skip - before.min(skip)).take(limit).collect())
     }
 }
@@ -59,10 +50,6 @@ impl Changed {
 mod tests {
     use super::*;
     use crate::store::Doc;
-
-    fn bytes(text: &str) -> Bytes {
-        Bytes::copy_from_slice(text.as_bytes())
-    }
 
     fn key(n: usize) -> String {
         format!("w.e/c/1/{n:03}")
@@ -77,21 +64,14 @@ mod tests {
         for skip in 0..=keys.len() + 1 {
             for limit in [0, 1, 2, 3, 5, 20, usize::MAX] {
                 let changed = Changed {
-                    made: with("m").map(|k| (k, bytes("mine"))).collect(),
+                    made: with("m").collect(),
                     deleted: with("d").collect(),
-                    replaced: with("r").map(|k| (k, bytes("mine"))).collect(),
                 };
                 let (passed, take) = changed.committed(skip, limit);
-                let doc = Doc { version: 1, value: Some(bytes("theirs")) };
-                let docs = committed.iter().skip(passed).take(take).map(|k| (k.clone(), doc.clone())).collect();
-                let (total, found) = changed.window(Page { total: committed.len(), docs }, skip, limit);
-                let names: Vec<_> = found.iter().map(|(key, _)| key.clone()).collect();
+                let docs = committed.iter().skip(passed).take(take).map(|k| (k.clone(), Doc::default())).collect();
+                let found = changed.window(Page { total: committed.len(), docs }, skip, limit);
                 let expected: Vec<_> = seen.iter().skip(skip).take(limit).cloned().collect();
-                assert_eq!((total, names), (seen.len(), expected), "{keys} {skip} {limit}");
-                for (key, value) in found {
-                    let theirs = with("c").any(|committed| committed == key);
-                    assert_eq!(value, bytes(if theirs { "theirs" } else { "mine" }), "{keys} {key}");
-                }
+                assert_eq!(found, (seen.len(), expected), "{keys} {skip} {limit}");
             }
         }
     }

@@ -31,6 +31,7 @@ THEMES = {
     "tokens": ["jwt"],
     "taken_back": ["jwt"],
     "tenants": ["jwt"],
+    "memory": ["up", "fleet"],
 }
 
 

@@ -107,7 +107,7 @@ class Venue:
     def __init__(self, binary, mode, model, folder, sets=()):
         self.binary, self.mode, self.model, self.folder = binary, mode, model, pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
-        self.port, self.processes, self.serial = free_port(), [], 0
+        self.port, self.processes, self.serial, self.groups = free_port(), [], 0, []
         self.nats = self.redis = self.token = None
         self.env = {k: v for k, v in os.environ.items() if not k.startswith("TRELLIS")}
         self.env["TRELLIS_URL"] = f"http://127.0.0.1:{self.port}"
@@ -248,6 +248,51 @@ class Venue:
             except subprocess.TimeoutExpired:
                 p.kill()
                 p.wait()
+        for group in self.groups:
+            group.rmdir()
+
+
+def memory_cgroup(pid):
+    """The memory cgroup that a process may be put under, version 2 or 1; None where none can be made."""
+    for root, limit in (("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")):
+        folder = pathlib.Path(root) / f"trellis-attack-{pid}"
+        try:
+            folder.mkdir()
+            if (folder / limit).exists():
+                return folder, folder / limit
+            folder.rmdir()
+        except OSError:
+            pass
+    return None
+
+
+def limit_memory(v, limit):
+    """Bounds the memory of each process of the venue's own by the kernel; False where that can't be."""
+    for name, p in v.processes:
+        if name not in ("up", "serve", "worker"):
+            continue
+        group = memory_cgroup(p.pid)
+        if not group:
+            return False
+        folder, file = group
+        v.groups.append(folder)
+        file.write_text(str(limit))
+        (folder / "cgroup.procs").write_text(str(p.pid))
+    return True
+
+
+def peak_memory(v):
+    """The most that each process of the venue's own ever had resident, in MiB."""
+    peaks = {}
+    for name, p in v.processes:
+        try:
+            status = pathlib.Path(f"/proc/{p.pid}/status").read_text()
+        except OSError:
+            continue
+        line = next((l for l in status.splitlines() if l.startswith("VmHWM:")), None)
+        if line and name in ("up", "serve", "worker"):
+            peaks[name] = int(line.split()[1]) // 1024
+    return peaks
 
 
 def wait_port(port, seconds=20):

@@ -1,4 +1,4 @@
-//! Every entrance of data from outside: one depth, maps only as maps, and errors that name their place.
+//! Every entrance of data from outside: one depth, one number of values, maps only as maps, and errors that name their place.
 //!
 //! ```text
 //! text ─▶ json (depth, no key twice) ─▶ value ─▶ typed (a map for every struct) ─▶ T
@@ -11,26 +11,26 @@ mod parse;
 mod place;
 mod strict;
 
-use crate::domain::limits::{DECODER_DEPTH, MESSAGE_DEPTH, RESULT_DEPTH, VALUE_DEPTH};
+use crate::domain::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 pub use place::Wrong;
 
-/// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, no key twice in one map.
+/// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
 pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
-    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, unique: true, cut: false })
+    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: true, cut: false })
 }
 
 /// The same for what is only data: of a key that is given twice the last one counts, as everywhere.
 pub fn data(bytes: &[u8]) -> Result<Value, Wrong> {
-    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, unique: false, cut: false })
+    parse::parse(bytes, parse::Rules { depth: VALUE_DEPTH, parts: VALUE_PARTS, unique: false, cut: false })
 }
 
 /// [`json`] of a message that the venue itself may have sent: as deep as `depth`. Of anybody else
 /// it is to be looked at with [`check`].
 pub fn message(bytes: &[u8], depth: usize) -> Result<Value, Wrong> {
-    parse::parse(bytes, parse::Rules { depth, unique: true, cut: false })
+    parse::parse(bytes, parse::Rules { depth, parts: MESSAGE_PARTS, unique: true, cut: false })
 }
 
 /// A typed value from a JSON value. A struct is a map: a list is never taken for one.
@@ -68,7 +68,7 @@ pub enum TomlError {
 pub fn stored<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match serde_json::from_slice(bytes) {
         Err(error) if error.is_syntax() && is_deeper(bytes) => {
-            match parse::parse(bytes, parse::Rules { depth: MESSAGE_DEPTH, unique: false, cut: true }) {
+            match parse::parse(bytes, parse::Rules { depth: MESSAGE_DEPTH, parts: usize::MAX, unique: false, cut: true }) {
                 Ok(value) => serde_json::from_value(value),
                 Err(_) => Err(error),
             }
@@ -102,9 +102,22 @@ fn not_shown(depth: usize) -> String {
     format!("[not shown: nested deeper than {depth} levels]")
 }
 
-/// Whether a value is no deeper than [`VALUE_DEPTH`].
+/// Whether a value is no deeper than [`VALUE_DEPTH`], and of no more than [`VALUE_PARTS`].
 pub fn check(value: &Value) -> Result<(), Wrong> {
-    check_to(value, VALUE_DEPTH)
+    check_to(value, VALUE_DEPTH)?;
+    let mut left = VALUE_PARTS;
+    if takes(value, &mut left) { Ok(()) } else { Err(Wrong::root(place::too_many(VALUE_PARTS))) }
+}
+
+/// Whether there is enough left for a value and all in it; it is taken from that.
+fn takes(value: &Value, left: &mut usize) -> bool {
+    let Some(rest) = left.checked_sub(1) else { return false };
+    *left = rest;
+    match value {
+        Value::Object(map) => map.values().all(|inner| takes(inner, left)),
+        Value::Array(items) => items.iter().all(|inner| takes(inner, left)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    }
 }
 
 /// Whether a value has at most `depth` levels of maps and lists.

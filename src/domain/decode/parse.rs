@@ -1,10 +1,10 @@
 //! JSON text to a value, no deeper than allowed, with the place of what is wrong.
 
 use super::not_shown;
-use super::place::{Step, Wrong, too_deep};
+use super::place::{Step, Wrong, too_deep, too_many};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Number, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 
 /// What a text may be.
@@ -12,6 +12,8 @@ use std::fmt;
 pub(super) struct Rules {
     /// Levels of maps and lists.
     pub(super) depth: usize,
+    /// Values in all.
+    pub(super) parts: usize,
     /// No key twice in one map.
     pub(super) unique: bool,
     /// What is deeper is left out, and a text says so; else it is an error.
@@ -20,9 +22,9 @@ pub(super) struct Rules {
 
 /// Reads one value and nothing behind it.
 pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
-    let way = RefCell::new(Vec::new());
+    let (way, parts) = (RefCell::new(Vec::new()), Cell::new(0));
     let mut reader = Deserializer::from_slice(bytes);
-    let node = Node { way: &way, left: rules.depth, rules };
+    let node = Node { way: &way, parts: &parts, left: rules.depth, rules };
     let read = node.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     // Of what is no JSON the line and the column say where.
     read.map_err(|error| {
@@ -34,6 +36,8 @@ pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
 #[derive(Clone, Copy)]
 struct Node<'w> {
     way: &'w RefCell<Vec<Step>>,
+    /// Values so far.
+    parts: &'w Cell<usize>,
     left: usize,
     rules: Rules,
 }
@@ -57,6 +61,10 @@ impl<'de> DeserializeSeed<'de> for Node<'_> {
     type Value = Value;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, from: D) -> Result<Value, D::Error> {
+        self.parts.set(self.parts.get() + 1);
+        if self.parts.get() > self.rules.parts {
+            return Err(D::Error::custom(too_many(self.rules.parts)));
+        }
         from.deserialize_any(self)
     }
 }

@@ -1,6 +1,6 @@
 //! What is wrong with data, and where: `context[1].budget`.
 
-use crate::domain::limits::VALUE_DEPTH;
+use crate::domain::limits::{VALUE_DEPTH, VALUE_PARTS};
 use crate::domain::nearest::nearest;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
@@ -59,6 +59,12 @@ impl Wrong {
 pub(super) fn too_deep(depth: usize) -> String {
     let advice = if depth == VALUE_DEPTH { "; make it flatter, or keep its parts apart" } else { "" };
     format!("nested deeper than {depth} levels of maps and lists{advice}")
+}
+
+/// What is said of data of too many values.
+pub(super) fn too_many(parts: usize) -> String {
+    let advice = if parts == VALUE_PARTS { "; send it in parts, or as a text" } else { "" };
+    format!("more than {parts} values in one{advice}")
 }
 
 /// Steps in order, as an error shows them.

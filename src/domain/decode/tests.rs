@@ -188,3 +188,26 @@ fn what_is_too_deep_to_be_shown_says_so() {
     assert!(check_to(&cut, RESULT_DEPTH).is_ok() && check_to(&cut, RESULT_DEPTH - 1).is_err());
     assert!(cut.to_string().contains("[not shown: nested deeper than 80 levels]"));
 }
+
+#[test]
+fn a_value_has_so_many_values_in_it() {
+    let list = |count: usize| format!("[{}0]", "0,".repeat(count - 2));
+    let map = |count: usize| {
+        let entries: Vec<_> = (1..count).map(|n| format!("\"k{n}\":0")).collect();
+        format!("{{{}}}", entries.join(","))
+    };
+    for text in [list(VALUE_PARTS), map(VALUE_PARTS)] {
+        let value = json(text.as_bytes()).unwrap();
+        assert_eq!((data(text.as_bytes()).as_ref(), check(&value)), (Ok(&value), Ok(())));
+    }
+    for (text, place) in [(list(VALUE_PARTS + 1), "`[49999]`: "), (map(VALUE_PARTS + 1), "`k50000`: ")] {
+        let expected = format!("{place}more than 50000 values in one; send it in parts, or as a text");
+        assert_eq!(json(text.as_bytes()).unwrap_err().to_string(), expected);
+        assert_eq!(data(text.as_bytes()).unwrap_err().to_string(), expected);
+        assert!(message(text.as_bytes(), MESSAGE_DEPTH).is_ok(), "the venue's own hold more than one");
+        let value = serde_json::from_str::<Value>(&text).unwrap();
+        assert_eq!(check(&value).unwrap_err().reason, "more than 50000 values in one; send it in parts, or as a text");
+        assert_eq!(stored::<Value>(text.as_bytes()).unwrap(), value, "what is stored is read");
+    }
+    assert!(message(list(MESSAGE_PARTS + 1).as_bytes(), MESSAGE_DEPTH).is_err());
+}

@@ -1,0 +1,301 @@
+//! How much is worked on at once, by the memory that it may take: a value takes many times its text while it is
+//! handled, so requests that bring or read large ones wait for each other, and no owner takes more than half.
+
+use axum::body::{Body, Bytes, HttpBody};
+use http_body::{Frame, SizeHint};
+use std::collections::{HashMap, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// Memory that a byte of JSON may take while it is handled: a list of short numbers takes 16 bytes for each of its own as
+/// a value, and there are two of it while it is checked and written. Measured: 20 to 50 MiB for 900 KB.
+const PER_BYTE: u64 = 32;
+
+/// Memory that a request may take which reads what its caller names, at most 1 MB of it.
+const READ: u64 = 16 << 20;
+
+/// Bodies up to this size weigh nothing: as many as there may be connections take little.
+const LIGHT: u64 = 4 << 10;
+
+/// What a request may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// In all.
+    pub(super) all: u64,
+    /// What it brings.
+    pub(super) brought: u64,
+}
+
+impl Cost {
+    /// Of one that brings `body` bytes, and perhaps `reads` what its caller names.
+    pub(super) const fn of(body: usize, reads: bool) -> Self {
+        let body = body as u64;
+        let brought = if body <= LIGHT { 0 } else { body * PER_BYTE };
+        Self { all: if reads && brought < READ { READ } else { brought }, brought }
+    }
+}
+
+/// Who has how much of it, and who waits. Whoever came first goes first, but for those whose own share is used up.
+struct Loads {
+    room: u64,
+    used: u64,
+    of_owner: HashMap<Arc<str>, u64>,
+    held: HashMap<u64, (Arc<str>, u64)>,
+    waiting: VecDeque<(u64, Arc<str>, u64)>,
+}
+
+impl Loads {
+    fn new(room: u64) -> Self {
+        Self { room, used: 0, of_owner: HashMap::new(), held: HashMap::new(), waiting: VecDeque::new() }
+    }
+
+    const fn share(&self) -> u64 {
+        self.room / 2
+    }
+
+    /// One comes; [`Self::next`] says when it may go on. What is larger than a share waits for all of a share.
+    fn comes(&mut self, number: u64, owner: Arc<str>, cost: u64) {
+        let cost = cost.min(self.share());
+        self.waiting.push_back((number, owner, cost));
+    }
+
+    /// One that goes on takes as much from now on.
+    fn takes(&mut self, number: u64, cost: u64) {
+        if let Some((owner, _)) = self.leaves(number) {
+            self.enters(number, owner, cost);
+        }
+    }
+
+    /// One is done, or waits no more.
+    fn goes(&mut self, number: u64) {
+        if self.leaves(number).is_none() {
+            self.waiting.retain(|(other, ..)| *other != number);
+        }
+    }
+
+    /// Those that may go on now.
+    fn next(&mut self) -> Vec<u64> {
+        let (mut numbers, mut kept) = (Vec::new(), VecDeque::new());
+        let mut full = false;
+        for (number, owner, cost) in std::mem::take(&mut self.waiting) {
+            let own = self.of_owner.get(&owner).copied().unwrap_or(0);
+            let has_share = cost == 0 || own + cost <= self.share();
+            let has_room = cost == 0 || !full && self.used + cost <= self.room;
+            if has_share && has_room {
+                self.enters(number, owner, cost);
+                numbers.push(number);
+            } else {
+                // Those behind don't pass one that waits for room: it would wait for ever.
+                full |= has_share;
+                kept.push_back((number, owner, cost));
+            }
+        }
+        self.waiting = kept;
+        numbers
+    }
+
+    fn enters(&mut self, number: u64, owner: Arc<str>, cost: u64) {
+        self.used += cost;
+        *self.of_owner.entry(Arc::clone(&owner)).or_default() += cost;
+        self.held.insert(number, (owner, cost));
+    }
+
+    fn leaves(&mut self, number: u64) -> Option<(Arc<str>, u64)> {
+        let (owner, cost) = self.held.remove(&number)?;
+        self.used -= cost;
+        if let Some(own) = self.of_owner.get_mut(&owner) {
+            *own -= cost;
+            if *own == 0 {
+                self.of_owner.remove(&owner);
+            }
+        }
+        Some((owner, cost))
+    }
+}
+
+/// All that is worked on.
+pub(super) struct Scales(Mutex<State>);
+
+struct State {
+    loads: Loads,
+    wakers: HashMap<u64, oneshot::Sender<()>>,
+    numbers: u64,
+}
+
+impl Scales {
+    /// For requests that may take `room` bytes together.
+    pub(super) fn new(room: u64) -> Arc<Self> {
+        Arc::new(Self(Mutex::new(State { loads: Loads::new(room), wakers: HashMap::new(), numbers: 0 })))
+    }
+
+    /// Begins when there is room, `None` when there is none within `time`.
+    pub(super) async fn load(self: &Arc<Self>, owner: &str, cost: Cost, time: Duration) -> Option<Arc<Load>> {
+        let (sender, begins) = oneshot::channel();
+        let load = {
+            let mut state = self.lock();
+            state.numbers += 1;
+            let number = state.numbers;
+            state.wakers.insert(number, sender);
+            state.loads.comes(number, owner.into(), cost.all);
+            state.wake();
+            // From here on it is taken back wherever this ends.
+            Arc::new(Load { scales: Arc::clone(self), number, brought: cost.brought })
+        };
+        tokio::time::timeout(time, begins).await.ok()?.ok()?;
+        Some(load)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn wake(&mut self) {
+        for number in self.loads.next() {
+            // Who has gone meanwhile is taken back by its own end.
+            if let Some(waker) = self.wakers.remove(&number) {
+                let _ = waker.send(());
+            }
+        }
+    }
+}
+
+/// What one request takes; nothing any more when this is dropped.
+pub(super) struct Load {
+    scales: Arc<Scales>,
+    number: u64,
+    brought: u64,
+}
+
+impl Load {
+    /// It reads nothing large: it takes what it has brought.
+    pub(super) fn reads_nothing(&self) {
+        self.takes(self.brought);
+    }
+
+    /// It takes as much from now on.
+    pub(super) fn takes(&self, cost: u64) {
+        let mut state = self.scales.lock();
+        state.loads.takes(self.number, cost);
+        state.wake();
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let mut state = self.scales.lock();
+        state.wakers.remove(&self.number);
+        state.loads.goes(self.number);
+        state.wake();
+    }
+}
+
+/// The body of an answer: while it lasts it takes what it weighs.
+pub(super) struct Loaded {
+    pub(super) body: Body,
+    pub(super) _load: Arc<Load>,
+}
+
+impl HttpBody for Loaded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn cost(all: u64) -> Cost {
+        Cost { all, brought: 0 }
+    }
+
+    fn comes(loads: &mut Loads, number: u64, owner: &str, cost: u64) -> Vec<u64> {
+        loads.comes(number, owner.into(), cost);
+        loads.next()
+    }
+
+    #[test]
+    fn the_cost_is_of_the_body_or_of_what_is_read() {
+        for (body, reads, expected) in [
+            (0, false, 0),
+            (4_096, false, 0),
+            (4_097, false, 4_097 * 32),
+            (900_000, false, 28_800_000),
+            (0, true, 16 << 20),
+            (900_000, true, 28_800_000),
+        ] {
+            assert_eq!(Cost::of(body, reads).all, expected, "{body} {reads}");
+            assert_eq!(Cost::of(body, reads).brought, if body == 0 { 0 } else { expected }, "{body} {reads}");
+        }
+    }
+
+    #[test]
+    fn whoever_came_first_goes_first_and_nobody_has_more_than_half() {
+        let mut all = Loads::new(100);
+        assert_eq!(comes(&mut all, 1, "ann", 30), [1]);
+        assert_eq!(comes(&mut all, 2, "ann", 30), [0; 0], "her share is 50");
+        assert_eq!(comes(&mut all, 3, "ann", 20), [3], "this fits it, and takes nobody's room who has a right to it");
+        assert_eq!(comes(&mut all, 4, "bob", 40), [4]);
+        assert_eq!(comes(&mut all, 5, "cy", 20), [0; 0], "90 are used");
+        assert_eq!(comes(&mut all, 6, "dee", 10), [0; 0], "cy was first");
+        assert_eq!(comes(&mut all, 7, "dee", 0), [7], "what takes nothing waits for nobody");
+        all.goes(3);
+        assert_eq!(all.next(), [5, 6], "ann's next still has no share");
+        all.goes(1);
+        assert_eq!(all.next(), [2]);
+        for number in [2, 4, 5, 6, 7] {
+            all.goes(number);
+        }
+        assert_eq!((all.used, all.of_owner.len(), all.held.len(), all.waiting.len()), (0, 0, 0, 0));
+    }
+
+    #[test]
+    fn one_that_waits_no_more_and_one_that_gets_lighter_make_room() {
+        let mut all = Loads::new(100);
+        assert_eq!(comes(&mut all, 1, "ann", 500), [1], "no more than a share");
+        assert_eq!(comes(&mut all, 2, "ann", 10), [0; 0]);
+        assert_eq!(comes(&mut all, 3, "ann", 50), [0; 0]);
+        all.goes(2);
+        all.takes(1, 0);
+        assert_eq!(all.next(), [3]);
+        all.takes(1, 90);
+        assert_eq!(all.used, 140, "an answer is as large as it is");
+        all.takes(2, 10);
+        all.goes(2);
+        assert_eq!(all.used, 140, "of one that isn't there nothing is counted");
+    }
+
+    #[tokio::test]
+    async fn who_gives_up_leaves_nothing_behind() {
+        let scales = Scales::new(100);
+        let first = scales.load("ann", cost(50), Duration::from_secs(60)).await.unwrap();
+        assert!(scales.load("ann", cost(1), Duration::from_millis(1)).await.is_none());
+        let waiting = tokio::spawn({
+            let scales = Arc::clone(&scales);
+            async move { scales.load("ann", cost(50), Duration::from_secs(60)).await.is_some() }
+        });
+        drop(first);
+        assert!(waiting.await.unwrap());
+        let state = scales.lock();
+        assert_eq!((state.loads.used, state.loads.waiting.len(), state.wakers.len()), (0, 0, 0));
+    }
+}
