@@ -9,13 +9,14 @@ use crate::domain::goal::Live;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::layout::{self, Scope};
-use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
+use crate::domain::limits::{LIST_BYTES, SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::timer::TimerId;
 use crate::jobs;
 use crate::retention;
 use crate::store::{
     Amend, Amended, Amendment, Change, DocKey, DocWrite, Expect, MailboxEntry, SessionFacts, StoreError, decode, keys,
+    steps,
 };
 use crate::timers;
 use crate::venue::Venue;
@@ -87,7 +88,8 @@ async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Res
     let mut live = Live::default();
     let mut after = keys::turn(key, above);
     loop {
-        let page = venue.store.scan(owner, &keys::turns(key), Some(&after), false, COUNTED).await?;
+        let page =
+            steps::scan(&*venue.store, owner, &keys::turns(key), Some(&after), false, COUNTED, LIST_BYTES).await?.docs;
         for (place, doc) in &page {
             let record: TurnRecord = decode(place, doc.value.as_deref().unwrap_or_default())?;
             if record.frame == 0 {
@@ -173,7 +175,9 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
     }
     let mut after: Option<DocKey> = None;
     loop {
-        let page = venue.store.scan(owner, &keys::turns(key), after.as_deref(), false, COUNTED).await?;
+        let page = steps::scan(&*venue.store, owner, &keys::turns(key), after.as_deref(), false, COUNTED, LIST_BYTES)
+            .await?
+            .docs;
         let Some((last, _)) = page.last() else { return Ok(found) };
         after = Some(last.clone());
         for (place, doc) in &page {
@@ -190,7 +194,10 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
 async fn all_under(venue: &Venue, owner: &Owner, prefix: &str) -> Result<Vec<DocKey>, StoreError> {
     let mut keys: Vec<DocKey> = Vec::new();
     loop {
-        let page = venue.store.scan(owner, prefix, keys.last().map(String::as_str), false, COUNTED).await?;
+        let page =
+            steps::scan(&*venue.store, owner, prefix, keys.last().map(String::as_str), false, COUNTED, LIST_BYTES)
+                .await?
+                .docs;
         if page.is_empty() {
             return Ok(keys);
         }

@@ -175,7 +175,7 @@ async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &S
     let prefix = keys::turns(&from.key);
     let mut after: Option<String> = None;
     loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, COPIED).await?;
+        let page = steps::scan(&*venue.store, owner, &prefix, after.as_deref(), false, COPIED, LIST_BYTES).await?.docs;
         let Some((last, _)) = page.last() else { break };
         after = Some(last.clone());
         let mut writes = Vec::with_capacity(2 * page.len());

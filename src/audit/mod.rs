@@ -11,8 +11,9 @@ use crate::domain::dead::Stray;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
+use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::SessionState;
-use crate::store::{EventKind, StoreError, keys};
+use crate::store::{Doc, EventKind, StoreError, keys, steps};
 use crate::strays;
 use crate::venue::{Venue, is_reserved};
 use serde_json::{Value, json};
@@ -149,24 +150,27 @@ async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError>
 
 /// What the books need of jobs; those that are gone are passed over.
 async fn read_jobs(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec<JobFacts>, StoreError> {
-    let wanted: Vec<_> = ids.iter().flat_map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
-    let docs = venue.store.read(owner, &wanted).await?;
-    let mut jobs = Vec::with_capacity(ids.len());
-    for pair in docs.chunks(2) {
-        let [head, status] = pair else { continue };
-        let Some(head) = head.value.as_ref().and_then(|b| decode::stored::<JobHead>(b).ok()) else {
-            continue;
-        };
-        let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
-        jobs.push(JobFacts {
-            job: head.id,
-            event: head.event.to_string(),
-            session: SessionKey { agent: head.agent, session: head.session },
-            status: status.map_or(JobStatus::Pending, |(status, _)| status),
-            updated: status.map_or(head.created, |(_, updated)| updated),
-        });
+    let wanted: Vec<_> = ids.iter().map(|id| [keys::job_head(id), keys::job_status(id)]).collect();
+    let (mut jobs, mut rest) = (Vec::with_capacity(ids.len()), wanted.as_slice());
+    while !rest.is_empty() {
+        let (found, _) = steps::read(&*venue.store, owner, rest, LIST_BYTES).await?;
+        rest = &rest[found.len()..];
+        jobs.extend(found.iter().filter_map(|pair| job_facts(pair)));
     }
     Ok(jobs)
+}
+
+fn job_facts(pair: &[Doc]) -> Option<JobFacts> {
+    let [head, status] = pair else { return None };
+    let head: JobHead = decode::stored(head.value.as_ref()?).ok()?;
+    let status = status.value.as_ref().and_then(|b| keys::decode_status(b));
+    Some(JobFacts {
+        job: head.id,
+        event: head.event.to_string(),
+        session: SessionKey { agent: head.agent, session: head.session },
+        status: status.map_or(JobStatus::Pending, |(status, _)| status),
+        updated: status.map_or(head.created, |(_, updated)| updated),
+    })
 }
 
 async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, AuditError> {

@@ -21,6 +21,9 @@ pub const TURNS_PER_TASK: u32 = 50;
 /// Mailbox entries that come with a grant: what one turn can show.
 pub const GRANT_EVENTS: u32 = 64;
 
+/// Bytes of these behind which no other comes with them: a turn decodes all of them, and shows far less.
+pub const GRANT_BYTES: usize = 1024 * 1024;
+
 /// Levels of maps and lists of a value from outside, and of a document of the tree. The decoder takes
 /// 127: what is between is for what a value is wrapped into (result, record, event, message).
 pub const VALUE_DEPTH: usize = 64;
@@ -67,6 +70,9 @@ pub const CONTEXT_BYTES_RANGE: RangeInclusive<usize> = 4_096..=4_000_000;
 
 /// Tokens that a prompt may be given.
 pub const CONTEXT_TOKENS_RANGE: RangeInclusive<usize> = 1_024..=1_000_000;
+
+/// Bytes of the turn records that a turn reads of its session: twice what the largest prompt shows.
+pub const TRANSCRIPT_BYTES: usize = 2 * *CONTEXT_BYTES_RANGE.end();
 
 /// Bytes that one context entry may ask for: a whole prompt.
 pub const ENTRY_BYTES: usize = *CONTEXT_BYTES_RANGE.end();

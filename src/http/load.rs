@@ -287,11 +287,11 @@ mod tests {
     #[tokio::test]
     async fn who_gives_up_leaves_nothing_behind() {
         let scales = Scales::new(100);
-        let first = scales.load("ann", cost(50), Duration::from_secs(60)).await.unwrap();
+        let first = scales.load("ann", cost(50), Duration::from_mins(1)).await.unwrap();
         assert!(scales.load("ann", cost(1), Duration::from_millis(1)).await.is_none());
         let waiting = tokio::spawn({
             let scales = Arc::clone(&scales);
-            async move { scales.load("ann", cost(50), Duration::from_secs(60)).await.is_some() }
+            async move { scales.load("ann", cost(50), Duration::from_mins(1)).await.is_some() }
         });
         drop(first);
         assert!(waiting.await.unwrap());

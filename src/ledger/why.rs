@@ -7,9 +7,10 @@ use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
 use crate::domain::context::origin::{Seen, overlap};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{Store, StoreError, decode, keys};
+use crate::store::{Store, StoreError, decode, keys, steps};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -157,14 +158,14 @@ async fn results(
     let prefix = keys::turns(session);
     let mut after: Option<String> = None;
     loop {
-        let page = store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
-        for (key, doc) in &page {
+        let page = steps::scan(store, owner, &prefix, after.as_deref(), false, RECORDS, LIST_BYTES).await?;
+        for (key, doc) in &page.docs {
             let Some(bytes) = &doc.value else { continue };
             let record: TurnRecord = decode(key, bytes)?;
             found.extend(called(session, &record));
         }
-        match page.last() {
-            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
+        match page.docs.last() {
+            Some((key, _)) if !page.ended => after = Some(key.clone()),
             Some(_) | None => return Ok(()),
         }
     }
@@ -232,14 +233,14 @@ async fn kept(
     let prefix = agent.map_or_else(|| keys::READS.to_owned(), keys::reads_of);
     let (mut found, mut after) = (Vec::new(), None::<String>);
     loop {
-        let page = store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
-        for (key, doc) in &page {
+        let page = steps::scan(store, owner, &prefix, after.as_deref(), false, RECORDS, LIST_BYTES).await?;
+        for (key, doc) in &page.docs {
             let Some(bytes) = &doc.value else { continue };
             let kept: Vec<Reached> = decode(key, bytes)?;
             found.extend(kept.into_iter().filter(&wanted));
         }
-        match page.last() {
-            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
+        match page.docs.last() {
+            Some((key, _)) if !page.ended => after = Some(key.clone()),
             Some(_) | None => return Ok(found),
         }
     }

@@ -14,7 +14,7 @@ pub use sessions::of_turn;
 use crate::agents;
 use crate::domain::approval::Approval;
 use crate::domain::decode;
-use crate::domain::ids::{EventId, IdOf, Owner, SessionKey};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
 use crate::domain::lineage::hour;
 use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon, turn_goes};
@@ -162,15 +162,13 @@ impl Janitor {
         let old: Vec<DocKey> = page.iter().map(|(key, _)| key.clone()).take_while(|key| *key < end).collect();
         let next = old.last().filter(|_| old.len() == PAGE).cloned();
         let places: Vec<_> = old.into_iter().filter_map(|key| Some((keys::job_of_entry(&key)?, key))).collect();
-        let wanted: Vec<_> = places
-            .iter()
-            .flat_map(|(job, _)| [keys::job_head(job), keys::job_status(job), keys::job_result(job)])
-            .collect();
-        let docs = venue.store.read(owner, &wanted).await?;
+        let record = |job: &JobId| [keys::job_head(job), keys::job_status(job), keys::job_result(job)];
         let mut batch = Batch::new(venue, owner);
         let mut gone = 0;
-        for ((job, entry), docs) in places.into_iter().zip(docs.chunks(3)) {
-            let [head, status, result] = docs else { continue };
+        for (job, entry) in places {
+            // One after the other: each may be as large as a submission.
+            let docs = venue.store.read(owner, &record(&job)).await?;
+            let [head, status, result] = docs.as_slice() else { continue };
             if head.value.is_none() && status.value.is_none() {
                 // A place in the list without a job.
                 batch.documents.push(entry);

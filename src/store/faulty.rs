@@ -2,8 +2,8 @@
 
 use super::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts,
-    Setting, Store, StoreError, Swept, Window, Written,
+    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -244,6 +244,10 @@ impl Store for FaultyStore {
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
         self.inner.sessions(owner, agent, after, limit).await
+    }
+
+    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
+        self.inner.mail(owner, session).await
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {

@@ -209,8 +209,8 @@ pub trait Store: Send + Sync + 'static {
     /// Known owners after `after`, sorted.
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;
 
-    /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes; forgotten ones
-    /// aren't among them.
+    /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes but without the bodies in
+    /// them; forgotten ones aren't among them.
     async fn sessions(
         &self,
         owner: &Owner,
@@ -218,6 +218,10 @@ pub trait Store: Send + Sync + 'static {
         after: Option<&SessionKey>,
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError>;
+
+    /// What is pending in a session, as a lease would hand it out: [`GRANT_EVENTS`](crate::domain::limits::GRANT_EVENTS) at most, and none behind
+    /// [`GRANT_BYTES`](crate::domain::limits::GRANT_BYTES) of them.
+    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError>;
 
     /// All unpublished outbox entries of an owner.
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;

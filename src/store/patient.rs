@@ -3,8 +3,8 @@
 
 use super::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts,
-    Setting, Store, StoreError, Swept, Window, Written,
+    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -158,6 +158,10 @@ impl Store for PatientStore {
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError> {
         self.again(|| self.inner.sessions(owner, agent, after, limit)).await
+    }
+
+    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
+        self.again(|| self.inner.mail(owner, session)).await
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {

@@ -10,6 +10,7 @@ use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
 use crate::domain::goal::view::View;
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::limits::TRANSCRIPT_BYTES;
 use crate::domain::resource::Held;
 use crate::domain::scope;
 use crate::domain::session::TurnRecord;
@@ -18,7 +19,7 @@ use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
 use crate::resources::{self, scratchpad};
-use crate::store::{Store, StoreError, decode, keys};
+use crate::store::{Store, StoreError, decode, keys, steps};
 use std::sync::Arc;
 
 /// Tool tables kept; past it all are built again.
@@ -163,7 +164,8 @@ pub(super) async fn record(worker: &Worker, leased: &mut Leased, turn: u64) -> R
     doc.value.map(|bytes| decode(&key, &bytes)).transpose()
 }
 
-/// The newest turn records of a session at this version as the store has them, oldest first.
+/// The newest turn records of a session at this version as the store has them, oldest first; no more of them than
+/// weigh twice as much as the largest prompt.
 pub(super) async fn said(
     store: &dyn Store,
     owner: &Owner,
@@ -172,7 +174,8 @@ pub(super) async fn said(
 ) -> Result<Vec<TurnRecord>, StoreError> {
     // What a fork that broke off has left behind the session's own turns is none of its own.
     let end = keys::turn(session, version + 1);
-    let mut found = store.scan(owner, &keys::turns(session), Some(&end), true, TRANSCRIPT).await?;
+    let turns = keys::turns(session);
+    let mut found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
     found.reverse();
     found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?))).collect()
 }

@@ -163,7 +163,8 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
         None => (Run::default(), Vec::new()),
         Some(facts) => {
             let transcript = gather::said(&*venue.store, owner, &key, facts.version).await?;
-            (Run::new(facts.version, state(facts)?, session::inbox(&facts.mailbox)?, false), transcript)
+            let mail = venue.store.mail(owner, &key).await?;
+            (Run::new(facts.version, state(facts)?, session::inbox(&mail)?, false), transcript)
         }
     };
     let grants = asked.context.map(|grants| grant::parse(&grants, &venue.boundaries)).transpose()?;

@@ -13,6 +13,7 @@ use crate::domain::decode;
 use crate::domain::event::Event;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
+use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
@@ -124,7 +125,7 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
         None => None,
         Some(bytes) => Some(decode::stored(bytes).map_err(|e| corrupt("checkpoint", &e))?),
     };
-    let more = grant.mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
+    let more = has_more(&grant.mailbox);
     Ok(Leased {
         lease: grant.lease,
         more,
@@ -147,6 +148,12 @@ pub(super) fn state(bytes: &Bytes) -> Result<SessionState, StoreError> {
     decode::stored(bytes).map_err(|e| corrupt("state", &e))
 }
 
+/// Whether there may be more behind what a lease hands out.
+fn has_more(mailbox: &[MailboxEntry]) -> bool {
+    let size: usize = mailbox.iter().map(|entry| entry.body.len()).sum();
+    mailbox.len() >= GRANT_EVENTS as usize || size >= GRANT_BYTES
+}
+
 /// Mailbox entries as the core takes them.
 pub(super) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
     let pending = entries.iter().map(|entry| {
@@ -162,7 +169,7 @@ impl Leased {
         match next {
             Held::Released { wakes: _ } => Ok(false),
             Held::Held { mailbox, arrivals } => {
-                self.more = mailbox.len() >= crate::domain::limits::GRANT_EVENTS as usize;
+                self.more = has_more(&mailbox);
                 self.run.refresh(inbox(&mailbox)?, self.more);
                 self.arrivals = arrivals;
                 Ok(true)

@@ -63,10 +63,7 @@ mod tests {
         let seen: Vec<_> = with("cmr").collect();
         for skip in 0..=keys.len() + 1 {
             for limit in [0, 1, 2, 3, 5, 20, usize::MAX] {
-                let changed = Changed {
-                    made: with("m").collect(),
-                    deleted: with("d").collect(),
-                };
+                let changed = Changed { made: with("m").collect(), deleted: with("d").collect() };
                 let (passed, take) = changed.committed(skip, limit);
                 let docs = committed.iter().skip(passed).take(take).map(|k| (k.clone(), Doc::default())).collect();
                 let found = changed.window(Page { total: committed.len(), docs }, skip, limit);

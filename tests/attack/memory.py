@@ -15,14 +15,16 @@ from venue import check, limit_memory, peak_memory
 T = "memory"
 # What each process of the venue may have.
 LIMIT = 768 << 20
-# The names of the parts, for `python memory.py` by hand.
-NUMBERS = "[" + "1," * 450_000 + "1]"
+# As many values as one may hold, each with a name: what takes the most memory for its size.
+NUMBERS = "{" + ",".join('"key %010d":0' % n for n in range(48_000)) + "}"
+# More of them than one may hold.
+TOO_MANY = "[" + "1," * 450_000 + "1]"
 
 
 def attack(v):
     where = limit_memory(v, LIMIT)
     check(T, "each process has a limit that the kernel keeps", where, "no memory cgroup can be made here: root and a mounted cgroup are needed")
-    for part in (half_bodies, large_bodies, large_lists, large_reads, endless_models, large_prompts, deaf_watchers, queue_flood):
+    for part in (half_bodies, too_many_values, large_bodies, large_mailbox, large_lists, large_reads, endless_models, large_prompts, deaf_watchers, queue_flood):
         before = peak_memory(v)
         began = time.time()
         part(v)
@@ -69,6 +71,42 @@ def half_bodies(v):
     check(T, "others are answered beside half bodies", s == 200, s)
     for s in sockets:
         s.close()
+
+
+def too_many_values(v):
+    """Lists of short numbers, at each entrance."""
+    v.agent(["ok"], name="counter")
+    for name, method, path, text in (
+        ("write", "POST", "/run", '{"operation": "v/ops/lattice/write", "input": {"path": "w/many", "value": %s}}' % TOO_MANY),
+        ("task", "POST", "/agents/counter/tasks", '{"input": %s}' % TOO_MANY),
+        ("message", "POST", "/agents/counter/messages", '{"input": %s}' % TOO_MANY),
+        ("agent", "PUT", "/agents/counter2", '{"model": {"provider": "scripted", "name": "echo"}, "state": %s}' % TOO_MANY),
+        ("asset", "POST", "/assets", '{"content": %s}' % TOO_MANY),
+    ):
+        said = many(60, lambda n: body(v, method, path, text), 60)
+        check(T, f"60 times too many values at once ({name}) are refused with the reason", all(s[0] in (400, 413) and b"50000 values" in s[1] for s in said), [s for s in said if s[0] != 400][:2] or said[0])
+    # A model's call, an answer of a model.
+    results, _, _ = v.calls([("lattice_write", '{"path": "w/many", "value": %s}' % TOO_MANY)])
+    check(T, "a call with too many values is refused with the reason", results and "50000 values" in results[0], results[:1])
+
+
+def large_mailbox(v):
+    """Messages that wait for an agent that rests, then all at once; a list of agents and of sessions meanwhile."""
+    a = v.agent(["ok"], name="hoarder")
+    v.http("PUT", f"/agents/{a}/suspend")
+    said = many(120, lambda n: body(v, "POST", f"/agents/{a}/messages", '{"sessionId": "s%d", "input": %s}' % (n % 4, NUMBERS)), 16)
+    check(T, "120 large messages are accepted", all(s[0] == 202 for s in said), sorted({s[0] for s in said}))
+    said = many(64, lambda n: body(v, "GET", "/agents", None) if n % 2 else body(v, "GET", f"/agents/{a}/sessions", None), 64)
+    check(T, "64 lists of agents and sessions at once are answered", all(s[0] == 200 for s in said), sorted({s[0] for s in said}))
+    v.http("PUT", f"/agents/{a}/resume")
+    waits = [0]
+    for _ in range(240):
+        s, said = v.http("GET", f"/agents/{a}/sessions")
+        waits = [x.get("messages", x.get("waiting", 0)) for x in said.get("sessions", [])] if isinstance(said, dict) else [0]
+        if s == 200 and "messages" in json.dumps(said) and not any(waits):
+            break
+        time.sleep(0.5)
+    check(T, "all of them are read in the end", not any(waits), said)
 
 
 def large_bodies(v):

@@ -413,6 +413,10 @@ impl Run<'_> {
         let facts = |store: &'static str, all| (store, all);
         let (a, b) = (left.sessions(&self.owner, None, None, 100), right.sessions(&self.owner, None, None, 100));
         self.same(&facts("sessions", a.await.unwrap()), &facts("sessions", b.await.unwrap()));
+        for facts in left.sessions(&self.owner, None, None, 100).await.unwrap() {
+            let (a, b) = (left.mail(&self.owner, &facts.key), right.mail(&self.owner, &facts.key));
+            self.same(&a.await.unwrap(), &b.await.unwrap());
+        }
         let (a, b) = (left.outbox(&self.owner).await.unwrap(), right.outbox(&self.owner).await.unwrap());
         self.same(&comparable(a), &comparable(b));
         for (prefix, reverse) in [("", false), ("w/b", false), ("w/", true), ("l/", true)] {

@@ -68,7 +68,10 @@ pub enum TomlError {
 pub fn stored<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<T> {
     match serde_json::from_slice(bytes) {
         Err(error) if error.is_syntax() && is_deeper(bytes) => {
-            match parse::parse(bytes, parse::Rules { depth: MESSAGE_DEPTH, parts: usize::MAX, unique: false, cut: true }) {
+            match parse::parse(
+                bytes,
+                parse::Rules { depth: MESSAGE_DEPTH, parts: usize::MAX, unique: false, cut: true },
+            ) {
                 Ok(value) => serde_json::from_value(value),
                 Err(_) => Err(error),
             }

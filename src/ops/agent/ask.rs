@@ -15,7 +15,7 @@ use crate::domain::decode;
 use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_hex};
 use crate::domain::job::Job;
-use crate::domain::limits::{CHILD_WAIT, MESSAGE_DEPTH, SUBMISSION_BYTES};
+use crate::domain::limits::{CHILD_WAIT, LIST_BYTES, MESSAGE_DEPTH, SUBMISSION_BYTES};
 use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
@@ -26,7 +26,7 @@ use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
 use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
-use crate::store::{NewJob, Refusal, keys};
+use crate::store::{NewJob, Refusal, keys, steps};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -395,7 +395,8 @@ pub(super) async fn chat(call: &Invocation<'_>, arguments: &Value) -> Result<Val
 }
 
 async fn reply_to(call: &Invocation<'_>, session: &SessionKey, event: &EventId) -> Result<Option<String>, OpError> {
-    let newest = call.venue.store.scan(&call.caller.owner, &keys::turns(session), None, true, 20).await?;
+    let (owner, turns) = (&call.caller.owner, keys::turns(session));
+    let newest = steps::scan(&*call.venue.store, owner, &turns, None, true, 20, LIST_BYTES).await?.docs;
     let mut text = None;
     // Newest first: remember the earliest text at or after the turn that consumed the event.
     for (_, doc) in newest {

@@ -136,7 +136,7 @@ fn recorded(tx: &Tx<'_>, slot: &Slot) -> Result<Recorded, Fault> {
 /// One more crash for each event that the lapsed lease served.
 fn count_crash(tx: &mut Tx<'_>, slot: &mut Slot, served: &Serving) -> Result<(), Fault> {
     let mut crashes = slot.crashes(tx)?;
-    for mail in slot.mail(tx, usize::MAX)? {
+    for mail in slot.places(tx)? {
         if served.covers(&mail.place, mail.entry.kind == EventKind::Task, mail.arrival) {
             *crashes.entry(mail.place).or_insert(0) += 1;
         }

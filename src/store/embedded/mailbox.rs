@@ -6,9 +6,11 @@ use super::layout::{self, MailRecord, Space};
 use super::session::Session;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::limits::GRANT_BYTES;
 use crate::domain::priority::{HIGH, LOW};
 use crate::domain::time::Millis;
 use crate::store::{EventKind, MailboxEntry, NewEvent};
+use bytes::Bytes;
 use std::{collections::BTreeMap, ops::ControlFlow};
 
 /// A session on the writer: its record as it was, and as it becomes.
@@ -222,16 +224,31 @@ impl Slot {
         Ok(Mail { place: place.to_owned(), arrival: record.arrival, entry })
     }
 
-    /// The first `limit` entries; the first task among them is the one that was begun, whatever came
-    /// before it since.
+    /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them; the first task among them is the one that
+    /// was begun, whatever came before it since.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
+        self.first(view, limit, true)
+    }
+
+    /// All entries in the same order, without their bodies.
+    pub(super) fn places(&self, view: &impl View) -> Result<Vec<Mail>, Fault> {
+        self.first(view, usize::MAX, false)
+    }
+
+    fn first(&self, view: &impl View, limit: usize, bodies: bool) -> Result<Vec<Mail>, Fault> {
         let crashes = self.crashes(view)?;
-        let mut mail = Vec::new();
+        let (mut mail, mut size) = (Vec::new(), 0);
         self.walk(view, &mut |place, bytes| {
-            if mail.len() >= limit {
+            if mail.len() >= limit || size >= GRANT_BYTES {
                 return Ok(ControlFlow::Break(()));
             }
-            mail.push(self.entry(view, place, bytes, &crashes)?);
+            let mut found = self.entry(view, place, bytes, &crashes)?;
+            if bodies {
+                size += found.entry.body.len();
+            } else {
+                found.entry.body = Bytes::new();
+            }
+            mail.push(found);
             Ok(ControlFlow::Continue(()))
         })?;
         let first = mail.iter().position(|mail| mail.entry.kind == EventKind::Task);
@@ -243,7 +260,10 @@ impl Slot {
             let bytes = view.get(Space::Mail, &key)?;
             bytes.map(|bytes| self.entry(view, begun, &bytes, &crashes)).transpose()?
         };
-        if let Some(begun) = found {
+        if let Some(mut begun) = found {
+            if !bodies {
+                begun.entry.body = Bytes::new();
+            }
             mail.insert(first, begun);
             mail.truncate(limit);
         }

@@ -35,8 +35,8 @@ mod writes;
 
 use super::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts,
-    Setting, Store, StoreError, Swept, Window, Written,
+    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -264,6 +264,11 @@ impl Store for EmbeddedStore {
     ) -> Result<Vec<SessionFacts>, StoreError> {
         let (owner, agent, after) = (owner.clone(), agent.cloned(), after.cloned());
         self.query(move |state| reads::sessions(state, &owner, agent.as_ref(), after.as_ref(), limit)).await
+    }
+
+    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
+        let (owner, session) = (owner.clone(), session.clone());
+        self.query(move |state| reads::mail(state, &owner, &session)).await
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {

@@ -6,8 +6,9 @@ use super::layout::{self, DocRecord, Space};
 use super::mailbox::Slot;
 use super::tx::{Durable, Fault, View};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::time::Millis;
-use crate::store::{Doc, DocKey, Page, SessionFacts, Window};
+use crate::store::{Doc, DocKey, MailboxEntry, Page, SessionFacts, Window};
 use bytes::Bytes;
 use std::ops::ControlFlow;
 
@@ -136,9 +137,15 @@ pub(super) fn sessions(
     keys.iter().map(|key| facts(state, owner, key)).collect()
 }
 
+/// [`crate::store::Store::mail`].
+pub(super) fn mail(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<Vec<MailboxEntry>, Fault> {
+    let mail = Slot::load(state, owner, key)?.mail(state, GRANT_EVENTS as usize)?;
+    Ok(mail.into_iter().map(|m| m.entry).collect())
+}
+
 fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFacts, Fault> {
     let slot = Slot::load(state, owner, key)?;
-    let mailbox = slot.mail(state, usize::MAX)?.into_iter().map(|m| m.entry).collect();
+    let mailbox = slot.places(state)?.into_iter().map(|m| m.entry).collect();
     let left = match slot.now.version {
         0 => None,
         _ => state.get(Space::Core, &slot.part(b"s"))?.map(|bytes| Bytes::copy_from_slice(&bytes)),

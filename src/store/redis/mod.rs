@@ -43,11 +43,12 @@ mod keyspace;
 mod settings;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
-    Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Refusal, Released,
-    Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked,
+    Refusal, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -479,6 +480,12 @@ impl Store for RedisStore {
                 touched: part.millis()?,
             })
         })
+    }
+
+    async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
+        let mut args = self.args("mail", owner);
+        args.bytes(session.token()).number(u64::from(GRANT_EVENTS));
+        self.call(&args).await?.mailbox()
     }
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {

@@ -49,7 +49,7 @@ macro_rules! conformance {
         mod $backend {
             $crate::store_conformance::stamp! { $fixture:
                 admit:
-                    an_event_is_appended_once a_duplicate_still_tries_the_lease another_body_is_a_conflict
+                    an_event_is_appended_once what_a_lease_hands_out_has_a_weight a_duplicate_still_tries_the_lease another_body_is_a_conflict
                     an_unknown_agent_refuses_and_remembers_nothing a_terminated_agent_refuses
                     a_duplicate_is_recognised_before_the_agent_is_checked
                     a_full_mailbox_refuses_tasks_and_messages_but_not_results

@@ -7,8 +7,8 @@ use trellis::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated, SessionFacts,
-    Setting, Store, StoreError, Swept, Window, Written,
+    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 
 /// What happens between an answer of the store and its arrival.
@@ -76,6 +76,7 @@ watched! {
     sweep(now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Swept;
     owners(after: Option<&Owner>, limit: usize) -> Vec<Owner>;
     sessions(owner: &Owner, agent: Option<&AgentId>, after: Option<&SessionKey>, limit: usize) -> Vec<SessionFacts>;
+    mail(owner: &Owner, session: &SessionKey) -> Vec<MailboxEntry>;
     outbox(owner: &Owner) -> Vec<OutboxEntry>;
     settings() -> Vec<Setting>;
 }

@@ -10,6 +10,7 @@ end
 local LOOK_AGAIN_MS = 5000
 -- Version of a deleted document is kept so long.
 local TOMBSTONE_MS = 86400000
+local GRANT_BYTES = 1048576
 
 local TERMINAL = { COMPLETE = true, FAILED = true, CANCELLED = true, REJECTED = true }
 
@@ -301,6 +302,9 @@ local function begun_first(o, s, entries, limit)
   local raw = not at and call('HGET', event_key(o, s), begun)
   local entry = at and table.remove(entries, at) or raw and mail_entry(o, s, begun, raw)
   if entry then
+    if limit == 0 then
+      entry[6] = ''
+    end
     table.insert(entries, first, entry)
     if limit > 0 and #entries > limit then
       table.remove(entries)
@@ -309,12 +313,20 @@ local function begun_first(o, s, entries, limit)
   return entries
 end
 
--- Pending events, 0 = all.
+-- The first pending events, and none behind GRANT_BYTES of them. 0 = all, without their bodies: those of a thousand
+-- would be a gigabyte in here.
 local function pending(o, s, limit)
-  local entries = {}
+  local entries, bytes = {}, 0
   local members = call('ZRANGE', mailbox_key(o, s), 0, limit - 1)
   for i, member in ipairs(members) do
+    if bytes >= GRANT_BYTES then
+      break
+    end
     entries[i] = mail_entry(o, s, member, call('HGET', event_key(o, s), member))
+    if limit == 0 then
+      entries[i][6] = ''
+    end
+    bytes = bytes + #entries[i][6]
   end
   return begun_first(o, s, entries, limit)
 end

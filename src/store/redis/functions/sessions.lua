@@ -1,4 +1,4 @@
--- Sessions as an operator sees them.
+-- Sessions as an operator sees them, and the mail of one as its next turn gets it.
 
 register('sessions', function(keys, args)
   local o, take = keys[1], reader(args)
@@ -13,4 +13,10 @@ register('sessions', function(keys, args)
     }
   end
   return facts
+end, { 'no-writes' })
+
+register('mail', function(keys, args)
+  local o, take = keys[1], reader(args)
+  local s, limit = take(), tonumber(take())
+  return answer(pending(o, s, limit))
 end, { 'no-writes' })
