@@ -202,8 +202,9 @@ fn a_value_has_so_many_values_in_it() {
     }
     for (text, place) in [(list(VALUE_PARTS + 1), "`[49999]`: "), (map(VALUE_PARTS + 1), "`k50000`: ")] {
         let expected = format!("{place}more than 50000 values in one; send it in parts, or as a text");
-        assert_eq!(json(text.as_bytes()).unwrap_err().to_string(), expected);
-        assert_eq!(data(text.as_bytes()).unwrap_err().to_string(), expected);
+        for wrong in [json(text.as_bytes()).unwrap_err(), data(text.as_bytes()).unwrap_err()] {
+            assert!(wrong.to_string().starts_with(&expected), "{wrong}");
+        }
         assert!(message(text.as_bytes(), MESSAGE_DEPTH).is_ok(), "the venue's own hold more than one");
         let value = serde_json::from_str::<Value>(&text).unwrap();
         assert_eq!(check(&value).unwrap_err().reason, "more than 50000 values in one; send it in parts, or as a text");

@@ -18,5 +18,5 @@ end, { 'no-writes' })
 register('mail', function(keys, args)
   local o, take = keys[1], reader(args)
   local s, limit = take(), tonumber(take())
-  return answer(pending(o, s, limit))
+  return { answer(pending(o, s, limit)) }
 end, { 'no-writes' })
