@@ -39,7 +39,7 @@ enum CallNote {
     /// It is about to run.
     Intent,
     /// It ran.
-    Outcome(CallOutcome),
+    Outcome(Box<CallOutcome>),
 }
 
 /// What all calls of one reply share.
@@ -135,7 +135,7 @@ fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c Planned
         Some((
             index,
             match decode::stored(bytes).ok()? {
-                CallNote::Outcome(outcome) => outcome,
+                CallNote::Outcome(outcome) => *outcome,
                 CallNote::Intent => unknown(path),
             },
         ))
@@ -350,7 +350,7 @@ impl Round<'_> {
         self.lock().insert(index, unknown(path));
         let outcome = self.invoke(index, call, (named, path), arguments).await?.outward().by(used.to_vec());
         self.lock().insert(index, outcome.clone());
-        self.note(index, &CallNote::Outcome(outcome.clone())).await?;
+        self.note(index, &CallNote::Outcome(Box::new(outcome.clone()))).await?;
         Ok(outcome)
     }
 
