@@ -72,7 +72,7 @@ pub async fn compact(
         if let Some(why) = state.is_at_work() {
             return Err(LifeError::AtWork(key.clone(), why));
         }
-        let live = live(venue, owner, key, state.goals.compacted_to()).await?;
+        let live = live(venue, owner, key, state.goals.compacted_to().max(state.since)).await?;
         if live.is_empty() {
             return Ok(0);
         }

@@ -3,6 +3,7 @@
 use super::lifecycle::LifeError;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
+use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{SessionState, TurnRecord};
@@ -27,17 +28,18 @@ const LOOKED_AT: usize = 200;
 pub async fn list(
     venue: &Venue,
     owner: &Owner,
-    agent: &AgentId,
+    agent: (&AgentId, Option<&Ttl>),
     after: Option<&SessionId>,
     limit: usize,
 ) -> Result<(Vec<Value>, Option<SessionId>), StoreError> {
+    let (agent, ttl) = agent;
     let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
     let (mut after, mut found) = (after, Vec::new());
     while found.len() < limit {
         // Their states may be large: few are held at a time.
         let step = FOUND.min(limit - found.len());
         let page = venue.store.sessions(owner, Some(agent), after.as_ref(), step).await?;
-        found.extend(page.iter().map(|session| shown(session, venue.now())));
+        found.extend(page.iter().map(|session| shown(session, ttl, venue.now())));
         let full = page.len() == step;
         after = page.into_iter().next_back().map(|last| last.key);
         if !full {
@@ -47,13 +49,22 @@ pub async fn list(
     Ok((found, after.map(|last| last.session)))
 }
 
-/// What people call a session.
-pub fn title(session: &SessionFacts) -> Option<String> {
-    let state: SessionState = session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok())?;
-    state.title
+/// What a session remembers; of a damaged one nothing.
+pub(super) fn state(session: &SessionFacts) -> SessionState {
+    session.state.as_ref().and_then(|bytes| decode::stored(bytes).ok()).unwrap_or_default()
 }
 
-fn shown(session: &SessionFacts, now: Millis) -> Value {
+/// The last turn of a session that its conversation does not have: its time was over, or is by now.
+pub(super) fn begins_after(session: &SessionFacts, state: &SessionState, ttl: Option<&Ttl>, now: Millis) -> u64 {
+    // What arrived meanwhile arrived in time, or the turn that serves it says that it didn't.
+    let rests = session.mailbox.is_empty() && session.lease_until.is_none();
+    state.begins_after(ttl.filter(|_| rests), session.version, session.touched, now)
+}
+
+fn shown(session: &SessionFacts, ttl: Option<&Ttl>, now: Millis) -> Value {
+    let state = state(session);
+    let since = begins_after(session, &state, ttl, now);
+    let expired = since > state.since;
     let waiting = |kind| session.mailbox.iter().filter(|entry| entry.kind == kind).count();
     let leased = session.lease_until.is_some_and(|until| until > now);
     let status = match session.mailbox.is_empty() {
@@ -63,16 +74,23 @@ fn shown(session: &SessionFacts, now: Millis) -> Value {
     };
     json!({
         "sessionId": session.key.session,
-        "title": title(session),
+        "title": state.title.filter(|_| !expired),
         "status": status,
         "turns": session.version,
-        "turnCount": session.version,
+        "turnCount": session.version - since,
+        "expired": expired,
         "updated": session.touched,
         "tasks": waiting(EventKind::Task),
         "messages": waiting(EventKind::Message),
         "results": waiting(EventKind::Result),
         "due": session.due,
     })
+}
+
+/// The last turn of a session that its conversation does not have, of an agent whose sessions live so long.
+pub async fn over(venue: &Venue, owner: &Owner, key: &SessionKey, ttl: Option<&Ttl>) -> Result<u64, StoreError> {
+    let found = find(venue, owner, key).await?;
+    Ok(found.map_or(0, |facts| begins_after(&facts, &state(&facts), ttl, venue.now())))
 }
 
 /// One session; `None` when nothing was ever sent to it.
@@ -171,7 +189,7 @@ async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &S
         None => SessionState::default(),
         Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
     };
-    let state = serde_json::to_vec(&state.forked(at)).expect("states serialise");
+    let state = serde_json::to_vec(&state.forked(at, venue.now())).expect("states serialise");
     let prefix = keys::turns(&from.key);
     let mut after: Option<String> = None;
     loop {

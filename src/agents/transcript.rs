@@ -1,13 +1,14 @@
 //! A session as a conversation: who said what, the newest turns, as clients of chats show it.
 
-use super::sessions::{find, title};
+use super::sessions::{begins_after, find, state};
 use crate::domain::authority::Authority;
 use crate::domain::chat::ChatMessage;
+use crate::domain::expiry::Ttl;
 use crate::domain::goal::Segment;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, TURNS_PAGE};
 use crate::domain::session::{SessionState, TurnRecord};
-use crate::store::{SessionFacts, StoreError, decode, keys, steps};
+use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
@@ -16,12 +17,14 @@ const LOOKED_AT: usize = 200;
 
 /// How much of a conversation is wanted.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted {
+pub struct Wanted<'a> {
+    /// How long the agent's sessions live.
+    pub ttl: Option<&'a Ttl>,
     /// Turns, the newest.
     pub turns: usize,
     /// Characters of what was said, the newest.
     pub chars: usize,
-    /// Turns that a summary stands for, too.
+    /// Turns that a summary stands for, too, and those of conversations whose time was over.
     pub archived: bool,
 }
 
@@ -43,11 +46,17 @@ pub async fn read(
     venue: &Venue,
     (owner, reader): (&Owner, &Authority),
     key: &SessionKey,
-    wanted: Wanted,
+    wanted: Wanted<'_>,
 ) -> Result<Option<Value>, StoreError> {
     let Some(facts) = find(venue, owner, key).await? else { return Ok(None) };
-    let segments = if wanted.archived { Vec::new() } else { segments(&facts)? };
-    let from = segments.iter().map(|segment| segment.to).max().unwrap_or(0);
+    let state = state(&facts);
+    let since = begins_after(&facts, &state, wanted.ttl, venue.now());
+    let expired = since > state.since;
+    let SessionState { title, goals, .. } = if expired { SessionState::default() } else { state };
+    let segments = goals.segments.into_iter().filter(|segment| segment.frame == 0 && !wanted.archived);
+    let segments: Vec<Segment> = segments.collect();
+    let since = if wanted.archived { 0 } else { since };
+    let from = segments.iter().map(|segment| segment.to).max().unwrap_or(0).max(since);
     let limit = wanted.turns.clamp(1, TURNS_PAGE);
     let page = steps::scan(&*venue.store, owner, &keys::turns(key), None, true, limit, LIST_BYTES).await?;
     let mut records = Vec::with_capacity(page.docs.len());
@@ -76,14 +85,9 @@ pub async fn read(
     }
     said.reverse();
     Ok(Some(json!({
-        "title": title(&facts), "updated": facts.touched, "turnCount": facts.version, "messages": said, "truncated": cut
+        "title": title, "updated": facts.touched, "turnCount": facts.version - since, "expired": expired,
+        "messages": said, "truncated": cut
     })))
-}
-
-fn segments(facts: &SessionFacts) -> Result<Vec<Segment>, StoreError> {
-    let Some(bytes) = &facts.state else { return Ok(Vec::new()) };
-    let state: SessionState = decode(&format!("state of {}", facts.key), bytes)?;
-    Ok(state.goals.segments.into_iter().filter(|segment| segment.frame == 0).collect())
 }
 
 fn summary(segment: &Segment) -> Value {

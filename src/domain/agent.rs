@@ -16,6 +16,7 @@ use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::entry::ContextEntry;
 use crate::domain::context::load::Load;
 use crate::domain::decode;
+use crate::domain::expiry::SessionSettings;
 use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 use crate::domain::ids::AgentId;
 use crate::domain::lattice::layout::Scope;
@@ -146,6 +147,9 @@ pub struct AgentConfig {
     /// What the results of its tasks must be.
     #[serde(default, skip_serializing_if = "Outputs::is_empty")]
     pub outputs: Outputs,
+    /// How long its sessions are kept in mind.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub session: SessionSettings,
     /// What becomes of a model call that fails.
     #[serde(default, skip_serializing_if = "is_default")]
     pub retry: Retry,
@@ -279,7 +283,7 @@ const fn default_turns() -> u32 {
 }
 
 /// Keys of an agent file.
-const KEYS: [&str; 24] = [
+const KEYS: [&str; 25] = [
     "description",
     "systemPrompt",
     "model",
@@ -297,6 +301,7 @@ const KEYS: [&str; 24] = [
     "completion",
     "loop",
     "outputs",
+    "session",
     "retry",
     "limits",
     "contextMapping",

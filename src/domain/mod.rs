@@ -26,6 +26,7 @@ pub mod asset;
 pub mod budget;
 pub mod canonical;
 pub mod dead;
+pub mod expiry;
 pub mod external;
 pub mod gate;
 pub mod goal;

@@ -56,6 +56,12 @@ pub struct SessionState {
     /// Turns since the last message or the last text, without a task: bounds what no task bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub loose_turns: u32,
+    /// Turns up to this one are of a conversation whose time was over: no prompt has them.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub since: u64,
+    /// When it was made as a copy, with its turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copied: Option<Millis>,
     /// Child jobs, messages and timers begun for the task, or since the last text without one: bounds
     /// what parking and waking again doesn't end.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -86,21 +92,28 @@ impl SessionState {
         self.pending.retain(|_, pending| pending.under.is_some());
     }
 
-    /// What a copy of the session up to and with turn `at` begins with: nothing that another session
-    /// waits for or serves, and no summary of later turns.
+    /// What a copy of the session up to and with turn `at`, made at `now`, begins with: nothing that another
+    /// session waits for or serves, and no summary of later turns.
     #[must_use]
-    pub fn forked(mut self, at: u64) -> Self {
+    pub fn forked(mut self, at: u64, now: Millis) -> Self {
         self.end_task();
         self.goals.segments.retain(|segment| segment.to <= at);
         self.pending.clear();
         self.shown.clear();
-        Self { under: None, awaiting: None, loose_turns: 0, ..self }
+        // Whoever names a turn of a conversation that is over wants just that one.
+        let since = if at > self.since { self.since } else { 0 };
+        Self { under: None, awaiting: None, loose_turns: 0, since, copied: Some(now), ..self }
     }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_none(turn: &u64) -> bool {
+    *turn == 0
 }
 
 /// A child job whose result is awaited.

@@ -2,7 +2,7 @@
 
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, books, output, recheck};
+use super::{Worker, books, expiry, output, recheck};
 use crate::agents;
 use crate::dead;
 use crate::domain::agent::{AgentConfig, AgentRecord};
@@ -60,6 +60,9 @@ pub(super) async fn commit(
     if let Some(ledger) = &mut decision.ledger {
         worker.books.trim(worker.venue.now(), ledger);
     }
+    if decision.cancelled {
+        nothing(worker, leased, bench).await?;
+    }
     put_notes(worker, bench, turn, &decision).await?;
     output::put(bench, turn, &mut decision).await?;
     let mut policy = bench.policy;
@@ -84,8 +87,8 @@ pub(super) async fn commit(
                 return Err(Stop::Lost);
             }
             Committed::Cancelled => {
-                bench.workspace.discard().await;
                 decision = decision.cancel(turn.setting());
+                nothing(worker, leased, bench).await?;
             }
             Committed::Conflict(conflicts) => {
                 worker.venue.metrics.commit_conflicts.inc();
@@ -99,6 +102,15 @@ pub(super) async fn commit(
         }
     }
     back_off(worker, leased).await
+}
+
+/// Nothing of what a turn wrote counts; its session begins anew all the same, where its time was over.
+async fn nothing(worker: &Worker, leased: &Leased, bench: &Bench) -> Result<(), Stop> {
+    bench.workspace.discard().await;
+    if leased.expired {
+        expiry::empty(&bench.workspace, &*worker.venue.store).await?;
+    }
+    Ok(())
 }
 
 /// The output of a task goes into the buckets of its request, where the agent is configured so.
@@ -169,7 +181,7 @@ async fn build(
 ) -> Result<(Commit, Vec<OutboxEntry>), Stop> {
     let session = &leased.lease.session;
     let record = &decision.record;
-    let mut writes = if decision.cancelled { Vec::new() } else { bench.workspace.writes().await };
+    let mut writes = bench.workspace.writes().await;
     writes.push(put(keys::turn(session, record.turn), bytes(record)));
     writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
     if let Some(amended) = &decision.amended {
@@ -236,6 +248,7 @@ fn apply(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, St
     }
     leased.run = leased.run.after(&decision.state, &decision.consume);
     leased.calls.clear();
+    leased.expired = false;
     if let Some(transcript) = &mut leased.transcript {
         if let Some(amended) = decision.amended
             && let Some(place) = transcript.iter_mut().find(|record| record.turn == amended.turn)

@@ -148,7 +148,8 @@ pub(super) async fn transcript<'l>(worker: &Worker, leased: &'l mut Leased) -> R
     }
     if leased.transcript.is_none() {
         let version = leased.run.version;
-        let found = said(&*worker.venue.store, &leased.lease.owner, &leased.lease.session, version).await?;
+        let since = leased.run.state.since;
+        let found = said(&*worker.venue.store, &leased.lease.owner, &leased.lease.session, version, since).await?;
         leased.transcript = Some(found);
     }
     Ok(leased.transcript.get_or_insert_default())
@@ -171,11 +172,16 @@ pub(super) async fn said(
     owner: &Owner,
     session: &SessionKey,
     version: u64,
+    since: u64,
 ) -> Result<Vec<TurnRecord>, StoreError> {
     // What a fork that broke off has left behind the session's own turns is none of its own.
     let end = keys::turn(session, version + 1);
     let turns = keys::turns(session);
     let mut found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
     found.reverse();
-    found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?))).collect()
+    let records = found.into_iter().filter_map(|(key, doc)| Some(decode(&key, &doc.value?)));
+    // Those of a conversation whose time was over are of another one.
+    records
+        .filter(|record: &Result<TurnRecord, _>| record.as_ref().map_or(true, |record| record.turn > since))
+        .collect()
 }

@@ -15,6 +15,7 @@ mod callers;
 mod calls;
 mod commit;
 mod control;
+mod expiry;
 pub(crate) mod fetch;
 mod gather;
 mod hand;

@@ -1,7 +1,7 @@
 //! What the next turn of a session would see, with nothing changed by looking.
 
 use super::fetch::Reader;
-use super::{gather, pins, session};
+use super::{expiry, gather, pins, session};
 use crate::agents::{self, sessions};
 use crate::domain::agent::AgentRecord;
 use crate::domain::authority::envelope::Envelope;
@@ -86,7 +86,13 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     };
     let reader = asked.envelope.bound.clone();
     let Rested { key, run, transcript } = rested(venue, owner, id, asked).await?;
-    let mut run = run;
+    let (mut run, mut transcript) = (run, transcript);
+    let at = run.arrived().unwrap_or_else(|| venue.now());
+    let last = transcript.last().map(|record| record.end);
+    let expired = agent.config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.expire(ttl, last, at));
+    if expired {
+        transcript.clear();
+    }
     let plan = run.plan();
     options::take_loads(&mut run.state, &plan);
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
@@ -97,6 +103,9 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let (policy, _) = policy::load(&*venue.store, owner).await?;
     let authority = agent.authority(&policy, &envelope, &scope);
     let workspace = Workspace::new(Arc::clone(&venue.store), owner.clone(), scope);
+    if expired {
+        expiry::empty(&workspace, &*venue.store).await?;
+    }
     let pinned = pins::resolved(owner, &authority, &workspace, &agent).await?;
     let AgentRecord { config, state, .. } = pinned.as_ref().unwrap_or(&agent);
     let caller = Caller { envelope, ..Caller::new(owner.clone(), format!("agent:{id}"), authority) };
@@ -162,9 +171,10 @@ async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> R
     let (mut run, transcript) = match &facts {
         None => (Run::default(), Vec::new()),
         Some(facts) => {
-            let transcript = gather::said(&*venue.store, owner, &key, facts.version).await?;
+            let state = state(facts)?;
+            let transcript = gather::said(&*venue.store, owner, &key, facts.version, state.since).await?;
             let mail = venue.store.mail(owner, &key).await?;
-            (Run::new(facts.version, state(facts)?, session::inbox(&mail)?, false), transcript)
+            (Run::new(facts.version, state, session::inbox(&mail)?, false), transcript)
         }
     };
     let grants = asked.context.map(|grants| grant::parse(&grants, &venue.boundaries)).transpose()?;

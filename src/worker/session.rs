@@ -4,7 +4,7 @@ use super::commit::{self, Outcome};
 use super::keeper::{self, Stops};
 use super::stage::Stage;
 use super::turn::Start;
-use super::{Worker, answers, known, quarantine, turn};
+use super::{Worker, answers, expiry, known, quarantine, turn};
 use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::context::record::manifest::Base;
@@ -57,6 +57,8 @@ pub(super) struct Leased {
     pub(super) calls: Vec<(u32, Bytes)>,
     /// Turn records of this session, oldest first; read once, then kept up.
     pub(super) transcript: Option<Vec<TurnRecord>>,
+    /// Its time to live was over: what it remembers is new, and the commit makes it so.
+    pub(super) expired: bool,
     /// The newest record of a prompt, once it was looked for.
     #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
     pub(super) base: Option<Option<Arc<Base>>>,
@@ -136,6 +138,7 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
         checkpoint,
         calls: grant.calls,
         transcript: None,
+        expired: false,
         base: None,
         pause: None,
         stops: Stops::since(asked),
@@ -246,6 +249,9 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
             Begin::Rest(due) => return rest(worker, leased, due).await,
         },
     };
+    if matches!(start, Start::Mailbox) {
+        expiry::look(worker, leased, &record.config).await?;
+    }
     let outcome = attempt(worker, leased, &record, start).await?;
     match outcome {
         Outcome::Committed { held } => Ok(held),

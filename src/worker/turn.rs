@@ -4,7 +4,7 @@ use super::commit::{self, Outcome};
 use super::session::{Leased, Stop};
 use super::spend::Asked;
 use super::stage::Stage;
-use super::{Worker, answers, books, calls, gather, keeper, live, pins, spend, values, waits};
+use super::{Worker, answers, books, calls, expiry, gather, keeper, live, pins, spend, values, waits};
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -143,6 +143,9 @@ pub(super) async fn run(
     // What is written of the agent is what it was configured to be.
     let meant = pinned.as_ref().unwrap_or(agent);
     let bench = Bench { workspace, policy: version };
+    if leased.expired {
+        expiry::empty(&bench.workspace, &*worker.venue.store).await?;
+    }
     let approved = matches!(start, Start::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {

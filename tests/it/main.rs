@@ -31,6 +31,7 @@ mod deployment;
 mod embedded_store;
 mod endless;
 mod examples;
+mod expiry;
 mod external;
 mod failures;
 mod fuzz;

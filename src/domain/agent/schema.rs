@@ -85,6 +85,7 @@ mod tests {
             json!({"model": model, "limits": {"turns": 1, "tokens": 10, "wallClock": 5, "windDown": true}}),
             json!({"model": {"provider": "x", "name": "y", "price": {"input": 1.0, "output": 2.0}}, "limits": {"cost": 1.0}}),
             json!({"model": model, "resources": {"memory": {}}, "contextBudget": {"bytes": 10000}}),
+            json!({"model": model, "session": {"ttl": "30m"}}),
         ] {
             AgentConfig::parse(&value).unwrap_or_else(|error| panic!("{value}: {error}"));
             assert!(fits(&value), "{value}: {:?}", misfits(&schema(), &value, 5).unwrap());
@@ -129,6 +130,9 @@ mod tests {
             with("operation", json!("x:y")),
             with("state", json!({"cursor": 1})),
             with("state", json!({"config": 1})),
+            with("session", json!({"ttl": 30})),
+            with("session", json!({"tll": "30m"})),
+            with("session", json!("30m")),
             with("outputs", json!({"done": {"schema": {}}})),
             with("outputs", json!({"complete": {}})),
             with("loop", json!("tree")),

@@ -11,6 +11,7 @@ use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
+use crate::domain::expiry::Ttl;
 use crate::domain::goal::view::View;
 use crate::domain::ids::JobId;
 use crate::domain::job::{JobResult, JobStatus};
@@ -114,6 +115,25 @@ impl Run {
         if ended {
             self.state.end_task();
         }
+    }
+
+    /// When what it is to serve next arrived: the first of its messages and open tasks.
+    pub fn arrived(&self) -> Option<Millis> {
+        let counts = |pending: &&Pending| match pending.event.payload {
+            Payload::Task { .. } => pending.is_open_task(),
+            Payload::Message { .. } => true,
+            Payload::Result { .. } | Payload::Decision { .. } => false,
+        };
+        self.inbox.iter().filter(counts).map(|pending| pending.event.received).min()
+    }
+
+    /// It is new and empty when its time to live was over at `at`; its newest turn ended at `last`.
+    pub fn expire(&mut self, ttl: &Ttl, last: Millis, at: Millis) -> bool {
+        let over = self.state.is_over(ttl, last, at);
+        if over {
+            self.state = SessionState::anew(self.version);
+        }
+        over
     }
 
     fn open_task(&self, job: &JobId) -> Option<&Pending> {

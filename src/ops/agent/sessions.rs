@@ -4,6 +4,7 @@ use super::{agent_id, no_agent, number, schema};
 use crate::agents::transcript::{self, Wanted};
 use crate::agents::{self, sessions};
 use crate::domain::authority::Resource;
+use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
@@ -69,7 +70,7 @@ impl Operation for Sessions {
                         "after": number(0, "turns up to this one are left out"), "limit": number(1, "at most 100"),
                         "maxTurns": number(1, "turns whose messages are wanted, at most 100"),
                         "maxChars": number(0, "characters of messages"),
-                        "archiveDepth": number(0, "from 1 on: the turns that summaries stand for, not the summaries")
+                        "archiveDepth": number(0, "from 1 on: the turns that summaries stand for, not the summaries, and those before the session's time to live was over")
                     }),
                     &["agentId"],
                 ),
@@ -105,14 +106,16 @@ impl Operation for Sessions {
     }
 }
 
-async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<(), OpError> {
+/// How long an agent's sessions live, when there is such an agent.
+async fn known(call: &Invocation<'_>, agent: &AgentId) -> Result<Option<Ttl>, OpError> {
     let known = agents::get(call.venue, &call.caller.owner, agent).await?;
-    known.map(drop).ok_or_else(|| no_agent(agent))
+    known.map(|(record, _)| record.config.session.ttl).ok_or_else(|| no_agent(agent))
 }
 
 async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
-    known(call, &agent).await?;
+    let ttl = known(call, &agent).await?;
+    let of = (&agent, ttl.as_ref());
     let (mut after, limit) = (session_id(arguments, "after")?, limit(arguments, SESSIONS_PAGE));
     let offset = arguments["offset"].as_u64();
     if offset.is_some() && after.is_some() {
@@ -121,14 +124,14 @@ async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
     let mut left = usize::try_from(offset.unwrap_or(0)).unwrap_or(usize::MAX);
     while left > 0 {
         let step = left.min(SESSIONS_PAGE);
-        let (passed, next) = sessions::list(call.venue, &call.caller.owner, &agent, after.as_ref(), step).await?;
+        let (passed, next) = sessions::list(call.venue, &call.caller.owner, of, after.as_ref(), step).await?;
         left -= passed.len();
         after = next;
         if after.is_none() {
             return Ok(json!({"agentId": agent, "sessions": [], "count": 0, "offset": offset, "next": null}));
         }
     }
-    let (sessions, next) = sessions::list(call.venue, &call.caller.owner, &agent, after.as_ref(), limit).await?;
+    let (sessions, next) = sessions::list(call.venue, &call.caller.owner, of, after.as_ref(), limit).await?;
     let count = sessions.len();
     Ok(json!({"agentId": agent, "sessions": sessions, "count": count, "offset": offset, "next": next}))
 }
@@ -136,7 +139,7 @@ async fn list(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
 /// The messages of a session, the newest, as clients of chats show them.
 async fn messages(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError> {
     let agent = agent_id(arguments)?;
-    known(call, &agent).await?;
+    let ttl = known(call, &agent).await?;
     let (venue, owner) = (call.venue, &call.caller.owner);
     let session = match session_id(arguments, "sessionId")? {
         Some(session) => Some(session),
@@ -145,6 +148,7 @@ async fn messages(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpE
     let mut answer = json!({"agentId": agent, "found": false, "sessionId": session, "messages": []});
     let Some(session) = session else { return Ok(answer) };
     let wanted = Wanted {
+        ttl: ttl.as_ref(),
         turns: number(arguments, "maxTurns", TURNS_PAGE),
         chars: number(arguments, "maxChars", LIST_BYTES),
         archived: number(arguments, "archiveDepth", 0) > 0,
@@ -163,9 +167,15 @@ async fn read(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpError
         return messages(call, arguments).await;
     }
     let key = session_key(arguments)?;
-    known(call, &key.agent).await?;
+    let ttl = known(call, &key.agent).await?;
     let (venue, owner) = (call.venue, &call.caller.owner);
     let (after, limit) = (arguments["after"].as_u64().unwrap_or(0), limit(arguments, TURNS_PAGE));
+    let over = if number(arguments, "archiveDepth", 0) > 0 {
+        0
+    } else {
+        sessions::over(venue, owner, &key, ttl.as_ref()).await?
+    };
+    let after = after.max(over);
     let (turns, next) = sessions::read(venue, (owner, &call.caller.reads()), &key, after, limit).await?;
     if turns.is_empty() && after == 0 && sessions::find(venue, owner, &key).await?.is_none() {
         return Err(OpError::NotFound(format!("no session `{key}`: nothing was ever sent to it")));

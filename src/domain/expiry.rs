@@ -1,0 +1,124 @@
+//! Sessions with a time to live: one in which nothing happened for so long is new and empty at its next event.
+//!
+//! What counts is when the event arrived, not when a worker came to it: whoever writes in time is known,
+//! however long the queue is. What is at work never expires, whatever it waits for. The turns stay in the
+//! store until retention takes them; no prompt and no conversation has them any more.
+
+use super::session::SessionState;
+use super::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Times that a session may have to live.
+const RANGE: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_hours(24 * 36_500);
+
+/// What an agent's configuration says of its sessions.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SessionSettings {
+    /// How long one is kept in mind after its last turn; absent = for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl: Option<Ttl>,
+}
+
+/// A time to live, as it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Ttl {
+    text: String,
+    time: Duration,
+}
+
+impl TryFrom<String> for Ttl {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let time = humantime::parse_duration(&text).ok().filter(|time| RANGE.contains(time));
+        match time {
+            Some(time) => Ok(Self { text, time }),
+            None => Err(format!("expected a duration from 1s to 100 years such as `30m`, `12h` or `7d`, got `{text}`")),
+        }
+    }
+}
+
+impl From<Ttl> for String {
+    fn from(ttl: Ttl) -> Self {
+        ttl.text
+    }
+}
+
+impl SessionState {
+    /// What a session remembers whose conversation of `turns` turns is over: nothing.
+    #[must_use]
+    pub fn anew(turns: u64) -> Self {
+        Self { since: turns, ..Self::default() }
+    }
+
+    /// Nothing in it waits or goes on.
+    pub fn rests(&self) -> bool {
+        self.is_at_work().is_none() && self.pending.is_empty()
+    }
+
+    /// Whether its time was over at `at`, when its newest turn ended at `last`.
+    pub fn is_over(&self, ttl: &Ttl, last: Millis, at: Millis) -> bool {
+        // The turns of a copy are older than the copy.
+        let last = self.copied.map_or(last, |copied| copied.max(last));
+        self.rests() && at >= last.plus(ttl.time)
+    }
+
+    /// The last of its turns that its conversation does not have, at `at`: of `turns`, the newest of which
+    /// ended at `last`.
+    pub fn begins_after(&self, ttl: Option<&Ttl>, turns: u64, last: Millis, at: Millis) -> u64 {
+        if ttl.is_some_and(|ttl| self.is_over(ttl, last, at)) { turns } else { self.since }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::ids::JobId;
+    use crate::domain::session::TaskProgress;
+
+    fn ttl(text: &str) -> Result<Ttl, String> {
+        Ttl::try_from(text.to_owned())
+    }
+
+    #[test]
+    fn a_time_to_live_is_a_duration() {
+        for text in ["1s", "30m", "7d", "1h 30m"] {
+            assert_eq!(String::from(ttl(text).unwrap()), text);
+        }
+        for text in ["", "0s", "10ms", "30", "soon", "-1h", "101years"] {
+            let error = ttl(text).unwrap_err();
+            assert!(error.contains(&format!("such as `30m`, `12h` or `7d`, got `{text}`")), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_rests_for_so_long_is_over_and_what_works_is_not() {
+        let hour = ttl("1h").unwrap();
+        let (last, at) = (Millis(1_000), |minutes: u64| Millis(1_000 + minutes * 60_000));
+        let rests = SessionState::default();
+        let job = JobId::new(&"0".repeat(32)).unwrap();
+        let works = SessionState { task: Some(TaskProgress::new(job)), ..SessionState::default() };
+        let copy = SessionState { copied: Some(at(30)), ..SessionState::default() };
+        for (state, minutes, over) in [
+            (&rests, 0, false),
+            (&rests, 59, false),
+            (&rests, 60, true),
+            (&rests, 600, true),
+            (&works, 600, false),
+            (&copy, 60, false),
+            (&copy, 90, true),
+        ] {
+            assert_eq!(state.is_over(&hour, last, at(minutes)), over, "{state:?} after {minutes} minutes");
+        }
+        assert!(!rests.is_over(&hour, at(30), last), "a clock that goes back ends nothing");
+        let old = SessionState { since: 3, ..SessionState::default() };
+        assert_eq!(old.begins_after(Some(&hour), 9, last, at(59)), 3);
+        assert_eq!(old.begins_after(Some(&hour), 9, last, at(60)), 9);
+        assert_eq!(old.begins_after(None, 9, last, at(600)), 3);
+        assert_eq!(SessionState::anew(9), SessionState { since: 9, ..SessionState::default() });
+    }
+}
