@@ -42,11 +42,11 @@ async fn sessions_are_listed_and_read_page_by_page() {
     let (venue, _dir) = talked().await;
     say(&venue, "other", "x").await;
     let (v, owner, agent) = (&venue.venue, &venue.owner, &key("main").agent);
-    let (page, next) = sessions::list(v, owner, agent, None, 1).await.unwrap();
+    let (page, next) = sessions::list(v, owner, (agent, None), None, 1).await.unwrap();
     assert_eq!((page.len(), &page[0]["sessionId"], &page[0]["turns"]), (1, &json!("main"), &json!(3)));
-    let (page, next) = sessions::list(v, owner, agent, next.as_ref(), 1).await.unwrap();
+    let (page, next) = sessions::list(v, owner, (agent, None), next.as_ref(), 1).await.unwrap();
     assert_eq!((&page[0]["sessionId"], next.clone().unwrap().as_str()), (&json!("other"), "other"));
-    assert_eq!(sessions::list(v, owner, agent, next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
+    assert_eq!(sessions::list(v, owner, (agent, None), next.as_ref(), 1).await.unwrap(), (Vec::new(), None));
     let (turns, next) = sessions::read(v, (owner, &Authority::unlimited()), &key("main"), 0, 2).await.unwrap();
     assert_eq!((turns.len(), next), (2, Some(2)));
     assert!(heard(&turns)[0].contains("one"), "{turns:?}");
