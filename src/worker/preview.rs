@@ -3,7 +3,7 @@
 use super::fetch::Reader;
 use super::{expiry, gather, pins, session};
 use crate::agents::{self, sessions};
-use crate::domain::agent::AgentRecord;
+use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::context::budget::{Budget, RATIO_DEFAULT};
@@ -87,12 +87,7 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
     let reader = asked.envelope.bound.clone();
     let Rested { key, run, transcript } = rested(venue, owner, id, asked).await?;
     let (mut run, mut transcript) = (run, transcript);
-    let at = run.arrived().unwrap_or_else(|| venue.now());
-    let last = transcript.last().map(|record| record.end);
-    let expired = agent.config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.expire(ttl, last, at));
-    if expired {
-        transcript.clear();
-    }
+    let expired = expire(venue, &agent.config, &mut run, &mut transcript);
     let plan = run.plan();
     options::take_loads(&mut run.state, &plan);
     let scope = Scope { session: Some(key.clone()), job: plan.job().cloned() };
@@ -152,6 +147,17 @@ pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) 
         transcript,
         served,
     })
+}
+
+/// Whether the session is new and empty by the time of the turn, which it is then.
+fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut Vec<TurnRecord>) -> bool {
+    let at = run.arrived().unwrap_or_else(|| venue.now());
+    let last = transcript.last().map(|record| record.end);
+    let expired = config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.expire(ttl, last, at));
+    if expired {
+        transcript.clear();
+    }
+    expired
 }
 
 /// The session as it is, with the task behind what is pending already.

@@ -104,7 +104,7 @@ async fn an_event_after_its_time_finds_a_session_new_and_empty(mut venue: TestVe
     ask(&venue, "s", "2", "in time").await;
     let (turns, prompt) = saw(&venue, "s").await;
     assert!(turns == 2 && prompt.contains("kept in c"), "{turns} {prompt}");
-    assert_eq!((&listed(&venue, "s").await["turnCount"], said(&venue, "s", 0).await.len()), (&json!(3), 5));
+    assert_eq!((&listed(&venue, "s").await["turnCount"], said(&venue, "s", 0).await.len()), (&json!(3), 6));
 
     clock.advance(61 * MINUTE);
     let over = listed(&venue, "s").await;
@@ -123,7 +123,7 @@ async fn an_event_after_its_time_finds_a_session_new_and_empty(mut venue: TestVe
     assert_eq!((&begun["expired"], &begun["turnCount"], &begun["turns"]), (&json!(false), &json!(1), &json!(4)));
     assert_eq!(said(&venue, "s", 0).await.len(), 2);
     assert_eq!(run(&venue, "agent/session-read", turn_by_turn).await["turns"].as_array().unwrap().len(), 1);
-    assert_eq!(said(&venue, "s", 1).await.len(), 7, "the turns stay");
+    assert_eq!(said(&venue, "s", 1).await.len(), 8, "the turns stay");
     let turns = venue.venue.store.scan(&venue.owner, &keys::turns(&key("s")), None, false, 100).await.unwrap();
     assert_eq!(turns.len(), 4);
     ask(&venue, "s", "4", "and on").await;

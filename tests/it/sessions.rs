@@ -89,7 +89,8 @@ async fn a_fork_carries_no_open_task() {
     let forked = sessions::fork(&venue.venue, &venue.owner, &key("main"), 1, None).await.unwrap();
     let facts = sessions::find(&venue.venue, &venue.owner, &forked).await.unwrap().unwrap();
     assert_eq!((facts.version, facts.mailbox.len(), facts.due), (1, 0, None));
-    let state: Value = serde_json::from_slice(&facts.state.unwrap()).unwrap();
+    let mut state: Value = serde_json::from_slice(&facts.state.unwrap()).unwrap();
+    assert!(state.as_object_mut().unwrap().remove("copied").is_some(), "it is as young as the copy");
     assert_eq!(state, json!({}));
 }
 
