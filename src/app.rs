@@ -307,6 +307,7 @@ fn worker_options(config: &Config) -> WorkerOptions {
     WorkerOptions {
         name,
         slots: c.slots,
+        operations: c.operations,
         lease: c.lease,
         sweep: c.sweep,
         crash_limit: c.crash_limit,

@@ -273,7 +273,7 @@ async fn stop(venue: &Venue, owner: &Owner, job: &JobId) {
 pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
     let now = venue.now();
     let found = venue.store.scan(owner, keys::OUTBOUND_DUE, None, false, PAGE).await?;
-    let due: Vec<_> = found.iter().filter_map(|(key, _)| keys::job_of_outbound_due(key)).collect();
+    let due: Vec<_> = found.iter().filter_map(|(key, _)| keys::job_of_due(keys::OUTBOUND_DUE, key)).collect();
     let due: Vec<_> = due.into_iter().take_while(|(at, _)| *at <= now).collect();
     let mut damaged = 0;
     for (at, job) in &due {

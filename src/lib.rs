@@ -40,6 +40,7 @@ pub mod dead;
 pub mod doctor;
 pub mod external;
 pub mod http;
+pub mod invoked;
 pub mod jobs;
 pub mod ledger;
 pub mod rates;

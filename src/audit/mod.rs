@@ -125,14 +125,21 @@ async fn in_transit(venue: &Venue, owner: &Owner) -> Result<BTreeSet<String>, Au
     Ok(in_transit)
 }
 
+/// Jobs that are looked at some day: those of external workers, and operations that were invoked.
 async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreError> {
-    let mut watched = BTreeSet::new();
+    let mut watched = due(venue, owner, keys::OUTBOUND_DUE).await?;
+    watched.extend(due(venue, owner, keys::INVOKED_DUE).await?);
+    Ok(watched)
+}
+
+async fn due(venue: &Venue, owner: &Owner, prefix: &str) -> Result<BTreeSet<JobId>, StoreError> {
+    let mut due = BTreeSet::new();
     let mut after: Option<String> = None;
     loop {
-        let page = venue.store.scan(owner, keys::OUTBOUND_DUE, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(watched) };
+        let page = venue.store.scan(owner, prefix, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(due) };
         after = Some(last.clone());
-        watched.extend(page.iter().filter_map(|(key, _)| Some(keys::job_of_outbound_due(key)?.1)));
+        due.extend(page.iter().filter_map(|(key, _)| Some(keys::job_of_due(prefix, key)?.1)));
     }
 }
 

@@ -188,9 +188,11 @@ async fn lost_events(venue: &Venue, owner: &Owner, session: SessionKey) -> Resul
 async fn indexes(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, StoreError> {
     let job = |key: &str| keys::job_of_entry(key).map(|job| keys::job_head(&job));
     let timer = |key: &str| keys::timer_of_due(key).map(|(_, timer)| keys::timer(&timer));
-    let outbound = |key: &str| keys::job_of_outbound_due(key).map(|(_, job)| keys::outbound(&job));
+    let outbound = |key: &str| keys::job_of_due(keys::OUTBOUND_DUE, key).map(|(_, job)| keys::outbound(&job));
     let mut done = orphans(venue, owner, keys::JOB_LIST, job).await?;
     done.extend(orphans(venue, owner, keys::OUTBOUND_DUE, outbound).await?);
+    let invoked = |key: &str| keys::job_of_due(keys::INVOKED_DUE, key).map(|(_, job)| keys::invoked(&job));
+    done.extend(orphans(venue, owner, keys::INVOKED_DUE, invoked).await?);
     done.extend(orphans(venue, owner, keys::TIMERS_DUE, timer).await?);
     Ok(done)
 }

@@ -123,6 +123,7 @@ fn worker(l: &mut Layers) -> WorkerConfig {
     WorkerConfig {
         name: text(l, "worker.name"),
         slots: number(l, "worker.slots", 1..=4096),
+        operations: number(l, "worker.operations", 1..=4096),
         lease: duration(l, "worker.lease", SHORTEST_LEASE..=HOUR),
         poll: duration(l, "worker.poll", Duration::from_millis(50)..=SECOND * 30),
         sweep: duration(l, "worker.sweep", Duration::from_millis(10)..=HOUR),

@@ -150,6 +150,8 @@ pub struct WorkerConfig {
     pub name: String,
     /// Turns at the same time.
     pub slots: usize,
+    /// Operations that were invoked, at the same time.
+    pub operations: usize,
     /// Lease of a session, and ack wait.
     pub lease: Duration,
     /// Wait of one request for work.

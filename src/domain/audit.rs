@@ -56,7 +56,7 @@ pub struct Facts {
     pub in_transit: BTreeSet<String>,
     /// Jobs that a session awaits, whose result is on its way.
     pub results: BTreeSet<JobId>,
-    /// Jobs of external workers that are watched: their time is over some day.
+    /// Jobs of external workers, and operations that were invoked: somebody looks at them some day.
     pub watched: BTreeSet<JobId>,
 }
 

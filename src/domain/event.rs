@@ -287,6 +287,7 @@ impl Event {
             priority: self.priority,
             principal: None,
             request: None,
+            bound: None,
             ignored: Vec::new(),
             under: self.envelope.trail(),
         })

@@ -1,5 +1,6 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
+use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::Trail;
 use crate::domain::budget::Budget;
@@ -117,13 +118,15 @@ pub struct JobHead {
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
-    /// Of a run of an operation: the mark of whose its id is, see [`crate::domain::principal::Principal`].
-    /// Shown to nobody.
+    /// The mark of who asked for it, see [`crate::domain::principal::Principal`]: he may read it. Shown to nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// The rest of what its task said: from it a task is put back whose mailbox entry was lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Box<Request>>,
+    /// Of a run of an operation: what it might do at most. Of a task its request says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bound: Option<Box<Authority>>,
     /// Keys of its `sessionContext` that count for nothing: the token says these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored: Vec<String>,
@@ -250,6 +253,8 @@ pub enum ErrorCode {
     Conflict,
     /// Its task was lost, and the audit found it missing.
     Lost,
+    /// It was begun, must not be repeated, and nobody knows whether it happened.
+    OutcomeUnknown,
     /// Nothing keeps jobs for external workers.
     QueueUnavailable,
     /// Its external worker did not begin, gave no sign, or did not end in time.

@@ -140,6 +140,17 @@ pub const OUTBOUND_NOTE_BYTES: usize = 8 * 1024;
 /// Answers of external workers that changed nothing, kept per job: the newest say enough.
 pub const OUTBOUND_IGNORED: usize = 10;
 
+/// How long an operation that only reads the venue may take where it is invoked, before a worker does it: what
+/// people wait for without noticing, and far longer than a read of a healthy store takes.
+pub const INVOKED_HERE: Duration = Duration::from_millis(250);
+
+/// How long after the lease of an operation another worker goes on: their clocks differ.
+pub const INVOKED_GRACE: Duration = Duration::from_secs(5);
+
+/// Operations of one owner that were invoked and have not ended: what is beyond is refused until some have. Some
+/// minutes of work for a worker's places for operations.
+pub const INVOKED_OPEN: usize = 1_000;
+
 /// Depth of a chain of jobs.
 pub const JOB_DEPTH: u32 = 5;
 

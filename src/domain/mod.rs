@@ -30,6 +30,7 @@ pub mod expiry;
 pub mod external;
 pub mod gate;
 pub mod goal;
+pub mod invoked;
 pub mod options;
 pub mod outputs;
 pub mod resource;

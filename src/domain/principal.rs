@@ -5,6 +5,7 @@
 
 use crate::domain::authority::Capability;
 use crate::domain::ids::sha256_hex;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 /// A caller and its authority, as far as ids are concerned.
@@ -12,7 +13,8 @@ use serde_json::json;
 /// It is a function of what a token says lasts: whom it is about, who holds it, and its capabilities. A
 /// renewed token of the same subject with the same rights is the same principal. What an owner takes back
 /// or gives later changes no principal, or a message that is delivered again would conflict with itself.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct Principal(Option<String>);
 
 impl Principal {

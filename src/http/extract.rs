@@ -39,6 +39,8 @@ pub(super) struct Who {
     pub(super) may_override: bool,
     /// Makes a submission idempotent.
     pub(super) key: Option<EventId>,
+    /// Whom its token is about; absent without one.
+    pub(super) token_owner: Option<Owner>,
     /// The task that is in scope.
     pub(super) task: Option<String>,
     /// What its request takes.
@@ -60,9 +62,9 @@ impl Who {
                 Some(key.map_err(|e| Problem::bad_request(format!("header `{KEY_HEADER}`: {e}")))?)
             }
         };
-        let Recognised { caller, may_override, .. } = known;
+        let Recognised { caller, may_override, token_owner } = known;
         let task = single(headers, TASK_HEADER)?.map(str::to_owned);
-        Ok(Self { caller, may_override, key, task, load: None })
+        Ok(Self { caller, may_override, key, token_owner, task, load: None })
     }
 
     /// What the request brought has been handed on: it takes no memory while it waits.

@@ -2,35 +2,35 @@
 
 use super::Api;
 use super::extract::{Asked, Json, Who, wait};
-use super::jobs::{created, wait_for};
+use super::jobs::{created, unknown, wait_for};
 use super::problem::Problem;
-use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionId};
-use crate::domain::job::{ErrorCode, Job, JobHead, JobResult};
+use crate::domain::ids::{EventId, IdOf, JobId, SessionKey};
+use crate::domain::invoked::{self as rules, Asker, Invoked};
+use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::nearest::nearest;
 use crate::domain::priority::Priority;
-use crate::domain::time::Millis;
+use crate::invoked::{self, Admission};
 use crate::ops::agent::task::is_of_task;
-use crate::ops::dispatch::{hide, invoke as dispatch, permitted, resolve};
-use crate::ops::{Invocation, OpError, Output, Reads, Site, pin};
-use crate::store::{Change, DocWrite, Expect, Written, keys};
+use crate::ops::dispatch::{hide, permitted, resolve};
+use crate::ops::{Caller, Effect, OpError, Output, pin};
 use crate::workspace::Workspace;
 use crate::{ingress, jobs};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The operation whose jobs are durable from the start.
+/// The operation whose jobs are an agent's.
 const REQUEST: &str = "v/ops/agent/request";
-/// Agent and session in the head of a job that no agent serves.
-const NO_AGENT: &str = "_venue";
 /// Operations, or all of a group, that read or change what their caller names, and wait for nobody.
 const HEAVY: [&str; 6] =
     ["v/ops/lattice/", "v/ops/json/", "v/ops/schema/", "v/ops/asset/", "v/ops/resource/", "v/ops/agent/context"];
+/// Seconds after which somebody with too many open operations may try again.
+const RETRY_AFTER: u32 = 5;
 /// Operations that `values/…` offers.
 const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
 
@@ -39,17 +39,7 @@ pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> R
     if !HEAVY.iter().any(|group| path.starts_with(group)) {
         who.reads_nothing();
     }
-    let workspace = Workspace::new(Arc::clone(&api.venue.store), who.owner().clone(), Scope::default());
-    let call = Invocation {
-        named: path,
-        venue: &api.venue,
-        caller: &who.caller,
-        workspace: &workspace,
-        scoped: &crate::ops::NOTHING,
-        site: Site::Api { key: who.key.clone() },
-        reads: &Reads::default(),
-    };
-    dispatch(&call, path, input).await
+    invoked::operate(&api.venue, &who.caller, who.key.clone(), path, input).await
 }
 
 /// The operation that a caller means: a pin, `o/<name>`, stands for one.
@@ -111,8 +101,9 @@ pub(super) async fn run(State(api): State<Api>, who: Who, Json(body): Json) -> R
     Ok(axum::Json(output.value).into_response())
 }
 
-/// `POST invoke`: a job record. A request to an agent is a durable job that goes on by itself;
-/// any other operation runs at once and is recorded when it has ended.
+/// `POST invoke`: a job record. A request to an agent is a job of that agent; any other operation is one that
+/// a worker runs. What only reads the venue, and what nobody but the operation may see, is done here, where
+/// that is quick, and recorded when it has ended.
 pub(super) async fn invoke(
     State(api): State<Api>,
     who: Who,
@@ -121,40 +112,58 @@ pub(super) async fn invoke(
 ) -> Result<Response, Problem> {
     let mut order = Order::parse(body, &["operation", "input", "ucans", "private", "wait"])?;
     order.operation = meant(&api, &who, &order.operation).await?;
-    let wait = order.wait.or(asked.wait()?).unwrap_or_default();
+    let wait = order.wait.or(asked.wait()?);
     if order.private {
         return Err(Problem::bad_request("a job can't be `private`: use `run`"));
     }
     let path = resolve(&api.venue.catalog, &order.operation)?.spec.path;
     if path == REQUEST {
-        return request(&api, &who, order.input, wait).await;
+        return request(&api, &who, order.input, wait.unwrap_or_default()).await;
     }
     // Before anything is said of an earlier run: that is for those who may make this one.
-    permitted(&api.venue.catalog, &who.caller, (path, path), order.input.clone())?;
+    let is_quick = {
+        let settled = permitted(&api.venue.catalog, &who.caller, (path, path), order.input.clone())?;
+        let runs = &settled.found.operation;
+        settled.found.spec.effect == Effect::Read && runs.destination(&settled.arguments)?.is_none()
+    };
     let mut shown = order.input.clone();
     hide(&api.venue.catalog, path, &mut shown);
-    let head = head(&api, &who, path, shown);
-    if let Some(known) = jobs::get(&api.venue, who.owner(), &head.id).await? {
-        return repeated(&known, &head);
+    let is_hidden = shown != order.input;
+    let (head, key) = head(&api, &who, path, shown);
+    let id = head.id.clone();
+    if let Some(known) = jobs::get(&api.venue, who.owner(), &id).await? {
+        same(known, head)?;
+        return answer(&api, &who, &id, wait, true).await;
     }
-    let result = outcome(operate(&api, &who, path, order.input).await)?;
-    let job = Job {
-        status: result.status,
-        updated: api.venue.now(),
-        result: Some(result),
-        waiting: None,
-        outbound: None,
-        tally: None,
-        tree: None,
-        head,
+    let ran = if is_hidden {
+        // What it is given is kept nowhere: nobody else could run it.
+        Some(operate(&api, &who, path, order.input).await)
+    } else if is_quick {
+        tokio::time::timeout(INVOKED_HERE, operate(&api, &who, path, order.input)).await.ok()
+    } else {
+        drop(order.input);
+        None
     };
-    if write(&api, who.owner(), &job).await? == Written::Done {
-        return Ok(created(StatusCode::CREATED, &job));
+    let is_new = match ran {
+        Some(ran) => invoked::record(&api.venue, who.owner(), &done(&api, head.clone(), ran)?).await?,
+        None => admitted(&api, &who, &head, key).await?,
+    };
+    if is_new {
+        drop(head);
+    } else {
+        // Another request under the same key was faster.
+        let known = jobs::get(&api.venue, who.owner(), &id).await?;
+        let gone = || Problem::conflict("this `Idempotency-Key` belongs to a job that was deleted; use a new one");
+        same(known.ok_or_else(gone)?, head)?;
     }
-    // Another request under the same key was faster.
-    let known = jobs::get(&api.venue, who.owner(), &job.head.id).await?;
-    let gone = || Problem::conflict("this `Idempotency-Key` belongs to a job that was deleted; use a new one");
-    repeated(&known.ok_or_else(gone)?, &job.head)
+    answer(&api, &who, &id, wait, !is_new).await
+}
+
+/// The job as it is when it has ended, or in time. Nothing that its request brought is kept meanwhile.
+async fn answer(api: &Api, who: &Who, id: &JobId, wait: Option<Duration>, is_known: bool) -> Result<Response, Problem> {
+    let job = wait_for(api, who, id, wait.unwrap_or(INVOKED_HERE)).await?.ok_or_else(|| unknown(id))?;
+    let in_time = wait.is_some() && job.status.is_terminal();
+    Ok(created(if is_known || in_time { StatusCode::OK } else { StatusCode::CREATED }, &job))
 }
 
 async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Result<Response, Problem> {
@@ -171,17 +180,19 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
     Ok(created(status, &job))
 }
 
-/// The head of an operation's job. Its id is derived like that of any job, from an event id that
-/// no submission has: a hash of the caller's key, or a fresh one.
-fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
+/// The head of an operation's job, and the id under which it runs. The job's id is derived like that of any
+/// job, from an event id that no submission has: a hash of the caller's key, or a fresh one.
+fn head(api: &Api, who: &Who, path: &str, input: Value) -> (JobHead, EventId) {
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
     let event = EventId::of_venue(&api.venue.key, IdOf::Operation { owner: who.owner(), key: &key });
-    JobHead {
-        id: JobId::derive(&api.venue.key, who.owner(), &event),
+    let id = JobId::derive(&api.venue.key, who.owner(), &event);
+    let SessionKey { agent, session } = rules::session(&id);
+    let head = JobHead {
+        id,
         event,
         op: Some(path.to_owned()),
-        agent: AgentId::new(NO_AGENT).expect("a legal id"),
-        session: SessionId::new(NO_AGENT).expect("a legal id"),
+        agent,
+        session,
         caller: Some(who.caller.name.clone()),
         input,
         created: api.venue.now(),
@@ -191,50 +202,47 @@ fn head(api: &Api, who: &Who, path: &str, input: Value) -> JobHead {
         priority: Priority::Normal,
         principal: who.caller.principal.mark().map(str::to_owned),
         request: None,
+        bound: Some(Box::new(who.caller.request().bound)),
         ignored: Vec::new(),
         under: who.caller.trail(),
-    }
+    };
+    (head, key)
 }
 
-/// What is recorded of a run. What was refused before it ran makes no job.
-fn outcome(ran: Result<Output, OpError>) -> Result<JobResult, Problem> {
-    let failed = |text: String| JobResult { error_code: None, ..JobResult::failed(ErrorCode::Internal, text) };
-    match ran {
-        Ok(output) => Ok(JobResult::complete(output.value)),
-        Err(OpError::Failed(text) | OpError::Upstream(text) | OpError::NotFound(text) | OpError::Conflict(text)) => {
-            Ok(failed(text))
-        }
-        Err(OpError::Timeout(text) | OpError::Limit(text)) => Ok(JobResult::failed(ErrorCode::LimitReached, text)),
-        Err(error @ (OpError::Invalid(_) | OpError::Denied(_) | OpError::Fenced | OpError::Store(_))) => {
-            Err(error.into())
+/// A run that has ended here, as a job. What was refused before it ran makes none.
+fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, Problem> {
+    if let Err(error @ (OpError::Invalid(_) | OpError::Denied(_) | OpError::Fenced | OpError::Store(_))) = ran {
+        return Err(error.into());
+    }
+    let result = invoked::ended(ran);
+    let (status, updated) = (result.status, api.venue.now());
+    Ok(Job { status, updated, result: Some(result), waiting: None, outbound: None, tally: None, tree: None, head })
+}
+
+/// Makes a job of an operation that a worker runs; false: there is one of that id.
+async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<bool, Problem> {
+    let Caller { name, authority, operator, envelope, principal, owner } = who.caller.clone();
+    let asker = Asker { name, operator, authority, envelope, principal, token_owner: who.token_owner.clone() };
+    let invoked = Invoked::new(head.id.clone(), key, asker, head.created);
+    match invoked::admit(&api.venue, &owner, head, &invoked).await? {
+        Admission::Done => Ok(true),
+        Admission::Known => Ok(false),
+        Admission::Full => {
+            let text = format!("`{owner}` has {INVOKED_OPEN} operations that have not ended; try again when some have");
+            Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, text).retry_after(RETRY_AFTER))
         }
     }
 }
 
 /// The same request again, or another one: of a stranger's nothing is said, not even whether it is equal.
-fn repeated(known: &Job, asked: &JobHead) -> Result<Response, Problem> {
-    let what = |head: &JobHead| (head.op.clone(), head.input.clone(), head.principal.clone());
-    if what(&known.head) == what(asked) {
-        return Ok(created(StatusCode::OK, known));
+fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
+    let what = |head: JobHead| (head.op, head.input, head.principal);
+    if what(known.head) == what(asked) {
+        return Ok(());
     }
     Err(Problem::conflict(
         "this `Idempotency-Key` belongs to another request, caller or authority; use a new key for a new request",
     ))
-}
-
-/// Records an ended job, unless its id is taken.
-async fn write(api: &Api, owner: &Owner, job: &Job) -> Result<Written, Problem> {
-    let Job { head, status, updated, result, waiting: _, outbound: _, tally: _, tree: _ } = job;
-    let put = |key: String, expect: Expect, bytes: Vec<u8>| DocWrite { key, expect, change: Change::Put(bytes.into()) };
-    let encode = |value: Value| serde_json::to_vec(&value).expect("JSON values serialise");
-    let writes = [
-        put(keys::job_head(&head.id), Expect::Version(0), encode(json!(head))),
-        put(keys::job_status(&head.id), Expect::Any, keys::encode_status(*status, *updated).into_bytes()),
-        put(keys::job_result(&head.id), Expect::Any, encode(json!(result))),
-        put(keys::job_list_entry(head.created, &head.id), Expect::Any, Bytes::new().into()),
-    ];
-    let now: Millis = api.venue.now();
-    Ok(api.venue.store.write(now, owner, &writes).await?)
 }
 
 /// `GET values/{op}`: a read without a job.

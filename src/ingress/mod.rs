@@ -324,8 +324,9 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
         reply_to: arrival.submission.reply_to.clone(),
         redrive_of: arrival.submission.redrive_of.clone(),
         priority: arrival.submission.priority,
-        principal: None,
+        principal: arrival.by.mark().map(str::to_owned),
         request: Some(Box::new(request)),
+        bound: None,
         ignored: ignored(arrival),
         under: arrival.submission.envelope.trail(),
     }

@@ -139,6 +139,7 @@ async fn start(
         priority: Priority::Normal,
         principal: None,
         request: None,
+        bound: Some(Box::new(call.caller.authority.clone().nowhere())),
         ignored: Vec::new(),
         under: call.caller.trail(),
     };

@@ -24,6 +24,8 @@
 //! | `j/<job>/u` | JSON of the tokens and the money that it has used, see `domain::spend` | commits | as the head |
 //! | `q/<job>` | JSON of how it stands with a job of an external worker, see `domain::external` | the turn that makes it, workers | as the job |
 //! | `q.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | until it has ended |
+//! | `i/<job>` | JSON of an operation that was invoked, see `domain::invoked` | callers, the worker that runs it | until it has ended |
+//! | `i.due/<due>-<job>` | empty; such jobs by the time at which they are looked at | with it | as it |
 //! | `b/<job>-agent`, `b/<job>-request` | JSON of a budget's account, see `domain::budget` | workers, around model calls | as the job |
 //! | `dead/<died>-<job>` | JSON of a task that killed too many workers, see `domain::dead` | the commit that drops it | as the job, and until it is driven again |
 //! | `epoch` | JSON of how far the store is, see `domain::epoch`; in the venue's own owner only | workers | for good |
@@ -229,10 +231,23 @@ pub fn outbound_due(due: Millis, job: &JobId) -> String {
     format!("{OUTBOUND_DUE}{:016}-{job}", due.0)
 }
 
-/// The inverse of [`outbound_due`].
-pub fn job_of_outbound_due(key: &str) -> Option<(Millis, JobId)> {
-    let (due, job) = key.strip_prefix(OUTBOUND_DUE)?.split_once('-')?;
+/// The inverse of [`outbound_due`] and [`invoked_due`], of keys under their prefix.
+pub fn job_of_due(prefix: &str, key: &str) -> Option<(Millis, JobId)> {
+    let (due, job) = key.strip_prefix(prefix)?.split_once('-')?;
     Some((Millis(due.parse().ok()?), JobId::new(job).ok()?))
+}
+
+/// Document of an operation that was invoked and has not ended.
+pub fn invoked(job: &JobId) -> String {
+    format!("i/{job}")
+}
+
+/// Prefix of such operations by the time at which they are looked at.
+pub const INVOKED_DUE: &str = "i.due/";
+
+/// Place of one among those that are due.
+pub fn invoked_due(due: Millis, job: &JobId) -> String {
+    format!("{INVOKED_DUE}{:016}-{job}", due.0)
 }
 
 /// Document of a budget's account.
@@ -347,9 +362,19 @@ pub fn job_list_until(last: Millis) -> String {
 }
 
 /// Everything that is kept of a job, apart from the jobs that it started and its places in lists.
-pub fn job_documents(job: &JobId) -> [String; 8] {
+pub fn job_documents(job: &JobId) -> [String; 9] {
     let [agent, request] = job_accounts(job);
-    [job_head(job), job_status(job), job_result(job), job_wait(job), job_spend(job), outbound(job), agent, request]
+    [
+        job_head(job),
+        job_status(job),
+        job_result(job),
+        job_wait(job),
+        job_spend(job),
+        outbound(job),
+        invoked(job),
+        agent,
+        request,
+    ]
 }
 
 /// The accounts of a job's own budgets: its agent's limits, and what the request names.
@@ -460,8 +485,11 @@ mod tests {
         assert!(entry < job_list_until(Millis(5)) && entry > job_list_until(Millis(4)));
         assert_eq!(outbound(&job), format!("q/{job}"));
         assert_eq!(outbound_due(Millis(5), &job), format!("q.due/0000000000000005-{job}"));
-        assert_eq!(job_of_outbound_due(&outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
-        assert_eq!(job_documents(&job).len(), 8);
+        assert_eq!(job_of_due(OUTBOUND_DUE, &outbound_due(Millis(5), &job)), Some((Millis(5), job.clone())));
+        assert_eq!(invoked(&job), format!("i/{job}"));
+        assert_eq!(invoked_due(Millis(5), &job), format!("i.due/0000000000000005-{job}"));
+        assert_eq!(job_of_due(INVOKED_DUE, &invoked_due(Millis(5), &job)), Some((Millis(5), job.clone())));
+        assert_eq!(job_documents(&job).len(), 9);
         assert_eq!(stray(Millis(5), 7), "stray/0000000000000005-00000000000000000007");
         assert_eq!(origin(7, &"a.b".parse().unwrap()), "origin/00000007/a%2Eb");
         assert_eq!(hour_of_origin("origin/00000007/a%2Eb"), Some(7));

@@ -2,12 +2,13 @@
 
 use super::callers::{self, Unknown};
 use super::stage::{self, Stage};
-use super::{Worker, orders, session, stray};
+use super::{Worker, invoked, orders, session, stray};
 use crate::bus::{Delivery, InKind, Settle};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{ResultBody, reply_to_allowed, reply_to_own};
 use crate::domain::external::Answer;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionId, SessionKey};
+use crate::domain::invoked::job_of;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::MESSAGE_DEPTH;
 use crate::external::{self, Taken};
@@ -37,7 +38,7 @@ pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResul
 }
 
 /// Handles one delivery to its end.
-pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
+pub(super) async fn handle(worker: &Arc<Worker>, delivery: Delivery) {
     tracing::debug!(target: stage::TARGET, agent = %delivery.agent, stage = Stage::Arrive.as_str());
     match delivery.kind {
         InKind::Task | InKind::Message => submission(worker, &delivery).await,
@@ -45,6 +46,11 @@ pub(super) async fn handle(worker: &Worker, delivery: Delivery) {
         InKind::Wake => match decode::from_json::<WakeBody>(&delivery.body) {
             Ok(body) => {
                 let session = SessionKey { agent: delivery.agent.clone(), session: body.session };
+                if let Some(job) = job_of(&session) {
+                    invoked::offer(worker, &delivery.owner, &job);
+                    delivery.settle.ack().await;
+                    return;
+                }
                 let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
                 admitted(worker, &delivery, admit, "wake").await;
             }

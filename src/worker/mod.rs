@@ -3,6 +3,7 @@
 //! ```text
 //! intake ─▶ admit ─▶ session (lease) ─▶ turn: gather ─▶ ask ─▶ record ─▶ call ─▶ commit ─▶ relay
 //! sweep  ─▶ wakes what is due, relays what was left
+//! invoked ─▶ operations that callers have invoked, beside turns
 //! alarms ─▶ timers that are due, one worker each
 //! ```
 
@@ -21,6 +22,7 @@ mod gather;
 mod hand;
 mod harness;
 mod intake;
+mod invoked;
 mod keeper;
 mod known;
 mod live;
@@ -72,6 +74,8 @@ pub struct WorkerOptions {
     pub name: String,
     /// Sessions that it runs at once.
     pub slots: usize,
+    /// Operations that callers have invoked and that it runs at once, beside them.
+    pub operations: usize,
     /// A lease lasts so long without renewal.
     pub lease: Duration,
     /// Pause between two sweeps.
@@ -144,6 +148,8 @@ pub(crate) struct Worker {
     relay: relay::Relay,
     /// Whose sessions run here.
     seats: seats::Seats,
+    /// Whose operations run here.
+    places: invoked::Places,
     /// One place for events that may have killed workers.
     quarantine: quarantine::Quarantine,
 }
@@ -184,6 +190,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
     let slots = Arc::new(Semaphore::new(options.slots));
     let (relay, pending) = relay::Relay::new();
     let seats = seats::Seats::new(options.slots, options.owner_share);
+    let places = invoked::Places::new(options.operations, options.owner_share);
     let worker = Arc::new(Worker {
         venue,
         model,
@@ -196,6 +203,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         books: books::Books::default(),
         relay,
         seats,
+        places,
         quarantine: quarantine::Quarantine::default(),
     });
     shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));

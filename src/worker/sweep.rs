@@ -1,6 +1,6 @@
 //! The sweep: makes certain what messages only make prompt.
 
-use super::Worker;
+use super::{Worker, invoked};
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
@@ -66,7 +66,7 @@ async fn rest(worker: &Worker, mut soon: Soon) {
 
 /// Looks at every owner once. Returns whether there is more, and whose timers come before the next
 /// sweep.
-async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
+async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     let mut more = false;
     let mut soon = Soon::new();
     let mut after: Option<Owner> = None;
@@ -96,7 +96,7 @@ async fn tick(worker: &Worker) -> Result<(bool, Soon), StoreError> {
 }
 
 /// Returns whether there is more, and when the owner's next timer is due.
-async fn sweep_owner(worker: &Worker, owner: &Owner) -> Result<(bool, Option<Millis>), StoreError> {
+async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Option<Millis>), StoreError> {
     let venue = &worker.venue;
     let swept = venue.store.sweep(venue.now(), owner, GRACE, ITEMS).await?;
     venue.relay(owner, &swept.outbox).await;
@@ -107,6 +107,7 @@ async fn sweep_owner(worker: &Worker, owner: &Owner) -> Result<(bool, Option<Mil
     }
     let timers = timers::fire(venue, owner).await?;
     let more_jobs = external::look(venue, owner).await?;
+    invoked::sweep(worker, owner).await?;
     free_garbage(worker, owner).await?;
     Ok((swept.more || timers.more || more_jobs, timers.at))
 }

@@ -41,6 +41,7 @@ mod http_client;
 mod http_jobs;
 mod http_limits;
 mod ids;
+mod invoked;
 mod job_delete;
 mod job_list;
 mod killed;

@@ -137,6 +137,7 @@ impl Run {
             auth: Arc::default(),
             name: name.into(),
             slots: 8,
+            operations: 8,
             lease: LEASE,
             // The run sweeps itself, so that the calls of a worker are the same every time.
             sweep: Duration::from_hours(1),

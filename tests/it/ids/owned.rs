@@ -70,7 +70,8 @@ impl Owned {
 /// for the same and for another body.
 async fn an_id_is_of_a_caller_and_an_authority(on: On) {
     let Some(owned) = Owned::open(on).await else { return };
-    let append = |value: u32| json!({"operation": "lattice/append", "input": {"path": "w/log", "value": value}});
+    let append =
+        |value: u32| json!({"operation": "lattice/append", "input": {"path": "w/log", "value": value}, "wait": true});
     let ask =
         |input: &str| json!({"operation": "agent/request", "input": {"agentId": "a", "input": input, "timeout": 0}});
     let trigger = |after: &str| json!({"operation": "agent/trigger", "input": {"agentId": "a", "input": 1, "after": after, "name": "n"}});

@@ -2,6 +2,7 @@
 
 use super::{agent, call_at};
 use crate::support::http::Server;
+use crate::support::operate;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -185,7 +186,10 @@ async fn a_server_that_is_not_there_is_no_fault_of_the_venue() {
     let server = Server::of(Arc::new(venue)).await;
     let order = json!({"operation": "http:get", "input": {"url": format!("http://127.0.0.1:{port}/")}});
     server.post("/api/v1/run", order.clone()).await.is_problem(502, "Operation failed: ");
-    let job = server.post("/api/v1/invoke?wait=true", order).await.body(201);
+    let job = server.post("/api/v1/invoke?wait=0", order).await.body(201);
+    assert_eq!(job["status"], "PENDING", "{job}");
+    operate::as_worker(&server.venue, &"local/me".parse().unwrap()).await;
+    let job = server.get(&format!("/api/v1/jobs/{}", job["id"].as_str().unwrap())).await.body(200);
     assert_eq!(job["status"], "FAILED", "{job}");
 }
 

@@ -2,6 +2,7 @@
 
 use super::{Site, task, writable};
 use crate::support::http::Server;
+use crate::support::operate;
 use serde_json::json;
 use std::time::Duration;
 use trellis::approvals;
@@ -24,8 +25,9 @@ async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {
         let config = json!({"model": model, "resources": resources});
         server.put("/api/v1/agents/clerk", config.clone()).await.is_problem(400, expected);
         let input = json!({"operation": "v/ops/agent/create", "input": {"agentId": "clerk", "config": config}});
-        let answer = server.post("/api/v1/invoke", input).await;
-        let text = answer.body.to_string();
+        let mut text = server.post("/api/v1/invoke?wait=0", input).await.body.to_string();
+        operate::as_worker(&server.venue, &"local/me".parse().unwrap()).await;
+        text += &server.get("/api/v1/jobs?details=true").await.body(200).to_string();
         assert!(text.contains(&expected.replace('"', "\\\"")), "{text}");
     }
     let config = json!({"model": model, "resources": {"memory": {"mode": "read-write", "autoScan": true}}});

@@ -2,10 +2,13 @@
 
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use trellis::domain::authority::{Authority, Capability, Resource};
 use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
+use trellis::invoked::{self, Ran, Terms};
 use trellis::ops::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
+use trellis::store::StoreError;
 use trellis::venue::Venue;
 use trellis::workspace::Workspace;
 
@@ -36,4 +39,25 @@ pub async fn operate_once(
     let (scoped, reads, site) = (&NOTHING, &Reads::default(), Site::Api { key });
     let call = Invocation { named: path, venue, caller, workspace: &workspace, scoped, site, reads };
     dispatch::invoke(&call, path, input).await.map(|output| output.value)
+}
+
+/// Runs what callers of an owner have invoked, as a worker does, each once.
+pub async fn as_worker(venue: &Venue, owner: &Owner) {
+    worked(venue, owner).await.unwrap();
+}
+
+/// The same as far as the store lets it.
+pub async fn try_as_worker(venue: &Venue, owner: &Owner) {
+    let _ = worked(venue, owner).await;
+}
+
+async fn worked(venue: &Venue, owner: &Owner) -> Result<(), StoreError> {
+    let terms = Terms { worker: "by hand", lease: Duration::from_secs(30), crash_limit: 5 };
+    for job in invoked::due(venue, owner).await? {
+        let Some(held) = invoked::take(venue, owner, &job, terms).await? else { continue };
+        if let Ran::Ended(result) = invoked::run(venue, owner, &held).await? {
+            invoked::end(venue, owner, &held, &result).await?;
+        }
+    }
+    Ok(())
 }

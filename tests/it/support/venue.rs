@@ -173,6 +173,7 @@ impl TestVenue {
             auth: Arc::clone(&self.auth),
             name: "test".into(),
             slots: 8,
+            operations: 8,
             lease: self.lease,
             sweep: self.sweep,
             crash_limit: 5,

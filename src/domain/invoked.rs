@@ -1,0 +1,241 @@
+//! Operations that callers have invoked: each is a job, and a worker runs it.
+//!
+//! ```text
+//! waits ──take──▶ runs ──▶ ended
+//!   ▲              │ its worker is gone
+//!   └── may be repeated ──┴── may not: OUTCOME_UNKNOWN
+//! ```
+//!
+//! That a worker takes one is written before the operation begins: it is the record of the intent, by which
+//! what must not be repeated never is.
+
+use crate::domain::authority::Authority;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
+use crate::domain::job::{ErrorCode, JobResult};
+use crate::domain::principal::Principal;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Agent and session in the head of a job that no agent serves.
+pub const NO_AGENT: &str = "_venue";
+
+/// What stands before the job in the name of a session that is none: whoever is woken for it looks at the job.
+const PREFIX: &str = "op-";
+
+/// What is kept of an invoked operation until it has ended. What it is, and its input, stand in the head
+/// of its job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Invoked {
+    /// The job.
+    pub job: JobId,
+    /// Under which id it does what it does: running it again under the same does nothing more.
+    pub key: EventId,
+    /// Who asked for it.
+    pub asker: Asker,
+    /// When it is looked at: its place in the index.
+    pub due: Millis,
+    /// Workers that have begun it.
+    #[serde(default)]
+    pub begun: u32,
+    /// Who runs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub taken: Option<Taken>,
+}
+
+/// Who asked for it, and what he might do then: no more is done for him.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Asker {
+    /// Name for records.
+    pub name: String,
+    /// An operator.
+    #[serde(default)]
+    pub operator: bool,
+    /// What he might do.
+    #[serde(default)]
+    pub authority: Authority,
+    /// The request that he acted for.
+    #[serde(default)]
+    pub envelope: Envelope,
+    /// Whose the ids are that he gives.
+    #[serde(default)]
+    pub principal: Principal,
+    /// Whom his token was about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token_owner: Option<Owner>,
+}
+
+/// The right of one worker to run it, for some time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Taken {
+    /// Its name.
+    pub worker: String,
+    /// What tells this take from every other.
+    pub token: String,
+    /// It lapses then.
+    pub until: Millis,
+}
+
+/// What is to be done about one.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Look {
+    /// A worker has it until then.
+    Later(Millis),
+    /// It may be taken.
+    Take,
+    /// It ends so.
+    Over(JobResult),
+}
+
+impl Invoked {
+    /// One that nobody has begun.
+    pub const fn new(job: JobId, key: EventId, asker: Asker, now: Millis) -> Self {
+        Self { job, key, asker, due: now, begun: 0, taken: None }
+    }
+
+    /// What is to be done about it now. `limit` is how many workers it may kill.
+    pub fn look(&self, now: Millis, op: &str, may_be_repeated: bool, limit: u32) -> Look {
+        match &self.taken {
+            Some(taken) if now < taken.until => Look::Later(taken.until),
+            Some(taken) if !may_be_repeated => Look::Over(unknown(op, &taken.worker)),
+            Some(_) if self.begun >= limit => Look::Over(JobResult::failed(
+                ErrorCode::Dead,
+                format!("`{op}` was begun by {} workers, and each of them died", self.begun),
+            )),
+            Some(_) | None => Look::Take,
+        }
+    }
+
+    /// Run by this worker from now on.
+    #[must_use]
+    pub fn take(self, now: Millis, worker: &str, token: &str, lease: Duration) -> Self {
+        let until = now.plus(lease);
+        let by = Taken { worker: worker.to_owned(), token: token.to_owned(), until };
+        Self { due: until, begun: self.begun.saturating_add(1), taken: Some(by), ..self }
+    }
+
+    /// Run by whoever runs it for some time more.
+    #[must_use]
+    pub fn renewed(self, now: Millis, lease: Duration) -> Self {
+        let until = now.plus(lease);
+        Self { due: until, taken: self.taken.map(|taken| Taken { until, ..taken }), ..self }
+    }
+
+    /// Run by nobody, and looked at then. The worker that gives it back didn't die of it.
+    #[must_use]
+    pub fn given_back(self, due: Millis) -> Self {
+        Self { due, begun: self.begun.saturating_sub(1), taken: None, ..self }
+    }
+
+    /// Whether it is the take of this token.
+    pub fn is_held(&self, token: &str) -> bool {
+        self.taken.as_ref().is_some_and(|taken| taken.token == token)
+    }
+}
+
+/// The end of what was begun, must not be repeated, and of which nobody knows how it went.
+pub fn unknown(op: &str, worker: &str) -> JobResult {
+    let text = format!(
+        "outcome unknown: worker `{worker}` began `{op}` and did not end it; it may or may not have happened; \
+         check before invoking it again"
+    );
+    JobResult::failed(ErrorCode::OutcomeUnknown, text)
+}
+
+/// The session of a job that no session serves.
+pub fn session(job: &JobId) -> SessionKey {
+    let agent = AgentId::new(NO_AGENT).expect("a legal id");
+    SessionKey { agent, session: SessionId::new(format!("{PREFIX}{job}")).expect("hex digits are a legal id") }
+}
+
+/// The inverse of [`session`].
+pub fn job_of(session: &SessionKey) -> Option<JobId> {
+    let job = session.session.as_str().strip_prefix(PREFIX)?;
+    JobId::new(job).ok().filter(|_| session.agent.as_str() == NO_AGENT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Millis = Millis(1_000);
+    const LEASE: Duration = Duration::from_millis(30);
+
+    fn job() -> JobId {
+        JobId::new(&"0f".repeat(16)).unwrap()
+    }
+
+    fn invoked() -> Invoked {
+        let asker = Asker {
+            name: "t/u".into(),
+            operator: false,
+            authority: Authority::unlimited(),
+            envelope: Envelope::default(),
+            principal: Principal::ANYBODY,
+            token_owner: None,
+        };
+        Invoked::new(job(), EventId::new("k").unwrap(), asker, T)
+    }
+
+    fn looked(invoked: &Invoked, now: u64, may_be_repeated: bool) -> Result<Option<Millis>, Option<ErrorCode>> {
+        match invoked.look(Millis(now), "v/ops/x", may_be_repeated, 2) {
+            Look::Later(until) => Ok(Some(until)),
+            Look::Take => Ok(None),
+            Look::Over(result) => Err(result.error_code),
+        }
+    }
+
+    #[test]
+    fn what_may_be_repeated_is_and_what_may_not_is_unknown() {
+        let once = invoked().take(T, "w1", "a", LEASE);
+        let twice = once.clone().take(Millis(2_000), "w2", "b", LEASE);
+        let (unknown, dead) = (Err(Some(ErrorCode::OutcomeUnknown)), Err(Some(ErrorCode::Dead)));
+        for (invoked, now, repeatable, otherwise) in [
+            (invoked(), 0, Ok(None), Ok(None)),
+            (invoked(), 5_000, Ok(None), Ok(None)),
+            (once.clone(), 1_029, Ok(Some(Millis(1_030))), Ok(Some(Millis(1_030)))),
+            (once.clone(), 1_030, Ok(None), unknown),
+            (once.clone().renewed(Millis(1_020), LEASE), 1_049, Ok(Some(Millis(1_050))), Ok(Some(Millis(1_050)))),
+            (once.clone().renewed(Millis(1_020), LEASE), 1_050, Ok(None), unknown),
+            (twice.clone(), 2_029, Ok(Some(Millis(2_030))), Ok(Some(Millis(2_030)))),
+            (twice.clone(), 2_030, dead, unknown),
+            (twice.given_back(Millis(2_010)), 2_010, Ok(None), Ok(None)),
+        ] {
+            assert_eq!(looked(&invoked, now, true), repeatable, "{invoked:?} at {now}");
+            assert_eq!(looked(&invoked, now, false), otherwise, "{invoked:?} at {now}");
+        }
+        assert!(once.is_held("a") && !once.is_held("b") && !invoked().is_held("a"));
+    }
+
+    #[test]
+    fn its_place_is_where_it_is_looked_at_next() {
+        let taken = invoked().take(T, "w", "a", LEASE);
+        assert_eq!((taken.due, taken.begun), (Millis(1_030), 1));
+        assert_eq!(taken.clone().renewed(Millis(1_010), LEASE).due, Millis(1_040));
+        let back = taken.given_back(Millis(1_500));
+        assert_eq!((back.due, back.begun, back.taken.is_none()), (Millis(1_500), 0, true));
+    }
+
+    #[test]
+    fn the_session_of_a_job_that_none_serves_is_known_again() {
+        let key = session(&job());
+        assert_eq!(job_of(&key), Some(job()));
+        for (agent, session) in
+            [("_venue", "_venue"), ("clerk", key.session.as_str()), ("_venue", "op-x"), ("_venue", "s-0")]
+        {
+            let other = SessionKey { agent: agent.parse().unwrap(), session: session.parse().unwrap() };
+            assert_eq!(job_of(&other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_record_reads_back() {
+        let taken = invoked().take(T, "w", "a", LEASE);
+        let text = serde_json::to_string(&taken).unwrap();
+        assert_eq!(serde_json::from_str::<Invoked>(&text).unwrap(), taken, "{text}");
+    }
+}

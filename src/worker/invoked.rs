@@ -1,0 +1,250 @@
+//! Operations that callers have invoked, beside turns: they have places of their own, for one that waits for a
+//! turn must not hold what the turn needs.
+
+use super::{Worker, seats};
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::job::JobResult;
+use crate::invoked::{self, Held, Ran, Terms};
+use crate::store::StoreError;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Operations that came while all places were taken and are remembered; the sweep finds those beyond.
+const REMEMBERED: usize = 1_000;
+
+/// Before one whose run the store has kept from its end is run again.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Pause between two tries to write down an end.
+const AGAIN: Duration = Duration::from_millis(500);
+
+/// Places for operations: no owner has all of them.
+#[derive(Debug)]
+pub(super) struct Places {
+    count: usize,
+    share: usize,
+    taken: Mutex<TakenPlaces>,
+}
+
+#[derive(Debug, Default)]
+struct TakenPlaces {
+    owners: HashMap<Owner, usize>,
+    /// Running or waiting here.
+    known: HashSet<JobId>,
+    waiting: VecDeque<(Owner, JobId)>,
+}
+
+impl Places {
+    /// So many, and percent of them for one owner.
+    pub(super) fn new(count: usize, percent: u32) -> Self {
+        Self { count, share: seats::share(count, percent), taken: Mutex::default() }
+    }
+
+    fn taken(&self) -> MutexGuard<'_, TakenPlaces> {
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn has_room(&self, taken: &TakenPlaces, owner: &Owner) -> bool {
+        let own = taken.owners.get(owner).copied().unwrap_or(0);
+        own < self.share && taken.owners.values().sum::<usize>() < self.count
+    }
+
+    /// Whether there is a place for it now; else it is remembered. One that is known here needs none.
+    fn enter(&self, owner: &Owner, job: &JobId) -> bool {
+        let mut taken = self.taken();
+        if taken.known.contains(job) {
+            return false;
+        }
+        if self.has_room(&taken, owner) {
+            taken.known.insert(job.clone());
+            *taken.owners.entry(owner.clone()).or_default() += 1;
+            return true;
+        }
+        if taken.waiting.len() < REMEMBERED {
+            taken.known.insert(job.clone());
+            taken.waiting.push_back((owner.clone(), job.clone()));
+        }
+        false
+    }
+
+    /// Gives a place back; it is that of the operation that has waited longest and whose owner has room.
+    fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
+        let mut taken = self.taken();
+        taken.known.remove(job);
+        if let Some(own) = taken.owners.get_mut(owner) {
+            *own -= 1;
+            if *own == 0 {
+                taken.owners.remove(owner);
+            }
+        }
+        let next = taken.waiting.iter().position(|(owner, _)| self.has_room(&taken, owner))?;
+        let (owner, job) = taken.waiting.remove(next)?;
+        *taken.owners.entry(owner.clone()).or_default() += 1;
+        Some((owner, job))
+    }
+}
+
+/// A place, until it is dropped: then the next operation has it.
+struct Place {
+    worker: Arc<Worker>,
+    owner: Owner,
+    job: JobId,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some((owner, job)) = self.worker.places.leave(&self.owner, &self.job) {
+            start(&self.worker, owner, job);
+        }
+    }
+}
+
+/// Runs it here as soon as there is a place, if it is to be run.
+pub(super) fn offer(worker: &Arc<Worker>, owner: &Owner, job: &JobId) {
+    if !worker.shutdown.stopping().is_cancelled() && worker.places.enter(owner, job) {
+        start(worker, owner.clone(), job.clone());
+    }
+}
+
+fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
+    let place = Place { worker: Arc::clone(worker), owner, job };
+    worker.shutdown.spawn_turn("operation", async move {
+        let Place { worker, owner, job } = &place;
+        if worker.shutdown.stopping().is_cancelled() {
+            return;
+        }
+        if let Err(error) = one(worker, owner, job).await {
+            tracing::warn!(%owner, %job, %error, "operation given up for now");
+        }
+    });
+}
+
+/// Looks for what is due of an owner.
+pub(super) async fn sweep(worker: &Arc<Worker>, owner: &Owner) -> Result<(), StoreError> {
+    for job in invoked::due(&worker.venue, owner).await? {
+        offer(worker, owner, &job);
+    }
+    Ok(())
+}
+
+/// What ends a run.
+enum End {
+    Ran(Ran),
+    /// It was cancelled, or another has it.
+    Gone,
+    /// This worker stops.
+    Stopped,
+}
+
+async fn one(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
+    let (venue, options) = (&worker.venue, &worker.options);
+    let terms = Terms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
+    let Some(mut held) = invoked::take(venue, owner, job, terms).await? else { return Ok(()) };
+    let cancelled = CancellationToken::new();
+    let _served = worker.control.serve(owner, job, &cancelled);
+    let end = {
+        let taken = held.clone();
+        let run = invoked::run(venue, owner, &taken);
+        let run = std::pin::pin!(run);
+        kept(worker, owner, &mut held, &cancelled, run).await
+    };
+    match end {
+        Ok(End::Ran(Ran::Ended(result))) => {
+            if !recorded(worker, owner, &held, &result).await? {
+                tracing::info!(%owner, %job, "operation had ended otherwise, or another worker has it; this end counts for nothing");
+            }
+            Ok(())
+        }
+        Ok(End::Gone) => {
+            tracing::info!(%owner, %job, "operation stopped: it was cancelled, or another worker has it");
+            Ok(())
+        }
+        Ok(End::Stopped) => invoked::give_back(venue, owner, &held, Duration::ZERO).await,
+        Ok(End::Ran(Ran::Again)) => invoked::give_back(venue, owner, &held, PAUSE).await,
+        Err(error) => {
+            invoked::give_back(venue, owner, &held, PAUSE).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Renews until the run has ended, or something stops it.
+async fn kept(
+    worker: &Worker,
+    owner: &Owner,
+    held: &mut Held,
+    cancelled: &CancellationToken,
+    mut run: std::pin::Pin<&mut impl Future<Output = Result<Ran, StoreError>>>,
+) -> Result<End, StoreError> {
+    let lease = worker.options.lease;
+    let pause = (lease / 3).max(Duration::from_millis(10));
+    loop {
+        tokio::select! {
+            biased;
+            ran = &mut run => return ran.map(End::Ran),
+            () = cancelled.cancelled() => return Ok(End::Gone),
+            () = worker.shutdown.cancelling().cancelled() => return Ok(End::Stopped),
+            () = tokio::time::sleep(pause) => {}
+        }
+        match invoked::renew(&worker.venue, owner, held, lease).await {
+            Ok(Some(renewed)) => *held = renewed,
+            Ok(None) => return Ok(End::Gone),
+            Err(error) => tracing::warn!(%owner, %error, "an operation's lease is not renewed yet"),
+        }
+    }
+}
+
+/// Writes the end down, in as many tries as the lease has room for: nobody else knows it.
+async fn recorded(worker: &Worker, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
+    let until = worker.venue.clock.steady() + worker.options.lease;
+    loop {
+        match invoked::end(&worker.venue, owner, held, result).await {
+            Err(error) if error.is_transient() && worker.venue.clock.steady() < until => {
+                tracing::warn!(%owner, %error, "end of an operation not written yet");
+                tokio::time::sleep(AGAIN).await;
+            }
+            done => return done,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(name: &str) -> Owner {
+        format!("t/{name}").parse().unwrap()
+    }
+
+    fn job(n: u8) -> JobId {
+        JobId::new(&format!("{n:032x}")).unwrap()
+    }
+
+    #[test]
+    fn an_owner_has_its_share_and_what_waits_goes_in_turn() {
+        let (places, a, b) = (Places::new(4, 50), owner("a"), owner("b"));
+        assert!(places.enter(&a, &job(1)) && places.enter(&a, &job(2)));
+        assert!(!places.enter(&a, &job(3)), "it has its share, also alone");
+        assert!(!places.enter(&a, &job(1)) && !places.enter(&a, &job(3)), "known");
+        assert!(places.enter(&b, &job(4)) && places.enter(&b, &job(5)));
+        assert!(!places.enter(&b, &job(6)) && !places.enter(&owner("c"), &job(7)), "full");
+        assert_eq!(places.leave(&b, &job(4)), Some((b.clone(), job(6))), "the first that has room");
+        assert_eq!(places.leave(&a, &job(1)), Some((a.clone(), job(3))));
+        assert_eq!(places.leave(&a, &job(2)), Some((owner("c"), job(7))));
+        for (owner, n) in [(&a, 3), (&b, 5), (&b, 6), (&owner("c"), 7)] {
+            assert_eq!(places.leave(owner, &job(n)), None);
+        }
+        let taken = places.taken();
+        assert!(taken.owners.is_empty() && taken.known.is_empty() && taken.waiting.is_empty());
+    }
+
+    #[test]
+    fn one_place_is_a_place_for_everybody() {
+        let (places, a) = (Places::new(1, 75), owner("a"));
+        assert!(places.enter(&a, &job(1)));
+        assert!(!places.enter(&owner("b"), &job(2)));
+        assert_eq!(places.leave(&a, &job(1)), Some((owner("b"), job(2))));
+    }
+}
