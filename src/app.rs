@@ -426,7 +426,7 @@ async fn backends(config: &Config, role: Role, clock: &Clock, metrics: &Arc<Metr
             if matches!(role, Role::Worker | Role::Serve) {
                 return Err(AppError::NotShared { command: role.command(), store: store_name(config) });
             }
-            let store = EmbeddedStore::open(dir)?;
+            let store = EmbeddedStore::open_within(dir, config.store.max_bytes)?;
             let bus = EmbeddedBus::new(Arc::clone(&store), config.worker.lease, clock.clone())?;
             Ok(Backends { store, bus: Arc::new(bus), nats: None })
         }

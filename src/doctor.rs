@@ -23,7 +23,9 @@ const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
 const QUEUED: &[u8] = &[1];
 
 /// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
-const REACH: [(&str, &[u8]); 9] = [
+const REACH: [(&str, &[u8]); 11] = [
+    ("redis memory", &[]),
+    ("embedded size", &[]),
     ("redis save", &[]),
     ("redis maxmemory-policy", &[1, 2, 3, 4, 7]),
     ("nats version", &[]),

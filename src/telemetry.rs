@@ -62,6 +62,8 @@ pub struct Metrics {
     pub http_refused: Counter,
     /// Tasks of agents that were lost at the last look, and put back by it.
     pub unaccounted: Gauge,
+    /// Hundredths of its memory, or of its size on the disk, that the store uses; 0 without a limit.
+    pub store_fill: Gauge,
     /// Tasks that panicked.
     pub task_panics: Counter,
     /// Seconds from grant to commit.
@@ -92,6 +94,7 @@ impl Metrics {
             messages_unreadable: Counter::default(),
             http_refused: Counter::default(),
             unaccounted: Gauge::default(),
+            store_fill: Gauge::default(),
             task_panics: Counter::default(),
             // 10 ms (a scripted model) to 11 min (many tool calls); 1 ms to 4 s (a slow disk).
             turn_seconds: Histogram::new(exponential_buckets(0.01, 2.0, 17)),
@@ -118,6 +121,7 @@ impl Metrics {
         );
         r.register("http_refused", "HTTP connections beyond the limits", self.http_refused.clone());
         r.register("unaccounted", "tasks that were lost at the last look for them", self.unaccounted.clone());
+        r.register("store_fill_percent", "how full the store is, of its limit; 0 without one", self.store_fill.clone());
         r.register("task_panics", "tasks that panicked", self.task_panics.clone());
         r.register("turn_seconds", "seconds from grant to commit", self.turn_seconds.clone());
         r.register("commit_seconds", "seconds of the commit call", self.commit_seconds.clone());

@@ -33,6 +33,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
                 .unwrap_or_else(|| StoreUrl::Embedded(PathBuf::new())),
             prefix: parse(l, "store.prefix", PREFIX_RULE, prefix),
             connections: number(l, "store.connections", 1..=64),
+            max_bytes: Some(number(l, "store.max_bytes", 0..=1 << 50)).filter(|bytes| *bytes > 0),
             require_durable: l.entry("store.require_durable").value.as_bool().unwrap_or_default(),
         },
         bus: BusConfig {

@@ -65,6 +65,8 @@ pub struct StoreConfig {
     pub prefix: String,
     /// Connections to Redis, 1 to 64.
     pub connections: usize,
+    /// Bytes that an embedded store may have on the disk.
+    pub max_bytes: Option<u64>,
     /// Don't start when a guarantee doesn't hold.
     pub require_durable: bool,
 }

@@ -428,3 +428,8 @@ pub const HTTP_DISCARD_TIME: Duration = Duration::from_secs(1);
 
 /// How long a request waits for the memory that it may take; past it the answer is 503.
 pub const HTTP_ROOM_TIME: Duration = Duration::from_secs(10);
+
+/// Hundredths of a store's memory from which on no new work is taken: what was accepted needs room to end.
+pub const STORE_TIGHT_PERCENT: u64 = 80;
+/// How old what is known of a store's memory may be.
+pub const STORE_LOOK: Duration = Duration::from_secs(1);

@@ -259,6 +259,12 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
 
 /// The admission of a submission to an agent that hears it.
 pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
+    // What a turn has begun is let in: its job is there already, and its caller waits for it.
+    if arrival.submission.parent.is_none() {
+        let fill = venue.store.fill().await;
+        venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
+        fill.admits(&venue.name)?;
+    }
     if let Some(to) = &arrival.submission.job {
         return Ok(addressed::addressed(venue, arrival, to).await?.and_then(|arrival| admission(venue, &arrival)));
     }

@@ -1,8 +1,8 @@
 //! A store that fails on purpose: before a call is applied, or after it with the answer lost.
 
 use super::{
-    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
+    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
     SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -252,6 +252,10 @@ impl Store for FaultyStore {
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
         self.inner.outbox(owner).await
+    }
+
+    async fn fill(&self) -> Fill {
+        self.inner.fill().await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

@@ -11,6 +11,7 @@
 mod amend;
 pub mod embedded;
 pub mod faulty;
+mod fill;
 mod forget;
 pub mod keys;
 mod outside;
@@ -27,6 +28,7 @@ use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
 pub use amend::*;
+pub use fill::{Fill, Level};
 pub use forget::*;
 pub use outside::*;
 pub use types::*;
@@ -225,6 +227,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// All unpublished outbox entries of an owner.
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
+
+    /// How full it is, by a look that is a second old at most; unknown is as without a limit.
+    async fn fill(&self) -> Fill;
 
     /// The settings on which the guarantees rest.
     async fn settings(&self) -> Result<Vec<Setting>, StoreError>;

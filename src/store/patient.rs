@@ -2,8 +2,8 @@
 //! so a worker in the middle of a turn need not give it up because the server restarts.
 
 use super::{
-    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
+    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
     SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -166,6 +166,10 @@ impl Store for PatientStore {
 
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
         self.inner.outbox(owner).await
+    }
+
+    async fn fill(&self) -> Fill {
+        self.inner.fill().await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

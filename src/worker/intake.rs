@@ -143,13 +143,18 @@ async fn answered(worker: &Worker, delivery: &Delivery, answer: Answer) {
     delivery.settle.ack().await;
 }
 
+/// How long a message stays in the queue after an error of the store. Memory isn't freed in a moment.
+fn pause(error: &StoreError) -> Duration {
+    if matches!(error, StoreError::Full { .. }) { RETRY * 10 } else { RETRY }
+}
+
 /// The answer to a sender who isn't known, or not yet.
 pub(super) async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
     match unknown {
         Unknown::Refused(code, text) => refuse(worker, delivery, refusal(code, text)).await,
         Unknown::Later(error) => {
-            tracing::warn!(%error, "sender not looked up yet");
-            delivery.settle.nak(RETRY).await;
+            tracing::warn!(%error, "not let in yet");
+            delivery.settle.nak(pause(&error)).await;
         }
     }
 }
@@ -284,8 +289,7 @@ async fn taken_in(worker: &Worker, delivery: &Delivery, admit: Admit, kind: &'st
         Ok(answer) => answer,
         Err(error) => {
             tracing::warn!(session = %admit.session, %error, "event not admitted yet");
-            let pause = if matches!(error, StoreError::Full { .. }) { RETRY * 10 } else { RETRY };
-            delivery.settle.nak(pause).await;
+            delivery.settle.nak(pause(&error)).await;
             Stage::Idle.enter(&admit.session);
             return;
         }

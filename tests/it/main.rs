@@ -80,6 +80,7 @@ mod signals;
 mod spend;
 mod store_conformance;
 mod store_differential;
+mod store_fill;
 mod tasks_from_outside;
 mod tidy;
 mod timers;

@@ -34,9 +34,9 @@ mod writer;
 mod writes;
 
 use super::{
-    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
-    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
+    Forget, Forgotten, Held, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat,
+    Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -55,6 +55,9 @@ const READ_AT_ONCE: usize = 8;
 pub struct EmbeddedStore {
     name: Arc<str>,
     durable: Arc<RwLock<Arc<Durable>>>,
+    level: Level,
+    /// Bytes that it may have on the disk.
+    limit: Option<u64>,
     requests: Option<writer::Requests>,
     writer: Option<JoinHandle<()>>,
     /// Released last, when the database is closed.
@@ -73,6 +76,11 @@ impl EmbeddedStore {
     /// session with work is due at once. Fails with [`StoreError::Unavailable`] when the folder
     /// can't be made or another process, which it names, holds it.
     pub fn open(dir: &Path) -> Result<Arc<Self>, StoreError> {
+        Self::open_within(dir, None)
+    }
+
+    /// The same, with the bytes that it may have on the disk: from four fifths of them no new work is taken.
+    pub fn open_within(dir: &Path, limit: Option<u64>) -> Result<Arc<Self>, StoreError> {
         let name: Arc<str> = format!("embedded:{}", dir.display()).into();
         let lock = open::lock(dir, &name)?;
         let (db, index) = open::database(dir).map_err(|e| e.at(&name))?;
@@ -84,7 +92,8 @@ impl EmbeddedStore {
             std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
         });
         let thread = thread.map_err(|e| Fault::Database(e.into()).at(&name))?;
-        Ok(Arc::new(Self { name, durable, requests: Some(requests), writer: Some(thread), _lock: lock }))
+        let (requests, writer) = (Some(requests), Some(thread));
+        Ok(Arc::new(Self { name, durable, level: Level::default(), limit, requests, writer, _lock: lock }))
     }
 
     /// `embedded:<folder>`, as in errors.
@@ -276,9 +285,22 @@ impl Store for EmbeddedStore {
         self.call(move |tx| outbox::all(tx, &owner)).await
     }
 
+    async fn fill(&self) -> Fill {
+        let look = async {
+            let used = self.query(|state| Ok(state.db.database.disk_space()?)).await;
+            used.map_or_else(|_| Fill::default(), |used| Fill { used, limit: self.limit })
+        };
+        self.level.of(&self.name, look).await
+    }
+
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {
         let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into(), problem: None };
+        let fill = self.fill().await;
+        let problem = fill
+            .is_tight()
+            .then(|| "no new work is taken; delete what isn't needed or raise `store.max_bytes`".to_owned());
         Ok(vec![
+            Setting { name: "embedded size".to_owned(), value: fill.to_string(), problem },
             setting("store", &self.name),
             setting("embedded durability", "fsync before every answer, one for up to 256 requests"),
         ])

@@ -10,7 +10,7 @@ use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
 use crate::store::{
     After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, MailboxEntry, NewEvent, NewJob,
-    Next, OutboxEntry, Resting, StoreError,
+    Next, OutboxEntry, Resting, SessionFacts, StoreError,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -320,6 +320,22 @@ impl Answer {
     /// Outbox entry with its number: the order in which entries were decided.
     pub fn outbox_entry(&mut self) -> Result<(u64, OutboxEntry), StoreError> {
         Ok((self.number()?, self.entry()?))
+    }
+
+    /// One session as an operator sees it.
+    pub fn session_facts(&mut self) -> Result<SessionFacts, StoreError> {
+        Ok(SessionFacts {
+            key: self.session()?,
+            version: self.number()?,
+            epoch: self.number()?,
+            lease_until: self.optional_millis()?,
+            due: self.optional_millis()?,
+            arrivals: self.number()?,
+            consumed: self.number()?,
+            mailbox: self.mailbox()?,
+            state: self.optional()?,
+            touched: self.millis()?,
+        })
     }
 
     /// Pending events.

@@ -47,8 +47,8 @@ use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
-    Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked,
-    Refusal, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Fill, Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page,
+    Parked, Refusal, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -96,6 +96,7 @@ pub struct RedisStore {
     keys: Keyspace,
     clock: ServerOrInjected,
     registered: Mutex<HashSet<String>>,
+    level: Level,
 }
 
 impl RedisStore {
@@ -109,7 +110,7 @@ impl RedisStore {
         }
         pool.load().await?;
         let keys = Keyspace::new(options.prefix);
-        Ok(Arc::new(Self { pool, keys, clock: options.clock, registered: Mutex::default() }))
+        Ok(Arc::new(Self { pool, keys, clock: options.clock, registered: Mutex::default(), level: Level::default() }))
     }
 
     fn args(&self, method: &str, owner: &Owner) -> Args {
@@ -466,20 +467,7 @@ impl Store for RedisStore {
         let (from, to) = lex_range(&prefix, after.as_deref(), false);
         let mut args = self.args("sessions", owner);
         args.bytes(from).bytes(to).number(limit as u64);
-        self.call(&args).await?.each(|part| {
-            Ok(SessionFacts {
-                key: part.session()?,
-                version: part.number()?,
-                epoch: part.number()?,
-                lease_until: part.optional_millis()?,
-                due: part.optional_millis()?,
-                arrivals: part.number()?,
-                consumed: part.number()?,
-                mailbox: part.mailbox()?,
-                state: part.optional()?,
-                touched: part.millis()?,
-            })
-        })
+        self.call(&args).await?.each(Answer::session_facts)
     }
 
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError> {
@@ -492,6 +480,10 @@ impl Store for RedisStore {
         let mut entries = self.call(&self.args("outbox", owner)).await?.each(Answer::outbox_entry)?;
         entries.sort_by_key(|(number, _)| *number);
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
+    }
+
+    async fn fill(&self) -> Fill {
+        self.level.of(self.pool.store(), settings::fill(&self.pool)).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

@@ -1,7 +1,7 @@
 //! The server's settings on which the guarantees rest, for `trellis doctor`.
 
 use super::connection::{Again, Pool};
-use crate::store::{Setting, StoreError};
+use crate::store::{Fill, Setting, StoreError};
 use redis::Value;
 
 /// Setting, the value it must have, what breaks otherwise.
@@ -32,7 +32,30 @@ pub async fn read(pool: &Pool) -> Result<Vec<Setting>, StoreError> {
         };
         settings.push(judge(name, expected, problem, value.as_deref()));
     }
+    settings.push(room(fill(pool).await));
     Ok(settings)
+}
+
+/// What the server uses of its memory, as it counts itself when it refuses; nothing where it doesn't say.
+pub async fn fill(pool: &Pool) -> Fill {
+    let mut info = redis::cmd("INFO");
+    info.arg("memory");
+    match pool.run(&info, Again::Yes).await {
+        Ok(answer) => memory(&text(&answer)),
+        // Where it matters, the call that comes behind says so.
+        Err(_) => Fill::default(),
+    }
+}
+
+fn memory(info: &str) -> Fill {
+    let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
+    let used = number("used_memory:").unwrap_or(0).saturating_sub(number("mem_not_counted_for_evict:").unwrap_or(0));
+    Fill { used, limit: number("maxmemory:").filter(|limit| *limit > 0) }
+}
+
+fn room(fill: Fill) -> Setting {
+    let problem = fill.is_tight().then(|| "no new work is taken; free memory or raise `maxmemory`".to_owned());
+    Setting { name: "redis memory".to_owned(), value: fill.to_string(), problem }
 }
 
 fn judge(name: &str, expected: &str, problem: &str, value: Option<&str>) -> Setting {
@@ -92,6 +115,15 @@ mod tests {
         ] {
             assert_eq!(version(info).problem.is_none(), fine, "{info}");
         }
+    }
+
+    #[test]
+    fn memory_is_what_the_server_counts_against_its_limit() {
+        let info = "# Memory\r\nused_memory:900\r\nmaxmemory:1000\r\nmem_not_counted_for_evict:100\r\n";
+        assert_eq!(memory(info), Fill { used: 800, limit: Some(1_000) });
+        assert!(room(memory(info)).problem.is_some());
+        assert_eq!(memory("used_memory:900\r\nmaxmemory:0\r\n"), Fill { used: 900, limit: None });
+        assert_eq!(memory(""), Fill::default());
     }
 
     #[test]

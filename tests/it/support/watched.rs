@@ -6,8 +6,8 @@ use std::time::Duration;
 use trellis::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
-    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Finished, Forget,
-    Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
+    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
+    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
     SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
 };
 
@@ -33,6 +33,10 @@ macro_rules! watched {
             $(async fn $name(&self, $($arg: $type),*) -> Result<$out, StoreError> {
                 self.inner.$name($($arg),*).await
             })*
+
+            async fn fill(&self) -> Fill {
+                self.inner.fill().await
+            }
 
             async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
                 self.watch.read(keys);

@@ -1,0 +1,134 @@
+//! How full a store is. From four fifths on nothing new is begun, so that what was begun can end.
+
+use super::StoreError;
+use crate::clock::Clock;
+use crate::domain::limits::{STORE_LOOK, STORE_TIGHT_PERCENT};
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+/// What a store uses of what it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Fill {
+    /// Bytes of memory, or of an embedded store on the disk.
+    pub used: u64,
+    /// Its limit; `None` without one, and where the server doesn't say.
+    pub limit: Option<u64>,
+}
+
+impl Fill {
+    /// Hundredths of the limit.
+    pub fn percent(self) -> Option<u64> {
+        let limit = self.limit.filter(|limit| *limit > 0)?;
+        u64::try_from(u128::from(self.used) * 100 / u128::from(limit)).ok()
+    }
+
+    /// Nothing new is begun.
+    pub fn is_tight(self) -> bool {
+        self.percent().is_some_and(|percent| percent >= STORE_TIGHT_PERCENT)
+    }
+
+    /// Refuses new work where nothing new is begun.
+    pub fn admits(self, store: &str) -> Result<(), StoreError> {
+        if !self.is_tight() {
+            return Ok(());
+        }
+        let reason = format!(
+            "it uses {self}, and from {STORE_TIGHT_PERCENT} % on no new work is taken; what was accepted goes on, \
+             and deleting what isn't needed any more is always possible"
+        );
+        Err(StoreError::Full { store: store.to_owned(), reason })
+    }
+}
+
+impl std::fmt::Display for Fill {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match (self.percent(), self.limit) {
+            (Some(percent), Some(limit)) => write!(f, "{percent} % of {limit} bytes"),
+            _ => write!(f, "{} bytes, without a limit", self.used),
+        }
+    }
+}
+
+/// The last look at how full a store is, and whether it was said that it is tight.
+#[derive(Debug)]
+pub struct Level {
+    clock: Clock,
+    last: Mutex<Option<(Duration, Fill)>>,
+}
+
+impl Default for Level {
+    fn default() -> Self {
+        Self { clock: Clock::system(), last: Mutex::default() }
+    }
+}
+
+impl Level {
+    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Duration, Fill)>> {
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was seen a moment ago, or what `look` says. Nobody waits for another's look: the first who finds
+    /// it old looks, and the others take the old one meanwhile.
+    pub async fn of(&self, store: &str, look: impl Future<Output = Fill>) -> Fill {
+        let now = self.clock.steady();
+        let before = {
+            let mut last = self.last();
+            match *last {
+                Some((at, fill)) if now.saturating_sub(at) < STORE_LOOK => return fill,
+                Some((_, fill)) => {
+                    *last = Some((now, fill));
+                    Some(fill)
+                }
+                None => None,
+            }
+        };
+        let fill = look.await;
+        *self.last() = Some((now, fill));
+        let was_tight = before.is_some_and(Fill::is_tight);
+        if fill.is_tight() && !was_tight {
+            tracing::warn!("store `{store}` uses {fill}: from {STORE_TIGHT_PERCENT} % on no new work is taken");
+        } else if was_tight && !fill.is_tight() {
+            tracing::info!("store `{store}` uses {fill}: new work is taken again");
+        }
+        fill
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_work_is_refused_from_four_fifths_of_the_limit() {
+        for (used, limit, percent, tight) in [
+            (0, Some(100), Some(0), false),
+            (79, Some(100), Some(79), false),
+            (80, Some(100), Some(80), true),
+            (799, Some(1_000), Some(79), false),
+            (150, Some(100), Some(150), true),
+            (u64::MAX, Some(u64::MAX), Some(100), true),
+            (5, Some(0), None, false),
+            (5, None, None, false),
+        ] {
+            let fill = Fill { used, limit };
+            assert_eq!((fill.percent(), fill.is_tight()), (percent, tight), "{fill:?}");
+            assert_eq!(fill.admits("s").is_err(), tight);
+        }
+        let error = Fill { used: 85, limit: Some(100) }.admits("redis://h").unwrap_err().to_string();
+        assert!(error.contains("85 % of 100 bytes") && error.contains("from 80 %"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_store_is_looked_at_once_in_a_while() {
+        let clock = Clock::manual(crate::domain::time::Millis(1));
+        let level = Level { clock: clock.clone(), ..Level::default() };
+        let fill = |used| Fill { used, limit: Some(100) };
+        assert_eq!(level.of("s", async { fill(1) }).await, fill(1));
+        assert_eq!(level.of("s", async { fill(2) }).await, fill(1));
+        clock.advance(STORE_LOOK);
+        assert_eq!(level.of("s", async { fill(90) }).await, fill(90));
+        clock.advance(STORE_LOOK);
+        assert_eq!(level.of("s", async { fill(3) }).await, fill(3));
+    }
+}

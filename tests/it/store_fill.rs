@@ -1,0 +1,115 @@
+//! New work is refused while there is room left for what was accepted to end.
+
+use crate::support::cli::Up;
+use crate::support::http::Server;
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::bus::{Address, InKind, Message};
+use trellis::clock::Clock;
+use trellis::doctor;
+use trellis::domain::event::{Parent, Submission};
+use trellis::domain::ids::{EventId, JobId};
+use trellis::domain::job::JobStatus;
+use trellis::domain::principal::Principal;
+use trellis::ingress::{Arrival, SubmitError, submit};
+use trellis::store::{Change, DocWrite, Expect, StoreError};
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "slow", turn = 1 }
+then = { calls = [{ tool = "test_delay", arguments = { delay = 2500 } }] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+fn arrival(venue: &TestVenue, id: &str, submission: Submission) -> Arrival {
+    Arrival {
+        owner: venue.owner.clone(),
+        agent: "slow".parse().unwrap(),
+        task: true,
+        id: EventId::new(id).unwrap(),
+        submission,
+        received: venue.venue.now(),
+        sequence: 0,
+        by: Principal::ANYBODY,
+        may_override: false,
+    }
+}
+
+async fn fill(venue: &TestVenue, change: Change) {
+    // One by one: the server counts what it is sent, too.
+    for n in 0..19 {
+        let write = DocWrite { key: format!("w/ballast/{n}"), expect: Expect::Any, change: change.clone() };
+        venue.venue.store.write(venue.venue.now(), &venue.owner, &[write]).await.unwrap();
+    }
+    // A look is a second old at most.
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_and_the_rest_ends() {
+    let Some(server) = RedisServer::start() else { return };
+    let (venue, _dir, _) = TestVenue::redis_at(&server, RULES, Clock::system()).await;
+    venue.agent("slow", json!({"tools": ["v/ops/test/delay"]})).await;
+    venue.worker().await;
+    server.command(&["CONFIG", "SET", "maxmemory", "24mb"]).await.unwrap();
+    let running = venue.submit("slow", "t1", json!("running")).await.job.unwrap();
+    while trellis::jobs::get(&venue.venue, &venue.owner, &running).await.unwrap().unwrap().status == JobStatus::Pending
+    {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    fill(&venue, Change::Put(vec![b'x'; 1_000_000].into())).await;
+    let level = venue.venue.store.fill().await;
+    assert!(level.is_tight() && level.percent().unwrap() < 100, "{level}");
+
+    // Over HTTP and from timers: refused, and not before the server is full.
+    let error = submit(&venue.venue, &arrival(&venue, "t2", Submission::default())).await.unwrap_err();
+    assert!(matches!(&error, SubmitError::Store(StoreError::Full { .. })), "{error}");
+    assert!(error.to_string().contains("from 80 % on no new work is taken"), "{error}");
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let refused = api.post("/api/v1/agents/slow/tasks", json!({"input": 1})).await;
+    assert_eq!(refused.header("retry-after"), "30");
+    refused.is_problem(503, "from 80 %");
+    assert!(venue.venue.metrics.encode().contains("trellis_store_fill_percent"));
+    let found = doctor::examine(&venue.venue).await.unwrap();
+    assert!(found.advice(true).iter().any(|line| line.starts_with("redis memory is `")), "{:?}", found.advice(true));
+
+    // Over the queue: it stays there.
+    let to = Address::In { owner: venue.owner.clone(), agent: "slow".parse().unwrap(), kind: InKind::Task };
+    let queued = Message { to, id: Some("q1".into()), body: json!({"input": "queued"}) };
+    venue.venue.bus.publish(&queued).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let id = JobId::derive(&venue.venue.key, &venue.owner, &EventId::new("q1").unwrap());
+    assert_eq!(trellis::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap(), None);
+
+    // What runs commits, what a turn has begun is let in, and what is in the way can be deleted.
+    assert_eq!(venue.ended(&running).await.status, JobStatus::Complete);
+    let session = trellis::domain::ids::SessionKey { agent: "slow".parse().unwrap(), session: "p".parse().unwrap() };
+    let child = Submission { parent: Some(Parent { session, job: None }), ..Submission::default() };
+    let child = submit(&venue.venue, &arrival(&venue, "child", child)).await.unwrap().job.unwrap();
+    assert_eq!(venue.ended(&child).await.status, JobStatus::Complete);
+    fill(&venue, Change::Delete).await;
+    assert!(!venue.venue.store.fill().await.is_tight());
+    assert_eq!(venue.ended(&venue.submit("slow", "t2", json!(1)).await.job.unwrap()).await.status, JobStatus::Complete);
+    for _ in 0..300 {
+        if trellis::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().is_some() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(venue.ended(&id).await.status, JobStatus::Complete, "it was in the queue meanwhile");
+}
+
+#[test]
+fn an_embedded_store_has_the_limit_of_its_configuration() {
+    let up = Up::start_with(&["store.max_bytes=1"]);
+    up.agent("clerk", "echo");
+    up.run(&["lattice", "write", "w/a", "1"]).ok();
+    up.run(&["submit", "clerk", "x"]).expect(8, "from 80 % on no new work is taken");
+    let doctor = up.run(&["doctor"]);
+    assert!(doctor.out.contains("embedded size"), "{}{}", doctor.out, doctor.err);
+}
