@@ -261,7 +261,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
 pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
     // What a turn has begun is let in: its job is there already, and its caller waits for it.
     if arrival.submission.parent.is_none() {
-        let fill = venue.store.fill().await;
+        let fill = venue.store.fill(venue.clock.steady()).await;
         venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
         fill.admits(&venue.name)?;
     }

@@ -254,8 +254,8 @@ impl Store for FaultyStore {
         self.inner.outbox(owner).await
     }
 
-    async fn fill(&self) -> Fill {
-        self.inner.fill().await
+    async fn fill(&self, now: Duration) -> Fill {
+        self.inner.fill(now).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

@@ -1,7 +1,6 @@
 //! How full a store is. From four fifths on nothing new is begun, so that what was begun can end.
 
 use super::StoreError;
-use crate::clock::Clock;
 use crate::domain::limits::{STORE_LOOK, STORE_TIGHT_PERCENT};
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -51,16 +50,9 @@ impl std::fmt::Display for Fill {
 }
 
 /// The last look at how full a store is, and whether it was said that it is tight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Level {
-    clock: Clock,
     last: Mutex<Option<(Duration, Fill)>>,
-}
-
-impl Default for Level {
-    fn default() -> Self {
-        Self { clock: Clock::system(), last: Mutex::default() }
-    }
 }
 
 impl Level {
@@ -70,8 +62,7 @@ impl Level {
 
     /// What was seen a moment ago, or what `look` says. Nobody waits for another's look: the first who finds
     /// it old looks, and the others take the old one meanwhile.
-    pub async fn of(&self, store: &str, look: impl Future<Output = Fill>) -> Fill {
-        let now = self.clock.steady();
+    pub async fn of(&self, now: Duration, store: &str, look: impl Future<Output = Fill>) -> Fill {
         let before = {
             let mut last = self.last();
             match *last {
@@ -121,14 +112,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_store_is_looked_at_once_in_a_while() {
-        let clock = Clock::manual(crate::domain::time::Millis(1));
-        let level = Level { clock: clock.clone(), ..Level::default() };
+        let level = Level::default();
         let fill = |used| Fill { used, limit: Some(100) };
-        assert_eq!(level.of("s", async { fill(1) }).await, fill(1));
-        assert_eq!(level.of("s", async { fill(2) }).await, fill(1));
-        clock.advance(STORE_LOOK);
-        assert_eq!(level.of("s", async { fill(90) }).await, fill(90));
-        clock.advance(STORE_LOOK);
-        assert_eq!(level.of("s", async { fill(3) }).await, fill(3));
+        for (looks, said, expected) in [(0, 1, 1), (0, 2, 1), (1, 90, 90), (1, 4, 90), (2, 3, 3)] {
+            assert_eq!(level.of(STORE_LOOK * looks, "s", async { fill(said) }).await, fill(expected));
+        }
     }
 }

@@ -228,8 +228,8 @@ pub trait Store: Send + Sync + 'static {
     /// All unpublished outbox entries of an owner.
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
 
-    /// How full it is, by a look that is a second old at most; unknown is as without a limit.
-    async fn fill(&self) -> Fill;
+    /// How full it is, by a look that is a second old at most at this steady time; unknown is as without a limit.
+    async fn fill(&self, now: Duration) -> Fill;
 
     /// The settings on which the guarantees rest.
     async fn settings(&self) -> Result<Vec<Setting>, StoreError>;

@@ -168,8 +168,8 @@ impl Store for PatientStore {
         self.inner.outbox(owner).await
     }
 
-    async fn fill(&self) -> Fill {
-        self.inner.fill().await
+    async fn fill(&self, now: Duration) -> Fill {
+        self.inner.fill(now).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

@@ -63,7 +63,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fill(&venue, Change::Put(vec![b'x'; 1_000_000].into())).await;
-    let level = venue.venue.store.fill().await;
+    let level = venue.venue.store.fill(venue.venue.clock.steady()).await;
     assert!(level.is_tight() && level.percent().unwrap() < 100, "{level}");
 
     // Over HTTP and from timers: refused, and not before the server is full.
@@ -93,7 +93,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     let child = submit(&venue.venue, &arrival(&venue, "child", child)).await.unwrap().job.unwrap();
     assert_eq!(venue.ended(&child).await.status, JobStatus::Complete);
     fill(&venue, Change::Delete).await;
-    assert!(!venue.venue.store.fill().await.is_tight());
+    assert!(!venue.venue.store.fill(venue.venue.clock.steady()).await.is_tight());
     assert_eq!(venue.ended(&venue.submit("slow", "t2", json!(1)).await.job.unwrap()).await.status, JobStatus::Complete);
     for _ in 0..300 {
         if trellis::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().is_some() {

@@ -138,6 +138,14 @@ impl Drop for EmbeddedStore {
     }
 }
 
+impl EmbeddedStore {
+    /// What lies on the disk.
+    async fn size(&self) -> Fill {
+        let used = self.query(|state| Ok(state.db.database.disk_space()?)).await;
+        used.map_or_else(|_| Fill::default(), |used| Fill { used, limit: self.limit })
+    }
+}
+
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
@@ -285,17 +293,13 @@ impl Store for EmbeddedStore {
         self.call(move |tx| outbox::all(tx, &owner)).await
     }
 
-    async fn fill(&self) -> Fill {
-        let look = async {
-            let used = self.query(|state| Ok(state.db.database.disk_space()?)).await;
-            used.map_or_else(|_| Fill::default(), |used| Fill { used, limit: self.limit })
-        };
-        self.level.of(&self.name, look).await
+    async fn fill(&self, now: Duration) -> Fill {
+        self.level.of(now, &self.name, self.size()).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {
         let setting = |name: &str, value: &str| Setting { name: name.into(), value: value.into(), problem: None };
-        let fill = self.fill().await;
+        let fill = self.size().await;
         let problem = fill
             .is_tight()
             .then(|| "no new work is taken; delete what isn't needed or raise `store.max_bytes`".to_owned());

@@ -482,8 +482,8 @@ impl Store for RedisStore {
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
     }
 
-    async fn fill(&self) -> Fill {
-        self.level.of(self.pool.store(), settings::fill(&self.pool)).await
+    async fn fill(&self, now: Duration) -> Fill {
+        self.level.of(now, self.pool.store(), settings::fill(&self.pool)).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

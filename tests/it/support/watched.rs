@@ -34,8 +34,8 @@ macro_rules! watched {
                 self.inner.$name($($arg),*).await
             })*
 
-            async fn fill(&self) -> Fill {
-                self.inner.fill().await
+            async fn fill(&self, now: Duration) -> Fill {
+                self.inner.fill(now).await
             }
 
             async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
