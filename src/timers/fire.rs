@@ -185,9 +185,11 @@ async fn deliver(
     }
     Ok(match ingress::submit(venue, &arrival(venue, owner, timer, at, venue.now())).await {
         Ok(sent) => Delivered::Sent(Sent { at, event: sent.id, job: sent.job, session: sent.session.session }),
-        Err(SubmitError::Store(StoreError::Full { .. })) => Delivered::Later,
+        Err(
+            SubmitError::Store(StoreError::Full { .. })
+            | SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. },
+        ) => Delivered::Later,
         Err(SubmitError::Store(error)) => return Err(error),
-        Err(SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. }) => Delivered::Later,
         Err(SubmitError::Refused { refusal: Refusal::Busy, .. }) => Delivered::Skipped,
         Err(error) => Delivered::Failed(error.to_string()),
     })
