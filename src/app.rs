@@ -160,7 +160,8 @@ impl App {
         let catalog = catalog.calling(config.models.endpoints.keys().map(String::as_str)).keeping(kinds(config)?);
         let secrets = vault(config, role)?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
-        let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, metrics };
+        let spend = config.spend.clone();
+        let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, spend, metrics };
         Ok(Self { venue: Arc::new(venue), model, auth, nats })
     }
 

@@ -49,6 +49,7 @@ pub mod retry;
 pub mod revoked;
 pub mod secrets;
 pub mod shutdown;
+pub mod spending;
 pub mod strays;
 pub mod telemetry;
 pub mod timers;

@@ -3,6 +3,7 @@
 use crate::bus::Bus;
 use crate::clock::Clock;
 use crate::domain::authority::grant::Boundary;
+use crate::domain::cap::SpendSettings;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
@@ -35,6 +36,8 @@ pub struct Venue {
     pub secrets: Vault,
     /// Resource namespaces at and above which no request is granted anything.
     pub boundaries: Vec<Boundary>,
+    /// Caps on spending, and prices.
+    pub spend: SpendSettings,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }

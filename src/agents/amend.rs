@@ -167,7 +167,7 @@ fn gone(key: DocKey) -> DocWrite {
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest
 /// turns go first, on their own.
 async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec<DocKey>, StoreError> {
-    let mut found = Vec::new();
+    let mut found = vec![keys::session_book(key)];
     let scope = Scope { session: Some(key.clone()), job: None };
     let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
     for prefix in [format!("{base}/"), format!("{base}.e/")] {

@@ -171,7 +171,8 @@ pub async fn update(
             return Err(LifeError::Terminated(id.clone()));
         }
         let config = patched(venue, &record.config, patch)?;
-        super::names::checked(venue, &config, patch.strict).map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
+        super::names::checked(venue, owner, &config, patch.strict)
+            .map_err(|e| LifeError::Config(format!("`config`: {e}")))?;
         if config == record.config {
             return Ok(None);
         }

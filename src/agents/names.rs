@@ -1,17 +1,21 @@
-//! Names in a configuration that this venue doesn't know: warnings, or an error where the caller is strict.
+//! What a configuration says that this venue doesn't know or can't do: warnings, or an error where the
+//! caller is strict.
 
 use crate::domain::agent::AgentConfig;
 use crate::domain::agent::unknown::Known;
+use crate::domain::ids::Owner;
 use crate::venue::Venue;
 
 /// A line for each.
-pub fn warnings(venue: &Venue, config: &AgentConfig) -> Vec<String> {
-    config.unknown(&Known { providers: venue.catalog.providers(), operations: &venue.catalog })
+pub fn warnings(venue: &Venue, owner: &Owner, config: &AgentConfig) -> Vec<String> {
+    let mut found = config.unknown(&Known { providers: venue.catalog.providers(), operations: &venue.catalog });
+    found.extend(venue.spend.unpriced(owner, &config.model).map(|why| format!("`model`: {why}")));
+    found
 }
 
 /// [`warnings`], and with `strict` none of them.
-pub fn checked(venue: &Venue, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
-    let warnings = warnings(venue, config);
+pub fn checked(venue: &Venue, owner: &Owner, config: &AgentConfig, strict: bool) -> Result<Vec<String>, String> {
+    let warnings = warnings(venue, owner, config);
     if strict && !warnings.is_empty() {
         return Err(format!("{}; without `strict` these are warnings", warnings.join("; ")));
     }

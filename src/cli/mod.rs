@@ -135,6 +135,8 @@ pub enum Command {
     /// Store, list and delete secrets, and make and change the keys that seal them
     #[command(subcommand)]
     Secret(secret::Secret),
+    /// Show what was spent today, and what caps leave of it
+    Spend(spend::Spend),
     /// List what agents wait for: calls to approve, questions to answer
     Approvals(approval::Approvals),
     /// Approve a call that waits
@@ -253,6 +255,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Resource(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,
+        Command::Spend(command) => command.run(context).await,
         Command::Audit(command) => command.run(context).await,
         Command::Bench(command) => command.run(context).await,
         Command::Config(command) => command.run(context),

@@ -1,6 +1,108 @@
-//! What was spent, as people read it.
+//! `trellis spend`, and what was spent as people read it.
 
+use super::Context;
+use super::client::{Client, Server};
+use super::exit::{Exit, Failure};
+use super::job::time;
+use super::output::{Out, field};
+use crate::domain::ids::{AgentId, SessionId};
+use clap::Args;
 use serde_json::Value;
+
+/// What was spent today, by model and session, and what the caps leave.
+///
+/// What was spent is what sessions have committed. A cap also counts the calls that run, and those whose worker died.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  trellis spend\n  trellis spend --agent helper --session s1 --output json")]
+pub struct Spend {
+    /// The cap of a session of this agent, too
+    #[arg(long, value_name = "AGENT", requires = "session")]
+    agent: Option<AgentId>,
+    /// That session
+    #[arg(long, value_name = "SESSION", requires = "agent")]
+    session: Option<SessionId>,
+    /// Sessions to show, those that have used most first
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    limit: usize,
+    /// Which server, and for whom
+    #[command(flatten)]
+    server: Server,
+}
+
+impl Spend {
+    /// Runs it.
+    pub async fn run(self, context: &Context) -> Result<Exit, Failure> {
+        let mut query = vec![("limit", self.limit.to_string())];
+        query.extend(self.agent.map(|agent| ("agentId", agent.to_string())));
+        query.extend(self.session.map(|session| ("sessionId", session.to_string())));
+        let shown = Client::new(&self.server)?.get("spend", &query).await?;
+        context.out.value(&shown, || report(context.out, &shown))?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// The whole day.
+fn report(out: Out, shown: &Value) -> String {
+    let head = format!(
+        "{} on {} ({}): {}",
+        field(shown, "owner"),
+        field(shown, "day"),
+        field(shown, "zone"),
+        part(&shown["spent"])
+    );
+    let list = |key: &str| shown[key].as_array().map_or(&[][..], Vec::as_slice);
+    let mut parts = vec![head];
+    let amounts = |of: &Value| {
+        [
+            field(of, "calls"),
+            field(of, "input"),
+            field(of, "output"),
+            of["cost"].as_f64().map(dollars).unwrap_or_default(),
+        ]
+    };
+    let rows = |key: &str, name: fn(&Value) -> String| -> Vec<Vec<String>> {
+        list(key).iter().map(|of| std::iter::once(name(of)).chain(amounts(of)).collect()).collect()
+    };
+    let session = |of: &Value| format!("{}/{}", field(of, "agentId"), field(of, "sessionId"));
+    for (heading, rows) in [("MODEL", rows("models", |of| field(of, "model"))), ("SESSION", rows("sessions", session))]
+    {
+        if !rows.is_empty() {
+            parts.push(out.table(&[heading, "CALLS", "IN", "OUT", "COST"], &rows));
+        }
+    }
+    let caps: Vec<_> = list("caps").iter().map(cap).collect();
+    if !caps.is_empty() {
+        parts.push(out.table(&["CAP", "TOKENS", "COST", "RESETS"], &caps));
+    }
+    parts.join("\n\n")
+}
+
+/// A cap: what is used and held of how much.
+fn cap(cap: &Value) -> Vec<String> {
+    let name = [field(cap, "of"), field(cap, "model")].join(" ");
+    let reached = if cap["reached"] == true { " (reached)" } else { "" };
+    let tokens = |of: &Value| format!("{}+{} of {}", of["used"], of["held"], of["limit"]);
+    let money = |key: &str| cap["cost"][key].as_f64().map(dollars).unwrap_or_default();
+    let cost = || format!("{}+{} of {}", money("used"), money("held"), money("limit"));
+    let shown = |there: bool, text: &dyn Fn() -> String| if there { text() } else { String::new() };
+    vec![
+        format!("{}{reached}", name.trim_end()),
+        shown(!cap["tokens"].is_null(), &|| tokens(&cap["tokens"])),
+        shown(!cap["cost"].is_null(), &cost),
+        shown(!cap["resets"].is_null(), &|| time(&cap["resets"])),
+    ]
+}
+
+/// Calls, tokens and money, in words.
+fn part(of: &Value) -> String {
+    let number = |key: &str| of[key].as_u64().unwrap_or_default();
+    let cost = match (of["cost"].as_f64(), number("unpriced")) {
+        (None, _) => ", no price".to_owned(),
+        (Some(cost), 0) => format!(", {}", dollars(cost)),
+        (Some(cost), calls) => format!(", {} and {calls} calls without a price", dollars(cost)),
+    };
+    format!("{} calls, {} tokens in, {} out{cost}", number("calls"), number("input"), number("output"))
+}
 
 /// Dollars, to a millionth.
 fn dollars(cost: f64) -> String {
@@ -31,15 +133,6 @@ pub fn cost(spend: &Value) -> String {
 
 /// Both parts of what a job has used, in one line.
 pub fn line(spend: &Value) -> String {
-    let part = |of: &Value| {
-        let number = |key: &str| of[key].as_u64().unwrap_or_default();
-        let cost = match (of["cost"].as_f64(), number("unpriced")) {
-            (None, _) => ", no price".to_owned(),
-            (Some(cost), 0) => format!(", {}", dollars(cost)),
-            (Some(cost), calls) => format!(", {} and {calls} calls without a price", dollars(cost)),
-        };
-        format!("{} calls, {} tokens in, {} out{cost}", number("calls"), number("input"), number("output"))
-    };
     let own = (!spend["own"].is_null()).then(|| part(&spend["own"]));
     let tree = &spend["tree"];
     let jobs = tree["jobs"].as_u64().unwrap_or_default();
@@ -77,5 +170,24 @@ mod tests {
             assert_eq!([tokens(&spend), cost(&spend), line(&spend)], shown, "{spend}");
         }
         assert_eq!(dollars(0.0), "$0");
+    }
+
+    #[test]
+    fn a_cap_says_what_is_used_held_and_allowed_and_hides_what_is_not_told() {
+        let tokens = json!({"limit": 100, "used": 60, "held": 20});
+        let money = json!({"limit": 2.5, "used": 1.0, "held": 0.25});
+        for (shown, expected) in [
+            (
+                json!({"of": "owner", "tokens": tokens, "cost": money, "resets": 0, "reached": false}),
+                ["owner", "60+20 of 100", "$1+$0.25 of $2.5", "1970-01-01T00:00:00.000Z"],
+            ),
+            (
+                json!({"of": "session", "tokens": tokens, "reached": true}),
+                ["session (reached)", "60+20 of 100", "", ""],
+            ),
+            (json!({"of": "model", "model": "openai", "reached": true}), ["model openai (reached)", "", "", ""]),
+        ] {
+            assert_eq!(cap(&shown), expected, "{shown}");
+        }
     }
 }

@@ -2,6 +2,7 @@
 
 mod auth;
 mod kinds;
+mod spend;
 
 use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
 use super::{
@@ -68,6 +69,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         grants: grants(l),
         models: models(l),
         resources: kinds::read(l),
+        spend: spend::read(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
         venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
         log: LogConfig {
@@ -207,6 +209,9 @@ fn combinations(l: &mut Layers, config: &Config) {
         ),
     );
     auth::combinations(config, &mut clash);
+    if let Err(problem) = config.spend.check() {
+        clash(["spend.prices", "spend.models"], true, problem);
+    }
     clash(
         ["retry.max", "retry.first"],
         config.retry.max < config.retry.first,

@@ -9,6 +9,7 @@ pub use mask::{mask_url, mask_value};
 
 use crate::domain::authority::envelope::Mode;
 use crate::domain::authority::grant::Boundary;
+use crate::domain::cap::SpendSettings;
 use crate::domain::hosts::HostRule;
 use crate::domain::rate::Limit;
 use crate::domain::resource::remote::Verb;
@@ -22,7 +23,7 @@ use std::{
 };
 
 /// Everything that can be set; `config/default.toml` documents each key.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `store.*`.
     pub store: StoreConfig,
@@ -46,6 +47,8 @@ pub struct Config {
     pub resources: ResourcesConfig,
     /// `catalog.*`.
     pub catalog: CatalogConfig,
+    /// `spend.*`.
+    pub spend: SpendSettings,
     /// `venue.*`.
     pub venue: VenueConfig,
     /// `log.*`.

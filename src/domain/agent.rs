@@ -11,6 +11,7 @@ use crate::domain::authority::policy::{Actor, Policy, Revocation};
 use crate::domain::authority::trail::Trail;
 use crate::domain::authority::{Authority, Capability};
 use crate::domain::budget::Budget;
+use crate::domain::cap::Ceiling;
 use crate::domain::chat::ModelSettings;
 use crate::domain::context::budget::ContextBudget;
 use crate::domain::context::entry::ContextEntry;
@@ -227,6 +228,9 @@ pub struct AgentLimits {
     /// US dollars of a task and of everything under it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
+    /// Tokens and US dollars of each of its sessions, as long as it lives.
+    #[serde(default, skip_serializing_if = "Ceiling::is_none")]
+    pub session: Ceiling,
     /// Seconds of a task since it was accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<u64>,
@@ -244,6 +248,7 @@ impl Default for AgentLimits {
             turns: default_turns(),
             tokens: None,
             cost: None,
+            session: Ceiling::default(),
             wall_clock: None,
             tool_timeout: None,
             wind_down: false,
@@ -252,6 +257,15 @@ impl Default for AgentLimits {
 }
 
 impl AgentLimits {
+    /// The key of a limit in money.
+    pub const fn in_money(&self) -> Option<&'static str> {
+        match (self.cost, self.session.cost) {
+            (Some(_), _) => Some("limits.cost"),
+            (None, Some(_)) => Some("limits.session.cost"),
+            (None, None) => None,
+        }
+    }
+
     /// What a task may use, its turns apart.
     pub const fn budget(&self) -> Budget {
         Budget { tokens: self.tokens, cost: self.cost, turns: None, wall_clock: self.wall_clock }

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// Billionths of a dollar in a dollar.
 const NANO: f64 = 1e9;
 /// Tokens that a reply is given at least: fewer hold no answer.
-const REPLY_LEAST: u64 = 16;
+pub(super) const REPLY_LEAST: u64 = 16;
 /// Tokens of a reply that nothing else limits.
-const REPLY_MOST: u64 = 8_192;
+pub(super) const REPLY_MOST: u64 = 8_192;
 
 /// What may be used at most. Absent = no limit of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -116,6 +116,8 @@ pub enum Origin {
     Agent,
     /// Those that the request names.
     Request,
+    /// Those of the venue, or of a session: see `domain::cap`.
+    Cap,
 }
 
 /// What is used of a budget.
@@ -131,7 +133,13 @@ pub struct Used {
 }
 
 impl Used {
-    fn add(&mut self, other: Self) {
+    /// What one call has used.
+    pub fn call(usage: Usage, price: Option<Price>) -> Self {
+        let nano = price.map_or(0, |price| price.of(usage.input, usage.output));
+        Self { tokens: usage.input.saturating_add(usage.output), nano, turns: 1 }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
         self.tokens = self.tokens.saturating_add(other.tokens);
         self.nano = self.nano.saturating_add(other.nano);
         self.turns = self.turns.saturating_add(other.turns);
@@ -191,6 +199,13 @@ pub enum Short {
     },
     /// Others hold what it needs; they may give it back.
     Held,
+    /// A cap is reached.
+    Capped {
+        /// Which, and what of it is used.
+        reason: String,
+        /// When it has room again; of a session it never has.
+        resets: Option<Millis>,
+    },
 }
 
 impl Account {
@@ -222,48 +237,14 @@ impl Account {
     fn room(&self, call: Call<'_>) -> Result<u64, Short> {
         let wanted = call.reply.map_or(REPLY_MOST, u64::from).max(1);
         let least = wanted.min(REPLY_LEAST);
-        match self.reply(self.spent, call, wanted) {
-            Ok(most) if most >= least => match self.reply(self.taken(), call, wanted) {
+        match room(&self.limits, self.spent, call, wanted) {
+            Ok(most) if most >= least => match room(&self.limits, self.taken(), call, wanted) {
                 Ok(most) if most >= least => Ok(most),
                 Ok(_) | Err(_) => Err(Short::Held),
             },
             Ok(_) => Err(self.spent_up("what is left is too little for another call".into())),
             Err(reason) => Err(self.spent_up(reason)),
         }
-    }
-
-    /// The same, when so much is used.
-    fn reply(&self, used: Used, call: Call<'_>, wanted: u64) -> Result<u64, String> {
-        let mut most = wanted;
-        if let Some(limit) = self.limits.turns
-            && used.turns >= limit
-        {
-            return Err(format!("{limit} model calls were made"));
-        }
-        if let Some(limit) = self.limits.tokens {
-            let left = limit.saturating_sub(used.tokens);
-            let of = || format!("{} of {limit} tokens are used, the next call needs {}", used.tokens, call.prompt);
-            most = most.min(left.checked_sub(call.prompt).ok_or_else(of)?);
-        }
-        if let Some(most_dollars) = self.limits.cost {
-            let Some(price) = call.price else {
-                return Err("the model has no `price`, so that its cost can't be limited".into());
-            };
-            let left = nano(most_dollars).saturating_sub(used.nano);
-            let prompt = price.of(call.prompt, 0);
-            let of = || {
-                format!(
-                    "${:.6} of ${most_dollars} are used, the next call needs ${:.6}",
-                    dollars(used.nano),
-                    dollars(prompt)
-                )
-            };
-            let left = left.checked_sub(prompt).ok_or_else(of)?;
-            // A reply that costs nothing is limited by nothing.
-            let tokens = (u128::from(left) * 1_000).checked_div(per_token(price.output));
-            most = tokens.map_or(most, |tokens| most.min(u64::try_from(tokens).unwrap_or(u64::MAX)));
-        }
-        Ok(most)
     }
 
     fn spent_up(&self, reason: String) -> Short {
@@ -275,6 +256,40 @@ impl Account {
         let used = Used { tokens: call.prompt.saturating_add(reply), nano, turns: 1 };
         self.held.insert(call.session.to_owned(), Hold { used, until: call.now.plus(BUDGET_HOLD) });
     }
+}
+
+/// Tokens that the reply of a call may have within limits of which so much is used.
+pub(super) fn room(limits: &Budget, used: Used, call: Call<'_>, wanted: u64) -> Result<u64, String> {
+    let mut most = wanted;
+    if let Some(limit) = limits.turns
+        && used.turns >= limit
+    {
+        return Err(format!("{limit} model calls were made"));
+    }
+    if let Some(limit) = limits.tokens {
+        let left = limit.saturating_sub(used.tokens);
+        let of = || format!("{} of {limit} tokens are used, the next call needs {}", used.tokens, call.prompt);
+        most = most.min(left.checked_sub(call.prompt).ok_or_else(of)?);
+    }
+    if let Some(most_dollars) = limits.cost {
+        let Some(price) = call.price else {
+            return Err("the model has no `price`, so that its cost can't be limited".into());
+        };
+        let left = nano(most_dollars).saturating_sub(used.nano);
+        let prompt = price.of(call.prompt, 0);
+        let of = || {
+            format!(
+                "${:.6} of ${most_dollars} are used, the next call needs ${:.6}",
+                dollars(used.nano),
+                dollars(prompt)
+            )
+        };
+        let left = left.checked_sub(prompt).ok_or_else(of)?;
+        // A reply that costs nothing is limited by nothing.
+        let tokens = (u128::from(left) * 1_000).checked_div(per_token(price.output));
+        most = tokens.map_or(most, |tokens| most.min(u64::try_from(tokens).unwrap_or(u64::MAX)));
+    }
+    Ok(most)
 }
 
 /// So many billionths of a dollar in dollars, for people.
@@ -325,8 +340,7 @@ pub fn settle(accounts: &mut [Account], session: &str, used: Option<(Usage, Opti
             continue;
         }
         if let Some((usage, price)) = used {
-            let nano = price.map_or(0, |price| price.of(usage.input, usage.output));
-            account.spent.add(Used { tokens: usage.input.saturating_add(usage.output), nano, turns: 1 });
+            account.spent.add(Used::call(usage, price));
         }
     }
 }

@@ -386,6 +386,9 @@ pub const SESSIONS_PAGE: usize = 200;
 /// Turns of one page of a transcript.
 pub const TURNS_PAGE: usize = 100;
 
+/// Days for which it is kept what was spent on them: a month's bill can be compared.
+pub const SPEND_DAYS: u32 = 40;
+
 /// Jobs under others that one request looks at to add up what they have used; the answer says when there are more.
 pub const TREE_JOBS: usize = 1_000;
 

@@ -25,6 +25,7 @@ pub mod approval;
 pub mod asset;
 pub mod budget;
 pub mod canonical;
+pub mod cap;
 pub mod dead;
 pub mod expiry;
 pub mod external;

@@ -11,7 +11,7 @@ use crate::domain::goal::Goals;
 use crate::domain::ids::{AgentId, EventId, JobId};
 use crate::domain::job::JobStatus;
 use crate::domain::scope::HandedOn;
-use crate::domain::spend::Tally;
+use crate::domain::spend::{Tally, Today};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -66,6 +66,9 @@ pub struct SessionState {
     /// what parking and waking again doesn't end.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub children: u32,
+    /// What it has used on the day of its last model call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub today: Option<Today>,
 }
 
 impl SessionState {
@@ -102,7 +105,7 @@ impl SessionState {
         self.shown.clear();
         // Whoever names a turn of a conversation that is over wants just that one.
         let since = if at > self.since { self.since } else { 0 };
-        Self { under: None, awaiting: None, loose_turns: 0, since, copied: Some(now), ..self }
+        Self { under: None, awaiting: None, loose_turns: 0, since, copied: Some(now), today: None, ..self }
     }
 }
 

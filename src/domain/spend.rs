@@ -5,8 +5,10 @@
 
 use super::budget::{Price, dollars};
 use super::chat::Usage;
+use super::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
 /// What so many calls have used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -59,6 +61,28 @@ impl Spent {
             shown["unpriced"] = self.unpriced.into();
         }
         shown
+    }
+}
+
+/// What a session has used on one day.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Today {
+    /// `YYYY-MM-DD`, in the venue's time zone.
+    pub date: String,
+    /// When it did first: one that is deleted and begins anew has another.
+    pub since: Millis,
+    /// By model, `provider/name`.
+    pub models: BTreeMap<String, Spent>,
+}
+
+impl Today {
+    /// A session's day after another turn. A new day begins with nothing.
+    pub fn after(before: Option<&Self>, date: &str, now: Millis, model: &str, spent: Spent) -> Self {
+        let same = before.filter(|before| before.date == date).cloned();
+        let mut today = same.unwrap_or_else(|| Self { date: date.to_owned(), since: now, models: BTreeMap::new() });
+        let sum = today.models.entry(model.to_owned()).or_default();
+        *sum = sum.plus(spent);
+        today
     }
 }
 
@@ -142,6 +166,16 @@ mod tests {
         assert_eq!(shown(None, Some(&tree)).unwrap().get("own"), None, "before its first commit");
         assert_eq!(shown(None, Some(&Tree::default())), None, "an old job says nothing");
         assert_eq!(shown(Some(&Tally::default()), None).unwrap()["own"]["calls"], 0);
+    }
+
+    #[test]
+    fn a_day_of_a_session_adds_up_by_model_and_a_new_one_begins_with_nothing() {
+        let first = Today::after(None, "2026-11-22", Millis(5), "a/x", call(1, 2, None));
+        let second = Today::after(Some(&first), "2026-11-22", Millis(9), "a/x", call(1, 2, None));
+        let third = Today::after(Some(&second), "2026-11-22", Millis(9), "a/y", call(7, 7, None));
+        assert_eq!((third.since, third.models["a/x"].calls, third.models["a/y"].input), (Millis(5), 2, 7));
+        let next = Today::after(Some(&third), "2026-11-23", Millis(11), "a/x", call(1, 1, None));
+        assert_eq!((next.since, next.models.len(), next.models["a/x"].calls), (Millis(11), 1, 1));
     }
 
     #[test]

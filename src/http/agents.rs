@@ -64,7 +64,7 @@ pub(super) async fn apply(
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
     let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
-    let warnings = agents::names::checked(&api.venue, &config, strict).map_err(Problem::bad_request)?;
+    let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict).map_err(Problem::bad_request)?;
     if let Some(need) = key_needed(&body) {
         let permitted = who.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| Problem::denied(denied.text("applying an agent with `model.key`")))?;

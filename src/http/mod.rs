@@ -18,6 +18,7 @@ mod problem;
 mod routes;
 mod seat;
 mod secrets;
+mod spend;
 mod sse;
 mod timers;
 mod turns;

@@ -1,7 +1,9 @@
 //! Every route, in one list.
 
 use super::problem::Problem;
-use super::{Api, agents, approvals, assets, catalog, guard, health, jobs, life, operate, secrets, sse, timers, turns};
+use super::{
+    Api, agents, approvals, assets, catalog, guard, health, jobs, life, operate, secrets, spend, sse, timers, turns,
+};
 use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
 use axum::Router;
@@ -116,6 +118,7 @@ pub(super) fn routes() -> Vec<Route> {
         reads("get", "/api/v1/agents/{id}/turns", READS_AGENT, turns::list),
         reads("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
         reads("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
+        reads("get", "/api/v1/spend", Access::Caller, spend::today),
         reads("get", "/api/v1/why", Access::Holder("crud/read", AGENTS), turns::why),
         reads("get", "/api/v1/approvals", Access::Caller, approvals::list),
         route("post", "/api/v1/approvals/{id}", Access::Caller, approvals::answer),

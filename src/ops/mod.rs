@@ -22,6 +22,7 @@ pub mod resource;
 pub mod schema;
 pub mod secret;
 pub mod shared;
+pub mod spend;
 pub mod test;
 pub mod timer;
 pub mod venue;
@@ -353,6 +354,7 @@ impl Catalog {
             queue::operations(),
             timer::operations(),
             dead::operations(),
+            spend::operations(),
             venue::operations(),
             http::operations(http),
         ];

@@ -16,12 +16,13 @@ use crate::domain::approval::Approval;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::JobHead;
+use crate::domain::limits::SPEND_DAYS;
 use crate::domain::lineage::hour;
 use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon, turn_goes};
 use crate::domain::session::SessionState;
 use crate::ledger::why::Reached;
 use crate::store::{Doc, DocKey, Forget, StoreError, keys};
-use crate::venue::{Venue, is_reserved};
+use crate::venue::{Venue, is_reserved, venue_owner};
 use std::collections::HashMap;
 use std::ops::AddAssign;
 use std::sync::{Mutex, PoisonError};
@@ -51,7 +52,7 @@ pub struct Tidied {
     pub approvals: u64,
     /// Pages of what models of removed agents have seen.
     pub reads: u64,
-    /// Counts of turns that requests have caused.
+    /// Counts of turns that requests have caused, and books of days that are over.
     pub counts: u64,
 }
 
@@ -103,7 +104,8 @@ impl Janitor {
 
     /// Looks at every owner: at one page of each kind, and on as long as there is something to forget.
     pub async fn look(&self, venue: &Venue) -> Result<Tidied, StoreError> {
-        let mut tidied = Tidied::default();
+        let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
+        let mut tidied = Tidied { counts, ..Tidied::default() };
         let mut after: Option<Owner> = None;
         loop {
             let owners = venue.store.owners(after.as_ref(), OWNERS).await?;
@@ -134,7 +136,8 @@ impl Janitor {
         let mut tidied = Tidied::default();
         (places.job, tidied.jobs) = self.jobs(venue, owner, places.job).await?;
         (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval).await?;
-        tidied.counts = counts(venue, owner).await?;
+        tidied.counts =
+            counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
         let page = sessions::page(venue, owner, self.rules, places.session).await?;
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
         (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
@@ -249,6 +252,20 @@ async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
     // Clocks of workers differ a little: the last hour may still be another's.
     let is_over = |key: &DocKey| keys::hour_of_origin(key).is_none_or(|of| of + 1 < now);
     batch.documents.extend(page.into_iter().map(|(key, _)| key).filter(is_over));
+    let gone = batch.documents.len() as u64;
+    batch.flush().await?;
+    Ok(gone)
+}
+
+/// Books of days that were long ago: the oldest come first.
+async fn days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, StoreError> {
+    let last = venue.spend.zone.date_before(venue.now(), SPEND_DAYS);
+    let mut batch = Batch::new(venue, owner);
+    for prefix in prefixes {
+        let page = venue.store.scan(owner, prefix, None, false, PAGE).await?;
+        let is_old = |key: &DocKey| key.strip_prefix(prefix).is_some_and(|rest| rest < last.as_str());
+        batch.documents.extend(page.into_iter().map(|(key, _)| key).take_while(is_old));
+    }
     let gone = batch.documents.len() as u64;
     batch.flush().await?;
     Ok(gone)

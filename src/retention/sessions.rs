@@ -49,7 +49,8 @@ pub(super) async fn page(
                 done.turns += gone;
                 if all {
                     let resting = Resting { session: facts.key, arrivals: facts.arrivals };
-                    let forget = Forget { sessions: vec![resting], ..Forget::default() };
+                    let documents = vec![keys::session_book(&resting.session)];
+                    let forget = Forget { documents, sessions: vec![resting], ..Forget::default() };
                     let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
                     done.sessions += u64::from(forgotten == Forgotten::Done);
                 }

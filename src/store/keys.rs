@@ -42,6 +42,10 @@
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
 //! | `origin/<hour>/<event>` | number of the turns that a request has caused in an hour, see `domain::lineage` | workers, after model calls | two hours, with retention |
 //! | `rate/<provider or model>` | JSON of what runs under a rate limit, see `domain::rate`; in the venue's own owner only | workers, around model calls | for good |
+//! | `g/<agent>/spend/<session>` | JSON of what is spent under a session's cap, see `domain::cap` | workers, around model calls | as the session |
+//! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
+//! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
+//! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
 //! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
@@ -56,6 +60,13 @@ use crate::domain::timer::TimerId;
 use crate::store::DocKey;
 
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
+
+mod spend;
+
+pub use spend::{
+    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, model_book, owner_book, session_book, session_day, session_days,
+    session_of_day,
+};
 
 /// Document of an owner's policy.
 pub const POLICY: &str = "policy";

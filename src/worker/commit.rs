@@ -16,6 +16,7 @@ use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
 use crate::domain::limits::COMMIT_CONFLICTS;
 use crate::domain::resource::scratchpad::Note;
 use crate::domain::session::TurnRecord;
+use crate::domain::spend::Today;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::domain::turn::{Setting, Turn};
@@ -187,6 +188,8 @@ async fn build(
     if let Some(amended) = &decision.amended {
         writes.push(put(keys::turn(session, amended.turn), bytes(amended)));
     }
+    let day = |today: &Today| put(keys::session_day(&today.date, session, today.since), bytes(&today.models));
+    writes.extend(decision.today.as_ref().map(day));
     writes.extend(decision.tally.as_ref().map(|(job, tally)| put(keys::job_spend(job), bytes(tally))));
     writes.extend(decision.asked.iter().map(|approval| put(keys::approval(&approval.id), bytes(approval))));
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);

@@ -45,6 +45,7 @@ mod tidy;
 mod turn;
 mod values;
 mod waits;
+mod wallet;
 
 use crate::auth::Auth;
 use crate::domain::chat::ModelSettings;

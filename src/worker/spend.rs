@@ -1,22 +1,22 @@
-//! Stage 5 where budgets and rate limits count: a part of each is held before the model is asked, and
-//! settled after.
+//! Stage 5 where budgets, caps and rate limits count: a part of each is held before the model is asked,
+//! and settled after.
 
 use super::session::{Leased, Stop};
+use super::wallet::Wallet;
 use super::{Worker, ask, origin};
-use crate::domain::budget::{self, Account, Call, Origin, Purse, Short};
+use crate::domain::budget::{self, Call, Origin, Short};
 use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
 use crate::rates::{self, Booked};
-use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
-use bytes::Bytes;
+use crate::store::StoreError;
 use std::time::Duration;
 
-/// Tries of a change that siblings get in the way of.
-const TRIES: u32 = 64;
 /// Pause until siblings may have given back what they hold.
 const PAUSE: Duration = Duration::from_secs(1);
+/// Pause until the cap of a day is looked at again: it may have been raised.
+const LOOK_AGAIN: Duration = Duration::from_mins(15);
 /// Tokens that a reply without a limit of its own is booked with.
 const REPLY: u64 = 1_024;
 
@@ -33,7 +33,7 @@ fn refused(why: ModelFailure) -> Asked {
     Asked::Made(Observed::Answered(Err(why)), Spent::default())
 }
 
-/// Calls the model once, within the budgets of the request and the rate limits of its provider.
+/// Calls the model once, within the budgets of the request, the caps and the rate limits of its provider.
 pub(super) async fn ask(
     worker: &Worker,
     leased: &mut Leased,
@@ -45,27 +45,21 @@ pub(super) async fn ask(
         Ok(counted) => counted,
         Err(last) => return Ok(refused(ModelFailure::Short(last))),
     };
-    let (purse, session) = (&setting.purse, setting.session.token());
-    let prompt = budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model));
-    let price = request.model.price;
-    let cut = match hold(worker, leased, turn, &mut request, prompt).await? {
-        Hold::Given(cut) => cut,
-        Hold::Not(asked) => return Ok(asked),
-    };
-    let settle = |used: Option<Usage>| {
-        let session = &session;
-        move |accounts: &mut [Account]| {
-            budget::settle(accounts, session, used.map(|usage| (usage, price)));
-            Ok(())
-        }
+    if let Some(reason) = worker.venue.spend.unpriced(&setting.owner, &request.model) {
+        return Ok(refused(ModelFailure::Short(Last { code: code_of(Origin::Cap), reason })));
+    }
+    request.model.price = worker.venue.spend.price(&request.model);
+    let (price, prompt) = (request.model.price, budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model)));
+    let wallet = Wallet::of(worker, setting, &request.model);
+    let cut = match hold(worker, &wallet, turn, &mut request, prompt).await? {
+        Ok(cut) => cut,
+        Err(instead) => return Ok(instead),
     };
     let id = rates::id(&setting.owner, &setting.session, setting.turn);
     let booked = match book(worker, &request, id, prompt).await? {
         Ok(booked) => booked,
         Err(instead) => {
-            if !purse.is_empty() {
-                change(worker, leased, purse, settle(None)).await?;
-            }
+            wallet.settle(None).await;
             return Ok(instead);
         }
     };
@@ -78,9 +72,7 @@ pub(super) async fn ask(
     }
     let used = used(worker, &request, &observed, prompt);
     let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
-    if !purse.is_empty() {
-        change(worker, leased, purse, settle(used)).await?;
-    }
+    wallet.settle(used.map(|usage| (usage, price))).await;
     if let (Some(counted), Some(_)) = (counted, used) {
         origin::count(worker, setting, counted).await;
     }
@@ -92,7 +84,8 @@ pub(super) async fn ask(
     if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
         && reply.usage.output >= given
     {
-        let reason = format!("the budget is used up: the reply was cut off at {given} tokens");
+        let what = if origin == Origin::Cap { "a cap is reached" } else { "the budget is used up" };
+        let reason = format!("{what}: the reply was cut off at {given} tokens");
         let short = Last { code: code_of(origin), reason };
         return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short))), spent));
     }
@@ -114,49 +107,35 @@ async fn book<'w>(
     Ok(rates::book(&worker.venue, rates, &request.model, id, tokens).await?.map_err(Asked::Wait))
 }
 
-/// A part of each budget, or why there is none.
-enum Hold {
-    /// Held; with what cut the reply to how many tokens, when one did.
-    Given(Option<(Origin, u64)>),
-    /// The model isn't asked.
-    Not(Asked),
-}
-
+/// Holds what the call needs of all that it is paid from; with what cut the reply to how many tokens, when
+/// something did. Else the model isn't asked.
 async fn hold(
     worker: &Worker,
-    leased: &Leased,
+    wallet: &Wallet<'_>,
     turn: &Turn,
     request: &mut ModelRequest,
     prompt: u64,
-) -> Result<Hold, Stop> {
-    let setting = turn.setting();
-    let (purse, session, now) = (&setting.purse, setting.session.token(), worker.venue.now());
-    if purse.is_empty() {
-        return Ok(Hold::Given(None));
-    }
+) -> Result<Result<Option<(Origin, u64)>, Asked>, StoreError> {
+    let (setting, now) = (turn.setting(), worker.venue.now());
     let (reply, price) = (request.model.max_tokens, request.model.price);
-    let call = Call { session: &session, prompt, reply, price, now };
-    let last = setting.last.is_some();
-    let held = change(worker, leased, purse, |accounts| {
-        if !last && accounts.len() < purse.accounts().count() {
-            let reason = "the budget of the request above is gone, its job was deleted or forgotten".into();
-            return Err(Short::Spent { origin: Origin::Request, reason });
-        }
-        if last { Ok(budget::hold_last(accounts, call)) } else { budget::hold(accounts, call) }
-    });
-    Ok(match held.await? {
-        Some(Ok(given)) => {
+    let call = Call { session: &setting.session.token(), prompt, reply, price, now };
+    let wait = |until, reason| Asked::Wait(Wait { until, reason, told: false });
+    let short = |code, reason| refused(ModelFailure::Short(Last { code, reason }));
+    Ok(match wallet.hold(call, setting.last.is_some()).await? {
+        Ok(None) => Ok(None),
+        Ok(Some(given)) => {
             request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
-            Hold::Given(given.cut_by.map(|origin| (origin, given.reply)))
+            Ok(given.cut_by.map(|origin| (origin, given.reply)))
         }
-        Some(Err(Short::Spent { origin, reason })) => {
-            let reason = format!("the budget is used up: {reason}");
-            let short = Last { code: code_of(origin), reason };
-            Hold::Not(refused(ModelFailure::Short(short)))
-        }
-        Some(Err(Short::Held)) | None => {
-            let reason = "other turns of the request hold the rest of its budget".into();
-            Hold::Not(Asked::Wait(Wait { until: now.plus(PAUSE), reason, told: false }))
+        Err(Short::Spent { origin, reason }) => Err(short(code_of(origin), format!("the budget is used up: {reason}"))),
+        Err(Short::Capped { reason, resets }) => Err(match resets.filter(|_| worker.venue.spend.waits()) {
+            // A cap may be raised before.
+            Some(resets) => wait(resets.min(now.plus(LOOK_AGAIN)), reason),
+            None => short(code_of(Origin::Cap), reason),
+        }),
+        Err(Short::Held) => {
+            let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };
+            Err(wait(now.plus(PAUSE), format!("other turns hold the rest {of}")))
         }
     })
 }
@@ -193,42 +172,4 @@ fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u6
         | Observed::Recorded
         | Observed::Called(_) => None,
     }
-}
-
-/// Changes all accounts of a purse, or none. `None`: others were always faster.
-async fn change<T>(
-    worker: &Worker,
-    leased: &Leased,
-    purse: &Purse,
-    edit: impl Fn(&mut [Account]) -> Result<T, Short>,
-) -> Result<Option<Result<T, Short>>, Stop> {
-    let (venue, owner) = (&worker.venue, &leased.lease.owner);
-    let names: Vec<_> = purse.accounts().map(|name| keys::account(name)).collect();
-    for _ in 0..TRIES {
-        let docs = venue.store.read(owner, &names).await?;
-        let own = names.iter().skip(purse.inherited.len()).zip(&purse.own);
-        let mut known = Vec::with_capacity(names.len());
-        for (key, doc) in names.iter().zip(docs) {
-            let fresh = own.clone().find(|(name, _)| *name == key).map(|(_, (_, account))| account.clone());
-            let account = doc.value.map(|bytes| decode::<Account>(key, &bytes)).transpose()?.or(fresh);
-            // One that is gone belonged to a job that was forgotten: there is nothing to settle.
-            known.extend(account.map(|account| (key, doc.version, account)));
-        }
-        let mut accounts: Vec<_> = known.iter().map(|(_, _, account)| account.clone()).collect();
-        let edited = match edit(&mut accounts) {
-            Ok(edited) => edited,
-            Err(short) => return Ok(Some(Err(short))),
-        };
-        let write = |((key, version, _), account): (&(&String, u64, Account), &Account)| DocWrite {
-            key: (*key).clone(),
-            expect: Expect::Version(*version),
-            change: Change::Put(Bytes::from(serde_json::to_vec(account).expect("accounts serialise"))),
-        };
-        let writes: Vec<_> = known.iter().zip(&accounts).map(write).collect();
-        let written: Result<Written, StoreError> = venue.store.write(venue.now(), owner, &writes).await;
-        if written? == Written::Done {
-            return Ok(Some(Ok(edited)));
-        }
-    }
-    Ok(None)
 }

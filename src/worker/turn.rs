@@ -235,6 +235,7 @@ async fn setting(
         session: leased.lease.session.clone(),
         turn: leased.run.version + 1,
         start: worker.venue.now(),
+        date: worker.venue.spend.zone.day(worker.venue.now()).date,
         config: Arc::new(agent.config.clone()),
         config_version: agent.config_version,
         state,

@@ -15,6 +15,7 @@ mod budgets;
 mod bulk;
 mod bus_conformance;
 mod busy;
+mod caps;
 mod chains;
 mod chaos;
 mod children;

@@ -31,12 +31,13 @@ impl AgentConfig {
         }
         let budget = self.limits.budget();
         budget.check().or_else(|error| bad(format!("`limits`: {error}")))?;
+        self.limits.session.check().or_else(|error| bad(format!("`limits.session`: {error}")))?;
         if let Some(price) = &self.model.price {
             price.check().or_else(|error| bad(format!("`model.price`: {error}")))?;
-        } else if budget.cost.is_some() {
-            return bad(
-                "`limits.cost`: the model needs a `price`, as `{input, output}` in dollars per million tokens".into()
-            );
+        } else if let Some(key) = self.limits.in_money() {
+            return bad(format!(
+                "`{key}`: the model needs a `price`, as `{{input, output}}` in dollars per million tokens"
+            ));
         }
         if self.entity_ids_key.is_empty() {
             return bad("`entityIdsKey`: expected a key, got an empty text".into());

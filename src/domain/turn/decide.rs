@@ -17,7 +17,7 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::FOUND_TOOLS;
 use crate::domain::scope::causes;
 use crate::domain::session::{Heard, PendingJob, SessionState, TaskProgress, TurnRecord};
-use crate::domain::spend::Tally;
+use crate::domain::spend::{Tally, Today};
 use crate::domain::time::Millis;
 
 /// The result of a call whose task was cancelled.
@@ -48,6 +48,8 @@ pub struct Decision {
     pub status: Option<(JobId, JobStatus)>,
     /// What the served task has used so far.
     pub tally: Option<(JobId, Tally)>,
+    /// What the session has used today, when this turn has used something.
+    pub today: Option<Today>,
 }
 
 /// What the transcript keeps of an event.
@@ -297,6 +299,7 @@ impl Decision {
             asked: Vec::new(),
             status: None,
             tally: None,
+            today: None,
         }
     }
 

@@ -25,6 +25,8 @@ pub struct Setting {
     pub turn: u64,
     /// When it began.
     pub start: Millis,
+    /// The venue's date then.
+    pub date: String,
     /// The agent's configuration as of now.
     pub config: Arc<AgentConfig>,
     /// Its version.
@@ -101,7 +103,7 @@ impl Setting {
 /// What a task fails with at a limit.
 pub const fn code_of(origin: Origin) -> ErrorCode {
     match origin {
-        Origin::Agent => ErrorCode::LimitReached,
+        Origin::Agent | Origin::Cap => ErrorCode::LimitReached,
         Origin::Request => ErrorCode::BudgetExceeded,
     }
 }

@@ -3,7 +3,8 @@
 
 use super::decide::Decision;
 use super::{Action, Observed, Setting, Turn};
-use crate::domain::spend::{Spent, Tally};
+use crate::domain::ids::JobId;
+use crate::domain::spend::{Spent, Tally, Today};
 use crate::domain::time::Millis;
 
 impl Turn {
@@ -22,19 +23,30 @@ impl Turn {
 }
 
 impl Decision {
-    /// The same with what its task has used so far, this turn included.
+    /// The same with what its task and its session have used so far, this turn included.
     #[must_use]
     pub(super) fn paid(mut self, setting: &Setting, spent: Spent) -> Self {
-        let Some(job) = self.record.job.clone() else { return self };
-        let begun = setting.state.task.as_ref().filter(|progress| progress.job == job);
+        if spent != Spent::default() {
+            let before = setting.state.today.as_ref();
+            let today = Today::after(before, &setting.date, self.record.end, &self.record.model, spent);
+            self.state.today = Some(today.clone());
+            self.today = Some(today);
+        }
+        if let Some(job) = self.record.job.clone() {
+            self.tally = self.tally(setting, &job, spent).map(|tally| (job, tally));
+        }
+        self
+    }
+
+    fn tally(&mut self, setting: &Setting, job: &JobId, spent: Spent) -> Option<Tally> {
+        let begun = setting.state.task.as_ref().filter(|progress| progress.job == *job);
         // What an older version has begun has used nobody knows how much.
-        let Some(before) = begun.map_or(Some(Tally::default()), |progress| progress.tally) else { return self };
+        let before = begun.map_or(Some(Tally::default()), |progress| progress.tally)?;
         let started = before.started || self.record.calls.iter().any(|call| call.went_out);
         let tally = Tally { spent: before.spent.plus(spent), started };
-        if let Some(progress) = self.state.task.as_mut().filter(|progress| progress.job == job) {
+        if let Some(progress) = self.state.task.as_mut().filter(|progress| progress.job == *job) {
             progress.tally = Some(tally);
         }
-        self.tally = Some((job, tally));
-        self
+        Some(tally)
     }
 }

@@ -81,6 +81,7 @@ fn setting(completion: &str, state: SessionState, inbox: Vec<Pending>) -> Settin
         owner: "local/me".parse().unwrap(),
         session: SessionKey { agent: "a".parse().unwrap(), session: "s".parse().unwrap() },
         turn: 5,
+        date: "2026-11-22".into(),
         start: Millis(8_000),
         config: Arc::new(config(completion)),
         config_version: 2,

@@ -175,7 +175,7 @@ impl Operation for Life {
                 call.reads.went(&[format!("g/{id}")]);
                 let (record, updated) = lifecycle::update(venue, owner, &id, &patch, by).await?;
                 let mut answer = shown(call, &record, "updated", updated).await?;
-                answer["warnings"] = names::warnings(venue, &record.config).into();
+                answer["warnings"] = names::warnings(venue, owner, &record.config).into();
                 answer
             }
             Verb::Suspend => {

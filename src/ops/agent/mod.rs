@@ -261,7 +261,7 @@ async fn create(call: &Invocation<'_>, arguments: &Value) -> Result<Value, OpErr
         let permitted = call.caller.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| OpError::Denied(denied.text(call.named)))?;
     }
-    let warnings = agents::names::checked(call.venue, &config, arguments["strict"] == true);
+    let warnings = agents::names::checked(call.venue, &call.caller.owner, &config, arguments["strict"] == true);
     let warnings = warnings.map_err(|error| OpError::Invalid(format!("`config`: {error}")))?;
     if arguments["dryRun"] == true {
         return Ok(json!({"agentId": id, "dryRun": true, "warnings": warnings}));

@@ -17,6 +17,7 @@ use trellis::bus::{Address, Bus, InKind, Message, subject};
 use trellis::clock::Clock;
 use trellis::config::Config;
 use trellis::domain::agent::AgentConfig;
+use trellis::domain::cap::SpendSettings;
 use trellis::domain::event::Completion;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::ops::Catalog;
@@ -90,6 +91,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         catalog: Catalog::new(false),
         secrets: Vault::default(),
         boundaries: Vec::new(),
+        spend: SpendSettings::default(),
         metrics,
     }
 }

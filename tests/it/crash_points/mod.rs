@@ -25,6 +25,7 @@ use trellis::clock::Clock;
 use trellis::domain::agent::AgentConfig;
 use trellis::domain::approval::Verdict;
 use trellis::domain::authority::Authority;
+use trellis::domain::cap::SpendSettings;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::ids::{EventId, JobId, Owner};
 use trellis::domain::job::{Job, JobStatus};
@@ -127,6 +128,7 @@ impl Run {
             catalog: Catalog::new(true),
             secrets: Vault::default(),
             boundaries: Vec::new(),
+            spend: SpendSettings::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
 use trellis::ops::Catalog;
 use trellis::ops::http::HttpPolicy;
@@ -134,6 +135,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         catalog: Catalog::with(true, policy),
         secrets: server.venue.secrets.clone(),
         boundaries: Vec::new(),
+        spend: SpendSettings::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

@@ -7,6 +7,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use trellis::domain::authority::{Authority, Capability};
+use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
 use trellis::ops::http::HttpPolicy;
 use trellis::ops::{Caller, Catalog};
@@ -26,6 +27,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         key: server.venue.key.clone(),
         catalog: Catalog::with(true, policy),
         boundaries: Vec::new(),
+        spend: SpendSettings::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
     }

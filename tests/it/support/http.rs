@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use trellis::auth::Auth;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
+use trellis::domain::cap::SpendSettings;
 use trellis::domain::secret::KeyRing;
 use trellis::http::{HttpOptions, serve};
 use trellis::ops::Catalog;
@@ -102,6 +103,7 @@ impl Server {
             catalog: Catalog::new(true),
             secrets: Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap()),
             boundaries: Vec::new(),
+            spend: SpendSettings::default(),
             metrics: Arc::new(Metrics::new()),
         })
     }

@@ -11,6 +11,7 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::clock::Clock;
 use trellis::domain::agent::{AgentConfig, AgentRecord};
 use trellis::domain::authority::policy::Revocation;
+use trellis::domain::cap::SpendSettings;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use trellis::domain::job::Job;
@@ -85,6 +86,7 @@ impl TestVenue {
             catalog: Catalog::new(true),
             secrets: Vault::default(),
             boundaries: Vec::new(),
+            spend: SpendSettings::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

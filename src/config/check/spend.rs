@@ -1,0 +1,37 @@
+//! `spend.*`: caps, prices and the time zone of a day.
+
+use super::{Layers, parse};
+use crate::domain::cap::{Ceiling, Reached, SpendSettings, Zone, prices};
+
+const CEILING: &str = "`tokens=N`, `cost=DOLLARS` or both with `:` between, such as `tokens=200000:cost=2.5`";
+
+pub(super) fn read(l: &mut Layers) -> SpendSettings {
+    SpendSettings {
+        zone: parse(l, "spend.zone", "an IANA time zone such as `Europe/Berlin`, or `UTC`", Zone::parse),
+        session: parse(l, "spend.session", CEILING, Ceiling::parse),
+        owner: parse(l, "spend.owner", CEILING, Ceiling::parse),
+        owners: parse(
+            l,
+            "spend.owners",
+            "owners or tenants with commas between such as `acme/ann:tokens=5000000, acme:cost=10, acme/bob:none`",
+            Ceiling::list,
+        ),
+        models: parse(
+            l,
+            "spend.models",
+            "models or providers with commas between such as `openai/gpt-4o:tokens=5000000, openai:cost=100`",
+            Ceiling::list,
+        ),
+        prices: parse(
+            l,
+            "spend.prices",
+            "dollars per million tokens with commas between such as `openai/gpt-4o:input=2.5:output=10`",
+            prices,
+        ),
+        reached: parse(l, "spend.reached", "`fail` or `wait`", |text| match text {
+            "fail" => Some(Reached::Fail),
+            "wait" => Some(Reached::Wait),
+            _ => None,
+        }),
+    }
+}

@@ -1,0 +1,208 @@
+//! The venue's settings of caps: which of them a call falls under.
+
+use super::{Cap, Of, Zone};
+use crate::domain::budget::{Budget, Price};
+use crate::domain::chat::ModelSettings;
+use crate::domain::ids::Owner;
+use crate::domain::time::Millis;
+use serde::{Deserialize, Serialize};
+
+/// What may be spent at most; absent = no cap.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Ceiling {
+    /// Tokens of prompts and replies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    /// US dollars.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<f64>,
+}
+
+/// What becomes of a call for which a cap of the day has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Reached {
+    /// Its task fails.
+    #[default]
+    Fail,
+    /// It waits for the next day.
+    Wait,
+}
+
+/// `spend.*`.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct SpendSettings {
+    /// At whose midnight a day turns.
+    pub zone: Zone,
+    /// Of every session.
+    pub session: Ceiling,
+    /// Of every owner and day.
+    pub owner: Ceiling,
+    /// Of owners, or of every owner of a tenant, in its place.
+    pub owners: Vec<(String, Ceiling)>,
+    /// Of models, `provider/name` or `provider`, and day.
+    pub models: Vec<(String, Ceiling)>,
+    /// Prices, `provider/name`.
+    pub prices: Vec<(String, Price)>,
+    /// What becomes of calls beyond the caps of a day.
+    pub reached: Reached,
+}
+
+impl Ceiling {
+    /// There is none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Ceilings that can't be meant.
+    pub fn check(&self) -> Result<(), String> {
+        self.budget().check()
+    }
+
+    fn budget(&self) -> Budget {
+        Budget { tokens: self.tokens, cost: self.cost, ..Budget::default() }
+    }
+
+    /// The lower ones of both.
+    fn within(self, other: Self) -> Self {
+        let lower = |a: Option<f64>, b: Option<f64>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let tokens = self.tokens.into_iter().chain(other.tokens).min();
+        Self { tokens, cost: lower(self.cost, other.cost) }
+    }
+
+    /// Reads `tokens=200000:cost=2.5`; nothing and `none` are no cap.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut ceiling = Self::default();
+        for part in text.split(':').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
+            match part.split_once('=')? {
+                ("tokens", number) => ceiling.tokens = Some(number.trim().parse().ok()?),
+                ("cost", number) => ceiling.cost = Some(number.trim().parse().ok()?),
+                _ => return None,
+            }
+        }
+        ceiling.check().is_ok().then_some(ceiling)
+    }
+
+    /// Reads `acme/ann:tokens=5000000, acme:cost=10`.
+    pub fn list(text: &str) -> Option<Vec<(String, Self)>> {
+        named(text, Self::parse)
+    }
+}
+
+/// Reads `openai/gpt-4o:input=2.5:output=10, …`: dollars per million tokens.
+pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
+    named(text, |text| {
+        let (mut input, mut output) = (None, None);
+        for part in text.split(':').map(str::trim) {
+            match part.split_once('=')? {
+                ("input", number) => input = number.trim().parse().ok(),
+                ("output", number) => output = number.trim().parse().ok(),
+                _ => return None,
+            }
+        }
+        let price = Price { input: input?, output: output? };
+        price.check().is_ok().then_some(price)
+    })
+}
+
+/// Reads `name:…, name:…`, each name once.
+fn named<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<(String, T)>> {
+    let mut all: Vec<(String, T)> = Vec::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let (name, rest) = part.split_once(':')?;
+        let name = name.trim().to_owned();
+        if name.is_empty() || name.contains(char::is_whitespace) || all.iter().any(|(known, _)| *known == name) {
+            return None;
+        }
+        all.push((name, read(rest)?));
+    }
+    Some(all)
+}
+
+impl SpendSettings {
+    /// Calls beyond the caps of a day wait for the next one.
+    pub fn waits(&self) -> bool {
+        self.reached == Reached::Wait
+    }
+
+    /// What a model costs: as the venue says, or else as its agent's configuration does.
+    pub fn price(&self, model: &ModelSettings) -> Option<Price> {
+        self.venue_price(model).or(model.price)
+    }
+
+    fn venue_price(&self, model: &ModelSettings) -> Option<Price> {
+        self.prices.iter().find(|(name, _)| *name == model.id()).map(|(_, price)| *price)
+    }
+
+    /// The cap of an owner's day: its own, its tenant's, or everybody's.
+    fn of_owner(&self, owner: &Owner) -> Ceiling {
+        let named = |name: &str| self.owners.iter().find(|(known, _)| known == name).map(|(_, ceiling)| *ceiling);
+        named(&owner.to_string()).or_else(|| named(owner.tenant().as_str())).unwrap_or(self.owner)
+    }
+
+    /// Models with a cap of the day, whoever asks.
+    pub fn of_models(&self, now: Millis) -> impl Iterator<Item = Cap> {
+        let day = self.zone.day(now);
+        self.models.iter().filter(|(_, ceiling)| !ceiling.is_none()).map(move |(name, ceiling)| Cap {
+            of: Of::Model(name.clone()),
+            name: format!("the venue's cap of `{name}` for a day"),
+            limits: ceiling.budget(),
+            day: Some(day.clone()),
+            whole: self.waits(),
+        })
+    }
+
+    /// The cap of an owner's day.
+    pub fn of_day(&self, owner: &Owner, now: Millis) -> Option<Cap> {
+        let ceiling = self.of_owner(owner);
+        let name = format!("the cap of owner `{owner}` for a day");
+        let day = Some(self.zone.day(now));
+        (!ceiling.is_none()).then(|| Cap { of: Of::Owner, name, limits: ceiling.budget(), day, whole: self.waits() })
+    }
+
+    /// The cap of a session: the venue's, and its agent's.
+    pub fn of_session(&self, agents: Ceiling) -> Option<Cap> {
+        let ceiling = self.session.within(agents);
+        let name = "the cap of this session".to_owned();
+        (!ceiling.is_none()).then(|| Cap { of: Of::Session, name, limits: ceiling.budget(), day: None, whole: false })
+    }
+
+    /// The caps that a call falls under.
+    pub fn caps(&self, owner: &Owner, model: &ModelSettings, agents: Ceiling, now: Millis) -> Vec<Cap> {
+        let covers = |cap: &Cap| matches!(&cap.of, Of::Model(name) if *name == model.provider || *name == model.id());
+        let own = self.of_session(agents).into_iter().chain(self.of_day(owner, now));
+        own.chain(self.of_models(now).filter(covers)).collect()
+    }
+
+    /// Why calls of a model can't be made: a cap of the venue limits their cost, and nobody but their
+    /// agent's author says what that is.
+    pub fn unpriced(&self, owner: &Owner, model: &ModelSettings) -> Option<String> {
+        if self.venue_price(model).is_some() {
+            return None;
+        }
+        let caps = self.caps(owner, model, Ceiling::default(), Millis(0));
+        let cap = caps.iter().find(|cap| cap.limits.cost.is_some())?;
+        let id = model.id();
+        Some(format!("{} is in money, and model `{id}` has no price in `spend.prices`: it is not called", cap.name))
+    }
+
+    /// Caps in money of models of which the venue has no price.
+    pub fn check(&self) -> Result<(), String> {
+        let in_money = |ceiling: &Ceiling| ceiling.cost.is_some();
+        let missing = self.models.iter().find(|(name, ceiling)| {
+            in_money(ceiling) && name.contains('/') && !self.prices.iter().any(|(priced, _)| priced == name)
+        });
+        if let Some((name, _)) = missing {
+            return Err(format!("`spend.models` caps the cost of `{name}`, which has no price in `spend.prices`"));
+        }
+        let mut all = [&self.session, &self.owner].into_iter();
+        let mut named = self.owners.iter().chain(&self.models).map(|(_, ceiling)| ceiling);
+        if self.prices.is_empty() && (all.any(in_money) || named.any(in_money)) {
+            return Err("a cap in money needs the prices of the models in `spend.prices`; there are none".into());
+        }
+        Ok(())
+    }
+}

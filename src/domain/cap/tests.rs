@@ -1,0 +1,250 @@
+//! What is held, settled, refused and left over, to the last token.
+
+use super::*;
+use crate::domain::budget::Price;
+use crate::domain::chat::ModelSettings;
+
+const PRICE: Price = Price { input: 3.0, output: 15.0 };
+
+fn capped(limits: &str) -> Capped {
+    let ceiling = Ceiling::parse(limits).unwrap();
+    let limits = Budget { tokens: ceiling.tokens, cost: ceiling.cost, ..Budget::default() };
+    let day = Some(Zone::default().day(Millis(5)));
+    Capped { cap: Cap { of: Of::Owner, name: "the cap".into(), limits, day, whole: false }, book: Book::default() }
+}
+
+fn call(session: &str, prompt: u64, reply: u32) -> Call<'_> {
+    Call { session, prompt, reply: Some(reply), price: Some(PRICE), now: Millis(1) }
+}
+
+fn used(tokens: u64) -> Used {
+    Used { tokens, nano: 0, turns: 1 }
+}
+
+fn reply(got: Result<Granted, Short>) -> Result<u64, Short> {
+    got.map(|granted| granted.reply)
+}
+
+#[test]
+fn calls_at_the_same_time_can_t_pass_a_cap_together() {
+    let mut caps = [capped("tokens=1000")];
+    assert_eq!(reply(hold(&mut caps, call("a", 400, 300))), Ok(300));
+    // It would fit if the first gave back what it doesn't use; nothing is cut while somebody may.
+    assert_eq!(hold(&mut caps, call("b", 200, 300)), Err(Short::Held));
+    settle(&mut caps, "a", Some(used(420)));
+    assert_eq!(reply(hold(&mut caps, call("b", 200, 300))), Ok(300));
+    settle(&mut caps, "b", Some(used(350)));
+    // 230 are left, and nobody holds any: the reply is cut.
+    let cut = Granted { reply: 30, cut_by: Some(Origin::Cap) };
+    assert_eq!(hold(&mut caps, call("c", 200, 300)), Ok(cut));
+    settle(&mut caps, "c", None);
+    assert_eq!((caps[0].book.spent.tokens, caps[0].book.held.len()), (770, 0), "what was not made costs nothing");
+}
+
+#[test]
+fn a_cap_that_is_reached_says_which_it_is_and_when_it_resets() {
+    let mut caps = [capped("tokens=1000")];
+    caps[0].book.spent = used(900);
+    let Err(Short::Capped { reason, resets }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
+    assert_eq!(
+        reason,
+        "the cap is reached: 900 of 1000 tokens are used, the next call needs 400; \
+         it resets at 1970-01-02T00:00:00.000Z (UTC)"
+    );
+    assert_eq!(resets, Some(Millis(86_400_000)));
+    // Of what all owners share nobody is told how much it is.
+    caps[0].cap.of = Of::Model("openai".into());
+    let Err(Short::Capped { reason, .. }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
+    assert!(!reason.contains("900") && reason.contains("it resets at"), "{reason}");
+    caps[0].cap = Cap { of: Of::Session, day: None, ..caps[0].cap.clone() };
+    let Err(Short::Capped { reason, resets: None }) = hold(&mut caps, call("a", 400, 300)) else { panic!("no room") };
+    assert!(reason.ends_with("a session's cap never resets, a new session has its own"), "{reason}");
+}
+
+#[test]
+fn a_call_that_may_wait_is_not_cut_unless_no_day_has_more() {
+    let mut caps = [capped("tokens=1000")];
+    caps[0].cap.whole = true;
+    assert_eq!(reply(hold(&mut caps, call("a", 800, 300))), Ok(200), "no day has room for all of it");
+    settle(&mut caps, "a", Some(used(900)));
+    let Err(Short::Capped { resets: Some(_), .. }) = hold(&mut caps, call("a", 50, 100)) else { panic!("it waits") };
+    assert_eq!(reply(hold(&mut caps, call("a", 50, 40))), Ok(40));
+    settle(&mut caps, "a", None);
+    caps[0].book = Book::default();
+    let Err(Short::Capped { resets: None, .. }) = hold(&mut caps, call("a", 1_001, 9)) else { panic!("never fits") };
+}
+
+#[test]
+fn all_caps_of_a_call_are_held_or_none() {
+    let mut caps = [capped("tokens=10000"), capped("tokens=500")];
+    let before = caps.clone();
+    assert!(matches!(hold(&mut caps, call("a", 600, 10)), Err(Short::Capped { .. })));
+    assert_eq!(caps, before);
+    assert_eq!(reply(hold(&mut caps, call("a", 300, 300))), Ok(200));
+    assert_eq!(caps[0].book.held["a"].used.tokens, 500);
+    assert_eq!(caps[1].book.held["a"].used.tokens, 500);
+}
+
+#[test]
+fn what_the_dead_have_held_is_spent_once() {
+    let mut caps = [capped("tokens=1000")];
+    hold(&mut caps, call("dead", 100, 100)).unwrap();
+    // Its successor makes the call again: both may have to be paid.
+    hold(&mut caps, call("dead", 100, 100)).unwrap();
+    assert_eq!((caps[0].book.spent.tokens, caps[0].book.taken().tokens), (200, 400));
+    // Nobody comes: others take it for spent, some time later.
+    let later = Call { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 10, 10) };
+    hold(&mut caps, later).unwrap();
+    assert_eq!(caps[0].book.spent.tokens, 400);
+    // The first comes back after all: it was spent in full, and is not spent again.
+    settle(&mut caps, "dead", Some(used(150)));
+    assert_eq!(caps[0].book.spent.tokens, 400);
+}
+
+#[test]
+fn money_is_held_by_the_price_and_needs_one() {
+    let mut caps = [capped("cost=0.01")];
+    // A thousand tokens of a prompt cost $0.003, the other $0.007 are 466 tokens of a reply.
+    assert_eq!(reply(hold(&mut caps, call("a", 1_000, 1_000))), Ok(466));
+    assert!(caps[0].book.taken().nano <= 10_000_000);
+    settle(&mut caps, "a", None);
+    let free = Call { price: None, ..call("a", 1, 1) };
+    let Err(Short::Capped { reason, .. }) = hold(&mut caps, free) else { panic!("no price") };
+    assert!(reason.contains("no `price`"), "{reason}");
+}
+
+#[test]
+fn what_is_spent_never_passes_a_cap_whatever_the_order() {
+    let mut state = 3_u64;
+    let mut next = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let (mut made, mut refused) = (0, 0);
+    for _ in 0..200 {
+        let mut caps = [capped("tokens=5000:cost=0.05"), capped("tokens=4000")];
+        let mut running: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for _ in 0..60 {
+            let session = ["a", "b", "c"][usize::try_from(next(3)).unwrap()];
+            if let Some((prompt, reply)) = running.remove(session) {
+                let output = next(reply + 1);
+                let used = Used { tokens: prompt + output, nano: PRICE.of(prompt, output), turns: 1 };
+                settle(&mut caps, session, (next(4) > 0).then_some(used));
+            } else {
+                let prompt = next(500);
+                match hold(&mut caps, call(session, prompt, 400)) {
+                    Ok(granted) => drop(running.insert(session, (prompt, granted.reply))),
+                    Err(_) => refused += 1,
+                }
+                made += 1;
+            }
+            for capped in &caps {
+                let (taken, limits) = (capped.book.taken(), capped.cap.limits);
+                assert!(taken.tokens <= limits.tokens.unwrap(), "{capped:?}");
+                assert!(limits.cost.is_none() || taken.nano <= 50_000_000, "{capped:?}");
+            }
+        }
+    }
+    assert!(made > 1_000 && refused > 1_000, "{made} made, {refused} refused");
+}
+
+#[test]
+fn settings_are_read_and_what_can_t_be_meant_is_not() {
+    let both = Ceiling { tokens: Some(5), cost: Some(2.5) };
+    for (text, expected) in [
+        ("", Some(Ceiling::default())),
+        ("none", Some(Ceiling::default())),
+        ("tokens=5:cost=2.5", Some(both)),
+        (" cost=2.5 : tokens=5 ", Some(both)),
+        ("tokens=0", None),
+        ("cost=-1", None),
+        ("cost=inf", None),
+        ("tokens=1.5", None),
+        ("turns=5", None),
+        ("5", None),
+    ] {
+        assert_eq!(Ceiling::parse(text), expected, "{text}");
+    }
+    for (text, good) in [
+        ("", true),
+        ("acme/ann:tokens=5, acme:cost=1", true),
+        ("acme/ann:none", true),
+        ("acme:tokens=5, acme:cost=1", false),
+        ("acme", false),
+        (":tokens=5", false),
+        ("a b:tokens=5", false),
+    ] {
+        assert_eq!(Ceiling::list(text).is_some(), good, "{text}");
+    }
+    for (text, good) in
+        [("openai/gpt-4o:input=2.5:output=10", true), ("openai/gpt-4o:input=2.5", false), ("x:input=a:output=1", false)]
+    {
+        assert_eq!(prices(text).is_some(), good, "{text}");
+    }
+}
+
+fn settings() -> SpendSettings {
+    SpendSettings {
+        session: Ceiling::parse("tokens=100").unwrap(),
+        owner: Ceiling::parse("tokens=200").unwrap(),
+        owners: Ceiling::list("acme/ann:none, acme:tokens=300").unwrap(),
+        models: Ceiling::list("openai:tokens=400, openai/big:cost=5, other:tokens=1").unwrap(),
+        prices: prices("openai/big:input=1:output=2").unwrap(),
+        ..SpendSettings::default()
+    }
+}
+
+#[test]
+fn a_call_falls_under_the_caps_of_its_session_its_owner_and_its_model() {
+    let settings = settings();
+    let names = |owner: &str, model: &str, agents: &str| -> Vec<(String, Option<u64>)> {
+        let model = ModelSettings::new("openai", model);
+        let agents = Ceiling::parse(agents).unwrap();
+        let caps = settings.caps(&owner.parse().unwrap(), &model, agents, Millis(1));
+        caps.into_iter().map(|cap| (cap.name, cap.limits.tokens)).collect()
+    };
+    let session = |tokens: u64| ("the cap of this session".to_owned(), Some(tokens));
+    let owner = |owner: &str, tokens: u64| (format!("the cap of owner `{owner}` for a day"), Some(tokens));
+    let model = |model: &str, tokens: Option<u64>| (format!("the venue's cap of `{model}` for a day"), tokens);
+    let provider = model("openai", Some(400));
+    assert_eq!(names("me/me", "mini", ""), [session(100), owner("me/me", 200), provider.clone()]);
+    assert_eq!(names("acme/bob", "mini", "tokens=50"), [session(50), owner("acme/bob", 300), provider.clone()]);
+    assert_eq!(names("acme/ann", "big", "tokens=500"), [session(100), provider, model("openai/big", None)]);
+    assert_eq!(
+        SpendSettings::default().caps(
+            &"a/b".parse().unwrap(),
+            &ModelSettings::new("x", "y"),
+            Ceiling::default(),
+            Millis(1)
+        ),
+        []
+    );
+}
+
+#[test]
+fn a_cap_in_money_needs_a_price_that_the_venue_says() {
+    let owner = "me/me".parse().unwrap();
+    let mut settings = settings();
+    assert_eq!(settings.check(), Ok(()));
+    let big = ModelSettings { price: Some(PRICE), ..ModelSettings::new("openai", "big") };
+    assert_eq!(settings.price(&big), Some(Price { input: 1.0, output: 2.0 }), "the venue's counts");
+    assert_eq!(settings.unpriced(&owner, &big), None);
+    settings.owner.cost = Some(1.0);
+    let own = ModelSettings { price: Some(PRICE), ..ModelSettings::new("openai", "own") };
+    assert_eq!(settings.price(&own), Some(PRICE));
+    let why = settings.unpriced(&owner, &own).unwrap();
+    assert!(why.contains("owner `me/me`") && why.contains("`openai/own`") && why.contains("`spend.prices`"), "{why}");
+    settings.prices.clear();
+    assert!(settings.check().unwrap_err().contains("`openai/big`"));
+    settings.models.clear();
+    assert!(settings.check().unwrap_err().contains("there are none"));
+}
+
+#[test]
+fn old_books_decode() {
+    let book: Book = serde_json::from_str("{}").unwrap();
+    assert_eq!(book, Book::default());
+    let text = r#"{"spent":{"tokens":7},"held":{"a":{"tokens":1,"nano":2,"turns":1,"until":9}}}"#;
+    let book: Book = serde_json::from_str(text).unwrap();
+    assert_eq!((book.spent.tokens, book.taken().tokens, book.held["a"].until), (7, 8, Millis(9)));
+}

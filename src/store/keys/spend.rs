@@ -1,0 +1,59 @@
+//! Keys of what is spent: the books of caps, and what sessions have used on days.
+
+use crate::domain::ids::{SessionKey, encode_token};
+use crate::domain::time::Millis;
+
+/// Document of what is spent under a session's cap.
+pub fn session_book(session: &SessionKey) -> String {
+    format!("g/{}/spend/{}", session.agent.token(), session.session.token())
+}
+
+/// Prefix of what is spent under the caps of an owner's days.
+pub const OWNER_BOOKS: &str = "cap/";
+
+/// Document of what is spent under the cap of an owner's day.
+pub fn owner_book(date: &str) -> String {
+    format!("{OWNER_BOOKS}{date}")
+}
+
+/// Prefix of what is spent under the caps of models' days.
+pub const MODEL_BOOKS: &str = "cap.of/";
+
+/// Document of what is spent under the cap of a model's day.
+pub fn model_book(date: &str, of: &str) -> String {
+    format!("{MODEL_BOOKS}{date}/{}", encode_token(of))
+}
+
+/// Prefix of what sessions have used on days.
+pub const SESSION_DAYS: &str = "day/";
+
+/// The same of one day.
+pub fn session_days(date: &str) -> String {
+    format!("{SESSION_DAYS}{date}/")
+}
+
+/// Document of what a session has used on a day; `since` is when it did first.
+pub fn session_day(date: &str, session: &SessionKey, since: Millis) -> String {
+    format!("{}{}/{:016}", session_days(date), session.token(), since.0)
+}
+
+/// The session of such a document.
+pub fn session_of_day(key: &str) -> Option<SessionKey> {
+    let (_date, place) = key.strip_prefix(SESSION_DAYS)?.split_once('/')?;
+    SessionKey::from_token(place.rsplit_once('/')?.0).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_found_again_in_the_key_of_its_day_and_days_sort() {
+        let session = SessionKey { agent: "a.b".parse().unwrap(), session: "ü*1".parse().unwrap() };
+        let key = session_day("2026-11-22", &session, Millis(5));
+        assert_eq!(session_of_day(&key), Some(session));
+        assert!(key.starts_with(&session_days("2026-11-22")) && key < session_days("2026-11-23"));
+        assert_eq!((session_of_day("day/2026-11-22"), session_of_day("x")), (None, None));
+        assert_eq!(model_book("2026-11-22", "openai/gpt-4o"), "cap.of/2026-11-22/openai%2Fgpt-4o");
+    }
+}
