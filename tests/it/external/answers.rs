@@ -178,8 +178,8 @@ async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_wor
     let broken =
         DocWrite { key: keys::job_head(&taken.job), expect: Expect::Any, change: Change::Put("no job".into()) };
     venue.store.write(venue.now(), &office.venue.owner, &[broken]).await.unwrap();
-    let token = taken.body["token"].as_str().unwrap();
-    let body = json!({"job": taken.job, "token": token, "status": "COMPLETE", "output": "lost?"});
+    let proof = taken.body["token"].as_str().unwrap();
+    let body = json!({"job": taken.job, "token": proof, "status": "COMPLETE", "output": "lost?"});
     let answer = refused(&office, taken.body["answer"].as_str().unwrap(), body).await;
     assert_eq!(answer["status"], "REJECTED", "{answer}");
     assert!(answer["error"].as_str().unwrap().contains("can't be taken"), "{answer}");
@@ -193,5 +193,5 @@ async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_wor
     }
     assert_eq!(strays.len(), 1, "{strays:?}");
     assert!(strays[0].subject.ends_with(".result") && strays[0].reason.contains(taken.job.as_str()), "{strays:?}");
-    assert!(strays[0].body.contains("lost?") && !strays[0].body.contains(token), "{strays:?}");
+    assert!(strays[0].body.contains("lost?") && !strays[0].body.contains(proof), "{strays:?}");
 }
