@@ -64,8 +64,8 @@ pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 mod spend;
 
 pub use spend::{
-    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, model_book, owner_book, session_book, session_day, session_days,
-    session_of_day,
+    MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, model_book, owner_book, rate, session_book,
+    session_day, session_days, session_of_day,
 };
 
 /// Document of an owner's policy.
@@ -211,11 +211,6 @@ pub fn job_wait(job: &JobId) -> String {
     format!("j/{job}/w")
 }
 
-/// Document of what a job has used.
-pub fn job_spend(job: &JobId) -> String {
-    format!("j/{job}/u")
-}
-
 /// Prefix of the jobs that a job has started.
 pub fn job_children(job: &JobId) -> String {
     format!("j/{job}/c/")
@@ -259,16 +254,6 @@ pub const INVOKED_DUE: &str = "i.due/";
 /// Place of one among those that are due.
 pub fn invoked_due(due: Millis, job: &JobId) -> String {
     format!("{INVOKED_DUE}{:016}-{job}", due.0)
-}
-
-/// Document of a budget's account.
-pub fn account(name: &str) -> String {
-    format!("b/{name}")
-}
-
-/// Document of a rate limit's meter.
-pub fn rate(of: &str) -> String {
-    format!("rate/{}", crate::domain::ids::encode_token(of))
 }
 
 /// Prefix of the counts of turns that requests have caused, the oldest hours first.

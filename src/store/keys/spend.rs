@@ -1,7 +1,22 @@
-//! Keys of what is spent: the books of caps, and what sessions have used on days.
+//! Keys of what is spent: budgets, rate limits, the books of caps, and what jobs and sessions have used.
 
-use crate::domain::ids::{SessionKey, encode_token};
+use crate::domain::ids::{JobId, SessionKey, encode_token};
 use crate::domain::time::Millis;
+
+/// Document of what a job has used.
+pub fn job_spend(job: &JobId) -> String {
+    format!("j/{job}/u")
+}
+
+/// Document of a budget's account.
+pub fn account(name: &str) -> String {
+    format!("b/{name}")
+}
+
+/// Document of a rate limit's meter.
+pub fn rate(of: &str) -> String {
+    format!("rate/{}", crate::domain::ids::encode_token(of))
+}
 
 /// Document of what is spent under a session's cap.
 pub fn session_book(session: &SessionKey) -> String {
