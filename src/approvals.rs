@@ -100,7 +100,7 @@ fn about(approval: &Approval) -> Resource {
 /// A job's record; of one that waits for a person with what is asked.
 pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
     let owner = &caller.owner;
-    let mut record = job.to_json();
+    let mut record = caller.reader().record(job);
     if job.status == JobStatus::InputRequired {
         let mut waiting = Vec::new();
         let mut look = |approval: Approval| {

@@ -37,6 +37,13 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
 }
 
+/// What one job is, without how it stands.
+pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<JobHead>, StoreError> {
+    let key = keys::job_head(id);
+    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    doc.value.map(|bytes| decode(&key, &bytes)).transpose()
+}
+
 /// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs
 /// under it have used.
 pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {

@@ -169,6 +169,11 @@ pub struct Request {
 }
 
 impl JobHead {
+    /// What might be done for it at most; `None` when that isn't known, of old ones.
+    pub fn authority(&self) -> Option<&Authority> {
+        self.request.as_ref().map(|request| &request.envelope.bound).or(self.bound.as_deref())
+    }
+
     /// The task that opened it, as it was; `None` when what it was isn't known any more.
     pub fn task(&self) -> Option<(Event, &str)> {
         let request = self.request.as_deref().filter(|request| self.op.is_none() && !request.had_values)?;

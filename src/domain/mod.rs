@@ -18,6 +18,7 @@ pub mod job;
 pub mod lineage;
 pub mod principal;
 pub mod priority;
+pub mod reader;
 pub mod token;
 
 pub mod agent;

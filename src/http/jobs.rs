@@ -5,8 +5,11 @@ use super::extract::{Asked, Json, Who};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::approvals;
+use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId, SessionId};
 use crate::domain::job::{Job, JobStatus};
+use crate::domain::lattice::Namespace;
+use crate::domain::reader::Sight;
 use crate::jobs::list::{self, Cursor, Filter};
 use crate::jobs::{self, Cancelled};
 use crate::retention::{self, Deleted};
@@ -21,6 +24,10 @@ const FILTERED_PAGE: u64 = 100;
 
 /// Looks, 50 ms apart, of a deletion that waits for a worker to let go of its job.
 const LETS_GO: u32 = 40;
+
+/// Jobs of one step of a list of what a caller sees who may not read all, and such steps.
+const SEEN_PAGE: usize = 100;
+const SEEN_LOOKS: usize = 20;
 
 /// Jobs of one page.
 const PAGE: u64 = 1_000;
@@ -58,6 +65,18 @@ pub(super) fn unknown(id: &JobId) -> Problem {
     Problem::not_found(format!("no job `{id}`"))
 }
 
+/// How much the caller sees of a job. Of one of which that is nothing he isn't told either whether it is there.
+pub(super) async fn sight(api: &Api, who: &Who, id: &JobId) -> Result<Sight, Problem> {
+    let head = jobs::head(&api.venue, who.owner(), id).await?;
+    let denied = who.caller.authority.permits("crud/read", Resource::job(id)).err();
+    let seen = head.map_or(Sight::Nothing, |head| who.caller.reader().sees(&head));
+    match (seen, denied) {
+        (Sight::Nothing, None) => Err(unknown(id)),
+        (Sight::Nothing, Some(denied)) => Err(Problem::denied(denied.text(&format!("`GET /api/v1/jobs/{id}`")))),
+        (seen, _) => Ok(seen),
+    }
+}
+
 async fn known(api: &Api, who: &Who, id: &JobId) -> Result<Job, Problem> {
     jobs::shown(&api.venue, who.owner(), id).await?.ok_or_else(|| unknown(id))
 }
@@ -80,6 +99,7 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
         since: asked.time("since")?,
         until: asked.time("until")?,
         text: asked.text("q").map(str::to_owned),
+        reader: Some(who.caller.reader()),
     };
     let bad = |text: &str| {
         Problem::bad_request(format!("query `cursor`: expected the `next` of a page of this list, got `{text}`"))
@@ -89,12 +109,39 @@ async fn filtered(api: &Api, who: &Who, asked: &Asked) -> Result<Response, Probl
     let size = usize::try_from(limit).unwrap_or(usize::MAX);
     let found = list::find(&api.venue, who.owner(), &filter, cursor.as_ref(), size).await?;
     let next = found.next.as_ref().map(Cursor::as_str);
-    let items = items(&found.jobs, asked.flag("details")?);
+    let items = items(who, &found.jobs, asked.flag("details")?);
     Ok(axum::Json(json!({"items": items, "next": next, "limit": limit})).into_response())
 }
 
-fn items(jobs: &[Job], details: bool) -> Vec<Value> {
-    jobs.iter().map(|job| if details { job.to_json() } else { job.head.id.as_str().into() }).collect()
+fn items(who: &Who, jobs: &[Job], details: bool) -> Vec<Value> {
+    let reader = who.caller.reader();
+    jobs.iter().map(|job| if details { reader.record(job) } else { job.head.id.as_str().into() }).collect()
+}
+
+/// The jobs of a caller who may not read all: those that he asked for, and those that are named to him. So
+/// many of the newest are looked at; `total` counts those that were found up to the next page.
+async fn seen(api: &Api, who: &Who, offset: usize, limit: usize, details: bool) -> Result<Response, Problem> {
+    let filter = Filter { reader: Some(who.caller.reader()), ..Filter::default() };
+    let (mut page, mut total, mut after) = (Vec::new(), 0, None);
+    for _ in 0..SEEN_LOOKS {
+        let found = list::find(&api.venue, who.owner(), &filter, after.as_ref(), SEEN_PAGE).await?;
+        for job in items(who, &found.jobs, details) {
+            if (offset..offset.saturating_add(limit)).contains(&total) {
+                page.push(job);
+            }
+            total += 1;
+        }
+        after = found.next;
+        // Of records a page has no more than one step weighs.
+        let full = total > offset.saturating_add(limit) || details && !page.is_empty();
+        if after.is_none() || full {
+            break;
+        }
+    }
+    let more = after.is_some() || offset + page.len() < total;
+    let next = (more && !page.is_empty()).then_some(offset + page.len());
+    let answer = json!({"items": page, "total": total, "offset": offset, "limit": limit, "next": next});
+    Ok(axum::Json(answer).into_response())
 }
 
 /// `GET jobs`: ids, newest first; with `details=true` the records.
@@ -106,9 +153,13 @@ pub(super) async fn all(State(api): State<Api>, who: Who, asked: Asked) -> Resul
     let limit = asked.number("limit")?.unwrap_or(PAGE).clamp(1, PAGE);
     let size = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     let (offset, limit) = (size(offset), size(limit));
-    let (items, total, next) = if asked.flag("details")? {
+    let details = asked.flag("details")?;
+    if who.caller.authority.permits("crud/read", Resource::all(Namespace::Jobs)).is_err() {
+        return seen(&api, &who, offset, limit, details).await;
+    }
+    let (items, total, next) = if details {
         let page = jobs::list(&api.venue, who.owner(), offset, limit).await?;
-        (page.items.iter().map(Job::to_json).collect(), page.total, page.next)
+        (items(&who, &page.items, true), page.total, page.next)
     } else {
         let page = jobs::ids(&api.venue, who.owner(), offset, limit).await?;
         (page.items.iter().map(|id| json!(id)).collect::<Vec<_>>(), page.total, page.next)
@@ -126,6 +177,7 @@ pub(super) async fn get(
     asked: Asked,
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
+    sight(&api, &who, &id).await?;
     let job = wait_for(&api, &who, &id, asked.wait()?.unwrap_or_default()).await?;
     let job = job.ok_or_else(|| unknown(&id))?;
     Ok(axum::Json(approvals::shown(&api.venue, &who.caller, &job).await?).into_response())
@@ -148,8 +200,10 @@ pub(super) async fn cancel(
     };
     match jobs::cancel(&api.venue, who.owner(), &id, reason).await? {
         Cancelled::Unknown => Err(unknown(&id)),
-        Cancelled::Done(job) => Ok(axum::Json(job.to_json()).into_response()),
-        Cancelled::Already(job) if job.status == JobStatus::Cancelled => Ok(axum::Json(job.to_json()).into_response()),
+        Cancelled::Done(job) => Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
+        Cancelled::Already(job) if job.status == JobStatus::Cancelled => {
+            Ok(axum::Json(who.caller.reader().record(&job)).into_response())
+        }
         Cancelled::Already(job) => {
             Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
         }
@@ -182,7 +236,7 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
         deleted = retention::delete(&api.venue, who.owner(), &job).await?;
     }
     let refused = match deleted {
-        Deleted::Done => return Ok(axum::Json(job.to_json()).into_response()),
+        Deleted::Done => return Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
         Deleted::Open => format!("job `{id}` is {status}: cancel it before deleting it"),
         Deleted::Spending => {
             format!(

@@ -51,7 +51,6 @@ const JOBS: On = On::All(Namespace::Jobs);
 const JOB: On = On::Id(Namespace::Jobs);
 const ASSETS: On = On::All(Namespace::Assets);
 
-const READS_JOB: Access = Access::Holder("crud/read", JOB);
 const READS_AGENT: Access = Access::Holder("crud/read", AGENT);
 
 fn route<H, T>(method: &'static str, path: &'static str, access: Access, handler: H) -> Route
@@ -89,16 +88,16 @@ pub(super) fn routes() -> Vec<Route> {
         reads("post", "/api/v1/run", Access::Caller, operate::run),
         reads("post", "/api/v1/invoke", Access::Caller, operate::invoke),
         reads("get", "/api/v1/values/{op}", Access::Caller, operate::values),
-        reads("get", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::all),
+        reads("get", "/api/v1/jobs", Access::Caller, jobs::all),
         reads("post", "/api/v1/jobs", Access::Holder("crud/read", JOBS), jobs::bulk),
-        route("get", "/api/v1/jobs/{id}", READS_JOB, jobs::get),
+        route("get", "/api/v1/jobs/{id}", Access::Caller, jobs::get),
         route("post", "/api/v1/jobs/{id}", Access::Holder("job/message", JOB), jobs::message),
         route("put", "/api/v1/jobs/{id}/cancel", Access::Holder("job/cancel", JOB), jobs::cancel),
         route("put", "/api/v1/jobs/{id}/pause", Access::Holder("job/pause", JOB), jobs::pause),
         route("put", "/api/v1/jobs/{id}/resume", Access::Holder("job/resume", JOB), jobs::resume),
         route("put", "/api/v1/jobs/{id}/redrive", Access::Holder("job/redrive", JOB), jobs::redrive),
         route("put", "/api/v1/jobs/{id}/delete", Access::Holder("job/delete", JOB), jobs::delete),
-        route("get", "/api/v1/jobs/{id}/sse", READS_JOB, sse::stream),
+        route("get", "/api/v1/jobs/{id}/sse", Access::Caller, sse::stream),
         route("get", "/api/v1/agent-schema", Access::Caller, agents::described),
         reads("get", "/api/v1/agents", Access::Holder("crud/read", AGENTS), agents::list),
         reads("get", "/api/v1/agents/{id}", READS_AGENT, agents::get),
@@ -192,7 +191,7 @@ mod tests {
         let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
         let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
         assert_eq!(open, known);
-        assert_eq!(access("HEAD", Some("/api/v1/jobs")), (Access::Holder("crud/read", JOBS), true));
+        assert_eq!(access("HEAD", Some("/api/v1/agents")), (Access::Holder("crud/read", AGENTS), true));
         assert_eq!(access("PATCH", Some("/livez")), (Access::Caller, false));
         assert_eq!(access("GET", None), (Access::Caller, false));
     }

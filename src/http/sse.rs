@@ -5,11 +5,12 @@
 
 use super::Api;
 use super::extract::Who;
-use super::jobs::{job_id, unknown};
+use super::jobs::{job_id, sight};
 use super::problem::Problem;
 use crate::bus::Piece;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
+use crate::domain::reader::{Reader, Sight};
 use crate::domain::time::Millis;
 use crate::jobs;
 use axum::extract::{Path, State};
@@ -35,20 +36,21 @@ pub(super) async fn stream(
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
     let after = after(&headers)?;
+    let seen = sight(&api, &who, &id).await?;
     // Listening begins before the first look, so that no text falls between the two.
     let live = match api.venue.bus.follow(&id, after).await {
-        Ok(live) => live,
+        Ok(live) if seen == Sight::Whole => live,
+        // What is said while it works is what comes out.
+        Ok(_) => stream::pending().boxed(),
         Err(error) => {
             tracing::debug!(%error, job = %id, "no live text on this stream");
             stream::pending().boxed()
         }
     };
-    if jobs::get(&api.venue, who.owner(), &id).await?.is_none() {
-        return Err(unknown(&id));
-    }
     let alive = KeepAlive::new().interval(api.options.heartbeat).text("alive");
     let watch = Watch {
         owner: who.owner().clone(),
+        reader: who.caller.reader(),
         job: id,
         live,
         held: None,
@@ -72,6 +74,7 @@ fn after(headers: &HeaderMap) -> Result<Option<u64>, Problem> {
 struct Watch {
     api: Api,
     owner: Owner,
+    reader: Reader,
     job: JobId,
     live: BoxStream<'static, Piece>,
     /// Text that waits for the record that goes before it.
@@ -145,7 +148,7 @@ impl Watch {
         self.seen = now;
         self.pause = Duration::ZERO;
         self.ended = job.status.is_terminal();
-        Some(job.to_json())
+        Some(self.reader.record(&job))
     }
 }
 

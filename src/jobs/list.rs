@@ -4,6 +4,7 @@ use super::{listed, look_around};
 use crate::domain::ids::{AgentId, JobId, Owner, SessionId};
 use crate::domain::job::{ErrorCode, Job, JobStatus};
 use crate::domain::limits::{LIST_BYTES, LIST_LOOK_BYTES, LIST_LOOKS};
+use crate::domain::reader::{Reader, Sight};
 use crate::domain::time::Millis;
 use crate::store::{StoreError, keys};
 use crate::venue::Venue;
@@ -27,6 +28,8 @@ pub struct Filter {
     pub since: Option<Millis>,
     /// Accepted then or earlier.
     pub until: Option<Millis>,
+    /// That he sees something of; a text is looked for only in those of which he sees all. Absent: the venue.
+    pub reader: Option<Reader>,
     /// With this text in input, output or error; case doesn't matter.
     pub text: Option<String>,
 }
@@ -35,12 +38,14 @@ impl Filter {
     /// Whether a job is wanted, its time apart.
     pub fn takes(&self, job: &Job) -> bool {
         let of_agent = job.head.op.is_none();
+        let sight = self.reader.as_ref().map_or(Sight::Whole, |reader| reader.sees(&job.head));
         (self.statuses.is_empty() || self.statuses.contains(&job.status))
             && (self.codes.is_empty()
                 || job.result.as_ref().and_then(|r| r.error_code).is_some_and(|c| self.codes.contains(&c)))
             && self.agent.as_ref().is_none_or(|agent| of_agent && *agent == job.head.agent)
             && self.session.as_ref().is_none_or(|session| of_agent && *session == job.head.session)
-            && self.text.as_ref().is_none_or(|text| says(job, text))
+            && sight != Sight::Nothing
+            && self.text.as_ref().is_none_or(|text| sight == Sight::Whole && says(job, text))
     }
 }
 

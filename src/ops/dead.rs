@@ -5,8 +5,10 @@ use crate::dead::{self, RedriveError};
 use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
+use crate::domain::reader::{HIDDEN, Sight};
+use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
-use crate::strays;
+use crate::{jobs, strays};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -96,7 +98,13 @@ impl Operation for Dead {
                 let found = dead::get(venue, owner, &id).await?;
                 let (letter, _) =
                     found.ok_or_else(|| OpError::NotFound(RedriveError::Unknown(id.clone()).to_string()))?;
-                Ok(letter.to_json(true).into())
+                let head = jobs::head(venue, owner, &id).await?;
+                let whole = head.is_some_and(|head| call.caller.reader().sees(&head) == Sight::Whole);
+                let mut shown = letter.to_json(whole);
+                if !whole {
+                    shown[HIDDEN] = WITHHELD.into();
+                }
+                Ok(shown.into())
             }
             Verb::Redrive => {
                 let id = job_id(&arguments)?;

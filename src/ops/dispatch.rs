@@ -6,9 +6,12 @@ use crate::domain::decode;
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::nearest;
+use crate::domain::reader::Sight;
 use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
 use crate::domain::values::inject::{Injection, reserved};
+use crate::jobs;
+use crate::venue::Venue;
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.
@@ -82,27 +85,37 @@ pub fn settle<'c>(
 }
 
 /// What a call really runs, when it is valid and its caller may make it.
-pub fn permitted<'c>(
-    catalog: &'c super::Catalog,
+pub async fn permitted<'c>(
+    venue: &'c Venue,
     caller: &Caller,
     (named, path): (&str, &str),
     arguments: Value,
 ) -> Result<Settled<'c>, OpError> {
     let mut arguments = arguments;
     localise(&caller.owner, &mut arguments).map_err(|error| OpError::Denied(error.to_string()))?;
-    let settled = settle(catalog, path, arguments, false)?;
+    let settled = settle(&venue.catalog, path, arguments, false)?;
     for need in settled.found.operation.needs(&settled.arguments)? {
         let permitted = caller.authority.permits(need.ability, &need.resource);
-        let named = settled.inner.as_deref().unwrap_or(named);
-        permitted.map_err(|denied| OpError::Denied(denied.text(named)))?;
+        if let Err(denied) = permitted
+            && !asked_for(venue, caller, &settled).await?
+        {
+            return Err(OpError::Denied(denied.text(settled.inner.as_deref().unwrap_or(named))));
+        }
     }
     Ok(settled)
+}
+
+/// Whether a call reads a job that its caller has asked for.
+async fn asked_for(venue: &Venue, caller: &Caller, settled: &Settled<'_>) -> Result<bool, OpError> {
+    let Some(job) = settled.found.operation.reads_job(&settled.arguments) else { return Ok(false) };
+    let head = jobs::head(venue, &caller.owner, &job).await?;
+    Ok(head.is_some_and(|head| caller.reader().sees(&head) == Sight::Whole))
 }
 
 /// Runs one operation.
 pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Result<Output, OpError> {
     let path = &pin::meant(&call.caller.owner, &call.caller.authority, call.workspace, path).await?;
-    let settled = permitted(&call.venue.catalog, call.caller, (call.named, path), arguments)?;
+    let settled = permitted(call.venue, call.caller, (call.named, path), arguments).await?;
     let Settled { found, arguments, inner } = settled;
     let call = &Invocation { named: inner.as_deref().unwrap_or(call.named), ..call.clone() };
     let needs = found.operation.needs(&arguments)?;

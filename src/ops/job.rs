@@ -103,6 +103,10 @@ impl Operation for JobResult {
         Ok(vec![Need { ability: "crud/read", resource: Resource::job(&job_id(arguments)?) }])
     }
 
+    fn reads_job(&self, arguments: &Value) -> Option<JobId> {
+        job_id(arguments).ok()
+    }
+
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         let id = job_id(&arguments)?;
         let wait = Duration::from_millis(arguments["wait"].as_u64().or(arguments["timeout"].as_u64()).unwrap_or(0))

@@ -37,6 +37,7 @@ use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::limits::OPERATION_TIME;
 use crate::domain::principal::Principal;
+use crate::domain::reader::Reader;
 use crate::domain::scope::Scoped;
 use crate::domain::secret::Destination;
 use crate::domain::tools::guard::catalog_path;
@@ -175,6 +176,12 @@ impl Caller {
         if self.operator { Cow::Owned(Authority::unlimited()) } else { Cow::Borrowed(&self.authority) }
     }
 
+    /// As a reader of jobs.
+    pub fn reader(&self) -> Reader {
+        let mark = self.principal.mark().map(str::to_owned);
+        Reader { authority: self.authority.clone(), mark, operator: self.operator }
+    }
+
     /// Under whom and under what it acts.
     pub fn trail(&self) -> Trail {
         let mut trail = self.envelope.trail();
@@ -294,6 +301,11 @@ pub trait Operation: Send + Sync {
     /// The operation that valid arguments mean to run in this one's stead, and its arguments: what
     /// is asked of the call then is what that operation asks.
     fn inner(&self, _arguments: &mut Value) -> Option<(String, Value)> {
+        None
+    }
+
+    /// The job that a call with valid arguments reads: who asked for that needs nothing else.
+    fn reads_job(&self, _arguments: &Value) -> Option<JobId> {
         None
     }
 

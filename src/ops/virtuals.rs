@@ -5,6 +5,7 @@ use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
+use crate::domain::reader::{HIDDEN, is_veiled};
 use crate::{agents, jobs, secrets};
 use serde_json::{Map, Value, json};
 
@@ -46,8 +47,11 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
         (Namespace::Jobs, Some(id)) => match JobId::new(id) {
             Err(_) => Ok(None),
             Ok(id) => {
-                let job = jobs::shown(call.venue, owner, &id).await?.map(|job| job.to_json());
-                Ok(job.and_then(|value| navigate(&value, rest).cloned()))
+                let job = jobs::shown(call.venue, owner, &id).await?.map(|job| call.caller.reader().record(&job));
+                Ok(job.and_then(|value| {
+                    let hidden = || value.get(HIDDEN).filter(|_| rest.first().is_some_and(|key| is_veiled(key)));
+                    navigate(&value, rest).or_else(hidden).cloned()
+                }))
             }
         },
         (Namespace::Venue, Some(shared::CONTEXT)) => shared::get(call, rest).await,

@@ -4,6 +4,7 @@ use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
+use crate::domain::reader::Reader;
 use crate::domain::time::Millis;
 use crate::jobs::bulk::{self, Action, BATCH};
 use crate::jobs::list::{Cursor, Filter};
@@ -22,7 +23,7 @@ fn texts<'a>(arguments: &'a Value, key: &str) -> impl Iterator<Item = &'a str> {
     arguments[key].as_array().into_iter().flatten().filter_map(Value::as_str)
 }
 
-fn filter(arguments: &Value) -> Result<Filter, OpError> {
+fn filter(arguments: &Value, reader: Reader) -> Result<Filter, OpError> {
     let known = || JobStatus::ALL.map(JobStatus::as_str).join(", ");
     let status = |text: &str| {
         let found = JobStatus::parse(&text.to_ascii_uppercase());
@@ -41,6 +42,7 @@ fn filter(arguments: &Value) -> Result<Filter, OpError> {
         since: arguments["since"].as_u64().map(Millis),
         until: arguments["until"].as_u64().map(Millis),
         text: arguments["q"].as_str().map(str::to_owned),
+        reader: Some(reader),
     })
 }
 
@@ -82,7 +84,7 @@ impl Operation for Bulk {
     async fn invoke(&self, call: &Invocation<'_>, arguments: Value) -> Result<Output, OpError> {
         let (venue, owner) = (call.venue, &call.caller.owner);
         let action = if arguments["action"] == "cancel" { Action::Cancel } else { Action::Redrive };
-        let mut filter = action.narrowed(filter(&arguments)?).map_err(|status| {
+        let mut filter = action.narrowed(filter(&arguments, call.caller.reader())?).map_err(|status| {
             let to = if action == Action::Cancel {
                 "only open jobs are cancelled"
             } else {

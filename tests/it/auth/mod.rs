@@ -3,6 +3,7 @@
 mod cancel;
 mod identity;
 mod inboxes;
+mod jobs;
 mod keys;
 mod readers;
 
@@ -179,8 +180,9 @@ async fn what_a_token_does_not_grant_is_denied_on_every_route() {
         .is_problem(403, "crud/read on w/vendor-secrets");
     site.run("lattice/write", json!({"path": "w/vendor/x", "value": 1}), &read).await.is_problem(403, "crud/write");
     for token in [&read, &nothing] {
+        let none = site.get("/api/v1/jobs", token).await.body(200);
+        assert_eq!(none["items"], json!([]), "those that it asked for are listed, and no others");
         for (method, path) in [
-            (Method::GET, "jobs".to_owned()),
             (Method::GET, format!("jobs/{job}")),
             (Method::GET, format!("jobs/{job}/sse")),
             (Method::PUT, format!("jobs/{job}/cancel")),

@@ -1,0 +1,172 @@
+//! Who reads of jobs, and how much: who asked for one reads all of it; of another's, whoever may read jobs sees
+//! what was given and what came out only where he could have read it himself.
+
+use crate::domain::authority::{Authority, Resource};
+use crate::domain::job::{Job, JobHead};
+use crate::domain::session::WITHHELD;
+use serde_json::{Value, json};
+
+/// What a job's record has besides what was given and what came out.
+const VEILED: [&str; 4] = ["input", "output", "error", "waiting"];
+
+/// Where a record says that something is left out.
+pub const HIDDEN: &str = "hidden";
+
+/// Whether this part of a record is left out for who sees no more than how a job stands.
+pub fn is_veiled(key: &str) -> bool {
+    VEILED.contains(&key)
+}
+
+/// A reader of jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reader {
+    /// What he may do.
+    pub authority: Authority,
+    /// The mark by which the jobs that he asked for are known.
+    pub mark: Option<String>,
+    /// He reads all of it.
+    pub operator: bool,
+}
+
+/// How much somebody sees of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// All of it.
+    Whole,
+    /// That it is there, and how it stands.
+    Veiled,
+    /// Nothing.
+    Nothing,
+}
+
+impl Reader {
+    /// How much he sees of this one.
+    pub fn sees(&self, head: &JobHead) -> Sight {
+        // What the owner has taken back is taken back from who asked for it, too.
+        let asked =
+            self.mark.is_some() && self.mark == head.principal && !self.authority.is_revoked(Resource::job(&head.id));
+        let own = self.authority.home().job.as_ref() == Some(&head.id);
+        if self.operator || asked || own {
+            return Sight::Whole;
+        }
+        if self.authority.permits("crud/read", Resource::job(&head.id)).is_err() {
+            return Sight::Nothing;
+        }
+        // What isn't known, of old jobs, might be anything.
+        let bound = head.authority().cloned().unwrap_or_default();
+        if self.authority.covers_reading(&bound) { Sight::Whole } else { Sight::Veiled }
+    }
+
+    /// A job's record as he sees it.
+    pub fn record(&self, job: &Job) -> Value {
+        let mut record = job.to_json();
+        if self.sees(&job.head) != Sight::Whole
+            && let Some(map) = record.as_object_mut()
+        {
+            map.retain(|key, _| !is_veiled(key));
+            map.insert(HIDDEN.to_owned(), json!(WITHHELD));
+        }
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::authority::Capability;
+    use crate::domain::ids::JobId;
+    use crate::domain::job::{JobResult, JobStatus};
+    use crate::domain::lattice::layout::Scope;
+    use crate::domain::time::Millis;
+
+    const ID: &str = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
+
+    fn job(bound: Option<&[(&str, &str)]>) -> Job {
+        let session = crate::domain::invoked::session(&ID.parse().unwrap());
+        let bound = bound.map(authority);
+        let head = json!({
+            "id": ID, "event": "e", "op": "v/ops/x", "agent": session.agent, "session": session.session,
+            "input": "given", "created": 5, "principal": "ann", "bound": bound,
+        });
+        let head: JobHead = serde_json::from_value(head).unwrap();
+        let result = Some(JobResult::complete(json!("came out")));
+        Job {
+            head,
+            status: JobStatus::Complete,
+            updated: Millis(6),
+            result,
+            waiting: None,
+            outbound: None,
+            tally: None,
+            tree: None,
+        }
+    }
+
+    fn authority(caps: &[(&str, &str)]) -> Authority {
+        Authority::new(Some(
+            caps.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() }).collect(),
+        ))
+    }
+
+    fn reader(caps: &[(&str, &str)], mark: Option<&str>) -> Reader {
+        Reader { authority: authority(caps), mark: mark.map(str::to_owned), operator: false }
+    }
+
+    #[test]
+    fn who_asked_reads_it_and_others_what_they_could_have_read() {
+        let of_a: &[(&str, &str)] = &[("w/a", "crud")];
+        let everything: &[(&str, &str)] = &[("", "*")];
+        let all = |mark: Option<&str>| Reader { authority: Authority::unlimited(), ..reader(&[], mark) };
+        for (reader, bound, expected) in [
+            (reader(&[], Some("ann")), Some(of_a), Sight::Whole),
+            (reader(&[], Some("bob")), Some(of_a), Sight::Nothing),
+            (reader(&[], None), Some(of_a), Sight::Nothing),
+            (reader(&[("w", "crud/read")], Some("bob")), Some(of_a), Sight::Nothing),
+            (reader(&[("j", "crud/read")], Some("bob")), Some(of_a), Sight::Veiled),
+            (reader(&[("j", "crud/read"), ("w/b", "crud/read")], None), Some(of_a), Sight::Veiled),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(of_a), Sight::Whole),
+            (reader(&[(&format!("j/{ID}"), "crud/read"), ("w/a", "crud/read")], None), Some(of_a), Sight::Whole),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), Some(everything), Sight::Veiled),
+            (reader(&[("j", "crud/read"), ("w", "crud/read")], None), None, Sight::Veiled),
+            (all(None), None, Sight::Whole),
+            (all(Some("bob")), Some(everything), Sight::Whole),
+            (all(None), Some(of_a), Sight::Whole),
+        ] {
+            assert_eq!(reader.sees(&job(bound).head), expected, "{reader:?} {bound:?}");
+            let operator = Reader { operator: true, ..reader };
+            assert_eq!(operator.sees(&job(bound).head), Sight::Whole);
+        }
+    }
+
+    #[test]
+    fn a_job_that_was_revoked_is_read_by_nobody_who_asked_for_it() {
+        let asked = Reader { authority: Authority::unlimited(), ..reader(&[], Some("ann")) };
+        let id = JobId::new(ID).unwrap();
+        for (gone, expected) in
+            [(Resource::job(&id), Sight::Nothing), (Resource::job(&JobId::new(&"1".repeat(32)).unwrap()), Sight::Whole)]
+        {
+            let reader = Reader { authority: asked.authority.clone().without(gone), ..asked.clone() };
+            assert_eq!(reader.sees(&job(Some(&[("w/a", "crud")])).head), expected);
+        }
+    }
+
+    #[test]
+    fn a_turn_reads_its_own_job() {
+        let home = Scope { session: None, job: Some(JobId::new(ID).unwrap()) };
+        let turn = Reader { authority: authority(&[]).at(&home), mark: None, operator: false };
+        assert_eq!(turn.sees(&job(None).head), Sight::Whole);
+    }
+
+    #[test]
+    fn what_is_left_out_is_marked() {
+        let veiled = reader(&[("j", "crud/read")], None).record(&job(None));
+        assert_eq!((&veiled["status"], &veiled["op"]), (&json!("COMPLETE"), &json!("v/ops/x")));
+        assert_eq!(veiled["hidden"], WITHHELD);
+        assert!(!veiled.to_string().contains("given") && !veiled.to_string().contains("came out"), "{veiled}");
+        let whole = reader(&[], Some("ann")).record(&job(None));
+        assert_eq!(
+            (&whole["input"], &whole["output"], whole.get("hidden")),
+            (&json!("given"), &json!("came out"), None)
+        );
+    }
+}
