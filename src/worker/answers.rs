@@ -57,7 +57,7 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
         tool: &made.call.tool,
         runs: made.runs,
         asks: request.map(|need| need.resource.as_str()),
-        scoped: !made.call.scoped.is_empty(),
+        scoped: made.call.scoped.iter().any(|section| !section.empty),
     };
     let asks = consent::asks(&round.setting().config, call, meant)
         || made.needs.iter().any(|need| consent::concerns(policy, authority, need.ability, &need.resource));
@@ -69,7 +69,7 @@ pub(super) fn asked(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
                     name a secret instead";
         return Some(CallOutcome::plain(Outcome::Error, text));
     }
-    let scopes = made.call.scoped.iter().map(|section| Scoped {
+    let scopes = made.call.scoped.iter().filter(|section| !section.empty).map(|section| Scoped {
         key: section.key.clone(),
         digest: section.digest(),
         bytes: section.bytes,

@@ -271,7 +271,12 @@ impl Round<'_> {
             }
         };
         self.worker.venue.metrics.tool_call(outcome.outcome.as_str());
-        Ok(outcome)
+        // What a delegate starts says it with its result.
+        let is_operation = matches!(&call.what, Ok(Resolved { target: Target::Operation(_), .. }));
+        Ok(match scope::told(&call.scoped).filter(|_| is_operation && outcome.outcome == Outcome::Ok) {
+            Some(told) => CallOutcome { text: format!("{}\n{told}", outcome.text), ..outcome },
+            None => outcome,
+        })
     }
 
     /// A call with its final arguments, some of them injected or none.

@@ -1,7 +1,7 @@
 //! The sections of a prompt that its calls may hand on, taken from what the model was shown.
 
 use super::choose::bare;
-use super::{Handed, INSTANCE, INSTANCES, Scoped, Scopes, check_instance, is_secret};
+use super::{Handed, INSTANCE, INSTANCES, Scoped, Scopes, check_instance, empty, is_secret};
 use crate::domain::authority::{Authority, Resource};
 use crate::domain::context::assemble::Assembled;
 use crate::domain::context::fill::fill;
@@ -101,6 +101,8 @@ fn part_of(item: &Item) -> Option<Part> {
             let suffix = instance.as_ref().map(|instance| format!("@{instance}")).unwrap_or_default();
             (item.key.strip_suffix(&suffix).unwrap_or(&item.key), false)
         }
+        // That its giver had nothing is no part of what it passes on.
+        Section::Scope if is_empty(item) => return None,
         Section::Scope => (item.key.strip_prefix("scope/")?, true),
         Section::System
         | Section::Tools
@@ -133,6 +135,11 @@ fn part_of(item: &Item) -> Option<Part> {
         reads: sources(&item.origin.reads),
         content,
     })
+}
+
+fn is_empty(item: &Item) -> bool {
+    let is_named = item.label.as_deref().is_some_and(|label| empty::received(label).is_some());
+    is_named && matches!(item.content, Content::Absent(Absence::Missing, _))
 }
 
 /// What the prompt shows of the conversation before.
@@ -218,7 +225,7 @@ pub fn received(handed: &Handed, authority: &Authority) -> Vec<Item> {
 }
 
 fn item(scoped: &Scoped, authority: &Authority) -> Item {
-    let Scoped { key, source, needs, received: _, under, reads, content, bytes: _, of: _, missing } = scoped;
+    let Scoped { key, source, needs, received: _, under, reads, content, bytes: _, of: _, missing, empty: _ } = scoped;
     let content = match (scoped.held(authority), missing, content) {
         (Err(reason), _, _) => Content::Absent(Absence::Denied, reason),
         (Ok(()), Some(reason), _) => Content::Absent(Absence::Missing, reason.clone()),

@@ -1,7 +1,7 @@
 //! What a call says of scopes and instances, and what it gets for that.
 
 use super::capture::{Part, Sections};
-use super::{GROUPS, INSTANCE, Reach, SCOPES, Scoped, Scopes, cut, quoted};
+use super::{GROUPS, INSTANCE, Reach, SCOPES, Scoped, Scopes, cut, empty, quoted};
 use crate::domain::limits::{HAND_OFF_BYTES, JOB_DEPTH};
 use crate::domain::tools::guard::{RUN, catalog_path};
 use crate::domain::turn::{Outcome, Unmade};
@@ -85,7 +85,10 @@ impl Sections {
                 (asked.clone(), asked)
             }
         };
-        let scoped = cut::within(&self.visible(&names, instance.as_deref()), HAND_OFF_BYTES);
+        let visible = self.visible(&names, instance.as_deref());
+        let mut scoped = cut::within(&visible, HAND_OFF_BYTES);
+        let empty = names.iter().filter(|name| !visible.iter().any(|part| part.names.contains(name)));
+        scoped.extend(empty.map(|name| Scoped::nothing(name, empty::why(&self.parts, name, instance.as_deref()))));
         Ok(Chosen { asked, instance, scoped })
     }
 

@@ -68,6 +68,7 @@ fn scoped(part: &Part, of: usize, share: usize) -> Scoped {
         bytes,
         of,
         missing,
+        empty: false,
     }
 }
 

@@ -21,6 +21,7 @@
 mod capture;
 mod choose;
 mod cut;
+mod empty;
 #[cfg(test)]
 mod tests;
 
@@ -39,6 +40,7 @@ use serde_json::{Map, Value, json};
 
 pub use capture::{Sections, instances, received};
 pub use choose::{Chosen, Said, take};
+pub use empty::told;
 
 /// Argument by which a model asks for sections.
 pub const SCOPES: &str = "_scopes";
@@ -263,6 +265,9 @@ pub struct Scoped {
     /// Why there is nothing in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
+    /// The caller has nothing of it for this call: the reason is for the caller alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub empty: bool,
 }
 
 /// What is known of a section that was handed on, without what it says.
@@ -320,10 +325,11 @@ impl Scoped {
         sha256_hex(self.content.to_string().as_bytes())
     }
 
-    /// As who gets it has it.
+    /// As who gets it has it; an empty one with what he may know of it, if anything.
     #[must_use]
-    pub fn handed(&self) -> Self {
-        Self { received: true, ..self.clone() }
+    pub fn handed(&self) -> Option<Self> {
+        let missing = if self.empty { Some(empty::received(&self.key)?.to_owned()) } else { self.missing.clone() };
+        Some(Self { received: true, missing, ..self.clone() })
     }
 
     /// For timelines and results.

@@ -86,8 +86,8 @@ fn check(reach: Value, said: &Value, expected: Result<&[&str], &str>) {
     let mut arguments = said.clone();
     let taken = take(None, &mut arguments);
     let chosen = sections().choose("ask", &reach, &taken);
-    let chosen =
-        chosen.map(|chosen| chosen.scoped.iter().map(|s| s.content.as_str().unwrap().to_owned()).collect::<Vec<_>>());
+    let chosen = chosen
+        .map(|chosen| chosen.scoped.iter().filter_map(|s| Some(s.content.as_str()?.to_owned())).collect::<Vec<_>>());
     match (chosen, expected) {
         (Ok(got), Ok(expected)) => assert_eq!(got, expected, "{said}"),
         (Err(got), Err(part)) => assert!(got.text.contains(part), "{said}: {got:?}"),
@@ -126,6 +126,66 @@ fn a_call_gets_what_its_tool_allows_and_its_model_asks_for() {
     ] {
         check(reach, &said, expected);
     }
+}
+
+#[test]
+fn a_section_of_which_there_is_nothing_says_why() {
+    for (names, said, expected) in [
+        (json!(["pending"]), json!({}), "no result has arrived and no job is running"),
+        (json!(["transcript"]), json!({}), "nothing was said before"),
+        (json!(["loads/w/x"]), json!({}), "the path is not loaded"),
+        (json!(["context/none"]), json!({}), "no entry of the context is labelled so, or it shows nothing"),
+    ] {
+        let reach = Reach { scopes: Some(scopes(json!({"const": names})).unwrap()), ..Reach::default() };
+        let chosen = sections().choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
+        let [only] = chosen.scoped.as_slice() else { panic!("{chosen:?}") };
+        assert_eq!(only.missing.as_deref(), Some(expected));
+        let line = told(&chosen.scoped).unwrap();
+        assert!(line.ends_with(&format!("`{}`: {expected}]", only.key)), "{line}");
+    }
+    let own = Sections { parts: vec![part("input", Some("1"), "first")], instances: vec!["1".into(), "2".into()] };
+    let reach = Reach { scopes: Some(scopes(json!({"const": ["input"]})).unwrap()), ..Reach::default() };
+    for (said, expected) in [
+        (json!({}), "it is of instances alone, and this call names no `_instance`"),
+        (json!({"_instance": "2"}), "it is of other instances alone, and this call is about `2`"),
+    ] {
+        let chosen = own.choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
+        assert_eq!(chosen.scoped[0].missing.as_deref(), Some(expected), "{said}");
+    }
+}
+
+#[test]
+fn who_gets_an_empty_section_learns_nothing_of_instances_or_labels() {
+    let names = json!([
+        "input",
+        "state",
+        "session",
+        "pending",
+        "inbox",
+        "transcript",
+        "goal",
+        "context/x",
+        "loads/w/x",
+        "resource/x",
+    ]);
+    let reach = Reach { scopes: Some(scopes(json!({"const": names})).unwrap()), ..Reach::default() };
+    let instances = || vec!["1".into(), "2".into()];
+    let of_one = names.as_array().unwrap().iter().map(|name| part(name.as_str().unwrap(), Some("1"), "first"));
+    let (with, without) = (
+        Sections { parts: of_one.collect(), instances: instances() },
+        Sections { parts: Vec::new(), instances: instances() },
+    );
+    let handed = |sections: &Sections, said: Value| -> Vec<Scoped> {
+        let chosen = sections.choose("ask", &reach, &take(None, &mut said.clone())).unwrap();
+        assert_eq!(chosen.scoped.len(), 10, "its caller is told of each");
+        chosen.scoped.iter().filter_map(Scoped::handed).collect()
+    };
+    let nothing = handed(&without, json!({}));
+    assert_eq!(nothing.iter().map(|section| section.key.as_str()).collect::<Vec<_>>(), NAMES);
+    for said in [json!({}), json!({"_instance": "2"})] {
+        assert_eq!(handed(&with, said), nothing, "whether another instance has any, it can't tell");
+    }
+    assert!(!json!(nothing).to_string().contains("instance"), "{nothing:?}");
 }
 
 #[test]
@@ -204,6 +264,7 @@ fn sections_of_one_key_are_a_list() {
         bytes: text.len(),
         of: text.len(),
         missing: None,
+        empty: false,
     };
     let gone = Scoped { missing: Some("nothing is there".into()), ..scoped("pending", "") };
     let all = [scoped("state", "a"), scoped("input", "b"), scoped("state", "c"), gone];
@@ -225,8 +286,9 @@ fn a_section_is_handed_on_by_who_may_still_read_it() {
         bytes: 0,
         of: 0,
         missing: None,
+        empty: false,
     };
-    let got = own.handed();
+    let got = own.handed().unwrap();
     for (scoped, authority, expected) in [
         (&own, held.clone(), None),
         (

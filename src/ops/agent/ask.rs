@@ -106,14 +106,16 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
     let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
     if let Some(done) = done.filter(|job| job.status.is_terminal()) {
         call.reads.kept(Resource::job(&job), format!("j/{job}/output"));
-        return Ok(answer(&agent, &done).into());
+        let answer = answer(&agent, &done);
+        let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
+        return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
     }
     Ok(still_running(site, &agent, job))
 }
 
 /// What of its turn's context a child of a call gets.
 fn handed(site: &TurnSite<'_>) -> Handed {
-    Handed { scoped: site.handed.iter().map(Scoped::handed).collect(), anonymous: None }
+    Handed { scoped: site.handed.iter().filter_map(Scoped::handed).collect(), anonymous: None }
 }
 
 /// An answer with the keys of a `sessionContext` that counted for nothing.
@@ -126,11 +128,16 @@ pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
 
 /// The result of a call whose child is still running.
 fn still_running(site: &TurnSite<'_>, agent: &AgentId, job: JobId) -> Output {
-    let mut value = json!({"agentId": agent, "job": job, "status": "STARTED"});
-    if !site.handed.is_empty() {
-        value["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
-    }
+    let value = with_handed(json!({"agentId": agent, "job": job, "status": "STARTED"}), site);
     Output { value, started: Some(job) }
+}
+
+/// An answer with what of its caller's context went with a call, and why what is missing didn't.
+fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
+    if !site.handed.is_empty() {
+        answer["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
+    }
+    answer
 }
 
 /// Ability and resource that a request to an agent needs.

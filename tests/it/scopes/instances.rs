@@ -14,6 +14,7 @@ then = { calls = [
     { tool = "translate", arguments = { to = "it", _scopes = ["state", "input"] } },
     { tool = "translate", arguments = { to = "it", _instance = "③", _scopes = ["state"] } },
     { tool = "look", arguments = { _instance = "①" } },
+    { tool = "translate", arguments = { to = "it", _scopes = ["state"] } },
 ] }
 
 [[rule]]
@@ -45,17 +46,23 @@ async fn calls_for_instances_are_children_of_their_own_that_see_no_other_one() {
     let job = venue.run("boss", "t1", input).await;
     let turns = turns(&venue, &job).await;
     let outcomes: Vec<&str> = turns[0].calls.iter().map(|call| call.outcome.as_str()).collect();
-    assert_eq!(outcomes, ["ok", "ok", "ok", "ok", "bad arguments", "ok"]);
+    assert_eq!(outcomes, ["ok", "ok", "ok", "ok", "bad arguments", "ok", "ok"]);
     let results = results(&turns[0]);
     assert_eq!(results[4], "`_instance` of `translate`: no instance \"③\", expected one of `①`, `②`");
     let jobs: Vec<Value> =
         results[..4].iter().map(|text| serde_json::from_str::<Value>(text).unwrap()["job"].clone()).collect();
     assert_eq!(jobs.iter().map(Value::to_string).collect::<BTreeSet<_>>().len(), 4, "each is a job of its own");
+    let nothing = "state — unavailable: your caller keeps nothing in it for this call]";
+    let last: Value = serde_json::from_str(results[6]).unwrap();
+    let why = "it is of instances alone, and this call names no `_instance`";
+    assert_eq!(last["scoped"], json!([{"key": "state", "bytes": 0, "missing": why}]), "its caller is told");
+    assert_eq!(json!(turns[0].calls[6].scoped), last["scoped"], "the timeline says the same");
     for (job, there, absent) in [
         (&jobs[0], vec!["[Scoped: state]\nHello", "[Scoped: input]\n{all: \"of them\"}"], vec!["Bonjour", "two"]),
         (&jobs[1], vec!["[Scoped: state]\nBonjour", "[Scoped: input]\n{only: \"two\"}"], vec!["Hello", "of them"]),
         (&jobs[2], vec!["[Scoped: state]\nBonjour", "[Scoped: input]\n{only: \"two\"}"], vec!["Hello", "of them"]),
-        (&jobs[3], vec!["[Scoped: input]\n{all: \"of them\"}"], vec!["Hello", "Bonjour", "two"]),
+        (&jobs[3], vec!["[Scoped: input]\n{all: \"of them\"}", nothing], vec!["Hello", "Bonjour", "two"]),
+        (&last["job"], vec![nothing], vec!["Hello", "Bonjour", "of them", "two"]),
     ] {
         let id = job.as_str().unwrap().parse().unwrap();
         let child = jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().unwrap();

@@ -61,7 +61,9 @@ async fn an_operation_gets_what_its_tool_allows_beside_its_arguments() {
     assert_eq!(turns[0].calls[8].outcome, "ok");
     let notes: Vec<_> =
         turns[0].calls[0].scoped.iter().map(|note| (note.key.as_str(), note.source.as_deref())).collect();
-    assert_eq!(notes, [("context/plan", Some("w/plan")), ("input", None)]);
+    assert_eq!(notes, [("context/plan", Some("w/plan")), ("input", None), ("pending", None)]);
+    let why = turns[0].calls[0].scoped[2].missing.as_deref();
+    assert_eq!(why, Some("no result has arrived and no job is running"));
     let look = Preview { task: Some(json!(1)), ..Preview::default() };
     let inputs = preview::inputs(&venue.venue, &venue.owner, &"caller".parse().unwrap(), look).await.unwrap();
     let property = |tool: &str| {
