@@ -27,8 +27,15 @@ pub(super) struct Turn {
 
 impl Turn {
     /// From an element of `g/<agent>/timeline`.
-    pub(super) fn parse(agent: &'static str, shown: Value) -> Result<Self, Failure> {
+    pub(super) fn parse(agent: &'static str, mut shown: Value) -> Result<Self, Failure> {
         let session = field(&shown, "session");
+        // It shows arguments as the model wrote them, where the record says what they are.
+        for said in shown.get_mut("said").and_then(Value::as_array_mut).into_iter().flatten() {
+            let calls = said.get_mut("calls").and_then(Value::as_array_mut).into_iter().flatten();
+            for arguments in calls.filter_map(|call| call.get_mut("arguments")) {
+                *arguments = json!({"json": arguments.take()});
+            }
+        }
         let record = serde_json::from_value(shown);
         let record = record.map_err(|e| Failure::internal(format!("a turn of `{agent}` is malformed: {e}")))?;
         Ok(Self { agent, session, record })

@@ -18,7 +18,7 @@ async fn files_are_written_listed_and_read_in_ranges(backend: Backend) {
     assert_eq!((part["text"].as_str(), part["next"].as_u64()), (Some("89"), Some(10)), "whole characters");
     let args = json!({"path": "notes/a.md", "content": "new", "expect": "other"});
     let (outcome, text) = site.call("e", json!([A]), "files_write", args).await;
-    assert_eq!((outcome.as_str(), text.contains("has changed: expected `other`")), ("error", true), "{text}");
+    assert_eq!((outcome.as_str(), text.contains("has changed: expected `other`")), ("bad arguments", true), "{text}");
     let args = json!({"path": "app/user/a/notes/a.md", "content": "new", "expect": hash});
     assert_eq!(site.ok("e2", json!([A]), "files_write", args).await["existed"], true);
     let docs = site.venue.venue.store.scan(&site.venue.owner, "r/files/c/", None, false, 10).await.unwrap();

@@ -166,7 +166,11 @@ async fn what_a_server_answers_is_bounded_and_its_refusals_are_told() {
         (Box::new(|_| answer(&json!([]))), "error", "expected a map with `items`"),
         (Box::new(|_| refusal(503, &json!({"error": "busy"}))), "error", "answered 503 `busy`"),
         (Box::new(|_| refusal(401, &json!({}))), "error", "answered 401 without a reason"),
-        (Box::new(|_| refusal(400, &json!({"error": "no such index"}))), "error", "refuses the arguments: `no such"),
+        (
+            Box::new(|_| refusal(400, &json!({"error": "no such index"}))),
+            "bad arguments",
+            "refuses the arguments: `no such",
+        ),
         (Box::new(|_| refusal(403, &json!({"error": "not yours"}))), "denied", "denies it: `not yours`"),
         (Box::new(|_| refusal(404, &json!({"error": "gone"}))), "error", "has no such thing: `gone`"),
     ];
