@@ -39,7 +39,7 @@ async fn a_page_of_large_jobs_ends_early_and_the_list_goes_on() {
             let page = jobs::list(&venue.venue, &venue.owner, next, 1_000).await.unwrap();
             assert!(page.next > next && page.items.len() == page.next - next);
             for job in &page.items {
-                let whole = jobs::get(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap();
+                let whole = jobs::shown(&venue.venue, &venue.owner, &job.head.id).await.unwrap().unwrap();
                 let size = whole.head.input.to_string().len();
                 if size > LISTED_VALUE_BYTES {
                     assert_eq!(job.head.input, json!({"truncated": true, "size": size}));
