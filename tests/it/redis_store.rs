@@ -260,7 +260,7 @@ async fn the_settings_of_the_shipped_configuration_have_no_problem() {
     let Some(server) = RedisServer::start() else { return };
     let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
     let settings = store.settings().await.unwrap();
-    assert_eq!(settings.len(), 6);
+    assert_eq!(settings.len(), 7);
     assert!(settings.iter().all(|setting| setting.problem.is_none()), "{settings:?}");
     server.command(&["CONFIG", "SET", "appendfsync", "everysec"]).await.unwrap();
     let settings = store.settings().await.unwrap();
