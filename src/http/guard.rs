@@ -2,7 +2,8 @@
 
 use super::Api;
 use super::body::{self, Unread};
-use super::load::{Cost, Loaded};
+use super::holding::Holding;
+use super::load::Cost;
 use super::problem::{PROBLEM_JSON, Problem};
 use super::routes::{self, Access, On, methods};
 use super::seat::{Phase, Seat};
@@ -70,7 +71,7 @@ pub(super) async fn guard(State(api): State<Api>, request: Request, next: Next) 
     let response = as_problem(response, method.as_str(), &path, route.as_deref());
     // An answer takes its bytes until they are sent; of a stream there is one piece at a time.
     load.takes(response.body().size_hint().exact().unwrap_or(0));
-    response.map(|body| Body::new(Loaded { body, _load: load }))
+    response.map(|body| Holding::body(body, load))
 }
 
 /// Whose memory it is.

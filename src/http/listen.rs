@@ -1,6 +1,7 @@
 //! Takes connections and serves each within its limits, until the venue shuts down.
 
 use super::connections::Admission;
+use super::holding::Holding;
 use super::problem::Problem;
 use super::seat::{Answering, Phase, Seat, Table, Wire};
 use super::{Api, HttpOptions, body};
@@ -96,7 +97,7 @@ async fn attend(stream: TcpStream, seat: Arc<Seat>, api: Api, router: Router) {
         seat.is(Phase::Body);
         request.extensions_mut().insert(Arc::clone(&seat));
         let answered = api_service.call(request);
-        async move { answered.await.map(|response| response.map(|body| Body::new(Answering { body, seat }))) }
+        async move { answered.await.map(|response| response.map(|body| Holding::body(body, Answering(seat)))) }
     });
     let wire = TokioIo::new(Wire::new(stream, Arc::clone(&seat), stall_time));
     let mut connection = pin!(http().serve_connection(wire, service));

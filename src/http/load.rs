@@ -1,12 +1,8 @@
 //! How much is worked on at once, by the memory that it may take: a value takes many times its text while it is
 //! handled, so requests that bring or read large ones wait for each other, and no owner takes more than half.
 
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::{Frame, SizeHint};
 use std::collections::{HashMap, VecDeque};
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -191,32 +187,6 @@ impl Drop for Load {
         state.wakers.remove(&self.number);
         state.loads.goes(self.number);
         state.wake();
-    }
-}
-
-/// The body of an answer: while it lasts it takes what it weighs.
-pub(super) struct Loaded {
-    pub(super) body: Body,
-    pub(super) _load: Arc<Load>,
-}
-
-impl HttpBody for Loaded {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

@@ -9,6 +9,7 @@ mod connections;
 mod extract;
 mod guard;
 mod health;
+mod holding;
 mod jobs;
 mod life;
 mod listen;

@@ -11,6 +11,7 @@ use axum::handler::Handler;
 use axum::http::{Method, Uri};
 use axum::middleware::from_fn_with_state;
 use axum::routing::{MethodFilter, MethodRouter, on};
+use std::sync::LazyLock;
 
 /// One route; the method and the path are kept to be compared with the API's description.
 pub(super) struct Route {
@@ -143,9 +144,14 @@ pub(super) fn methods(path: &str) -> Vec<String> {
 
 /// Who may use a route, and whether it reads what its caller names: nobody without a token who asks for what isn't there.
 pub(super) fn access(method: &str, path: Option<&str>) -> (Access, bool) {
+    // Asked for every request: without the handlers, and made once.
+    static TABLE: LazyLock<Vec<(&'static str, &'static str, Access, bool)>> = LazyLock::new(|| {
+        routes().into_iter().map(|Route { method, path, access, reads, .. }| (path, method, access, reads)).collect()
+    });
     let method = if method == "HEAD" { "GET" } else { method };
-    let is = |route: &&Route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method);
-    routes().iter().find(is).map_or((Access::Caller, false), |route| (route.access, route.reads))
+    let mut here = TABLE.iter().filter(|(known, ..)| Some(*known) == path);
+    let found = here.find(|(_, known, ..)| known.eq_ignore_ascii_case(method));
+    found.map_or((Access::Caller, false), |(.., access, reads)| (*access, *reads))
 }
 
 /// All of them behind the guard.

@@ -1,8 +1,6 @@
 //! One connection: what it does, how long it may, and the bytes through it.
 
 use super::connections::{Admission, Connections, Room};
-use axum::body::{Body, Bytes, HttpBody};
-use http_body::{Frame, SizeHint};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
@@ -136,35 +134,12 @@ impl Drop for Seat {
     }
 }
 
-/// The body of an answer: while it lasts its connection works.
-pub(super) struct Answering {
-    pub(super) body: Body,
-    pub(super) seat: Arc<Seat>,
-}
-
-impl HttpBody for Answering {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
+/// A connection whose request is answered: while the answer lasts it works.
+pub(super) struct Answering(pub(super) Arc<Seat>);
 
 impl Drop for Answering {
     fn drop(&mut self) {
-        self.seat.is(Phase::Idle);
+        self.0.is(Phase::Idle);
     }
 }
 
