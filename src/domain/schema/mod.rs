@@ -1,5 +1,6 @@
 //! JSON Schema as plain data: what a value is checked against, and what samples have in common.
 
+mod compiled;
 mod cost;
 pub mod infer;
 
@@ -45,17 +46,12 @@ pub struct Misfit {
 /// The first misfits of `value`, at most `limit`, and whether there are more. References may only
 /// lead into the schema itself: nothing is fetched.
 pub fn misfits(schema: &Value, value: &Value, limit: usize) -> Result<(Vec<Misfit>, bool), SchemaError> {
-    let bytes = serde_json::to_vec(schema).map_or(0, |bytes| bytes.len());
-    if bytes > SCHEMA_BYTES {
-        return Err(SchemaError::TooLarge { bytes });
+    let text = serde_json::to_vec(schema).unwrap_or_default();
+    if text.len() > SCHEMA_BYTES {
+        return Err(SchemaError::TooLarge { bytes: text.len() });
     }
     cost(schema, value)?;
-    // Linear-time patterns: a backtracking one can be made to run for ever.
-    let options = jsonschema::options().offline().with_pattern_options(jsonschema::PatternOptions::regex());
-    let validator = options.build(schema).map_err(|error| SchemaError::NotASchema {
-        at: error.instance_path().to_string(),
-        reason: shortened(&error),
-    })?;
+    let validator = compiled::validator(schema, text)?;
     let limit = limit.min(SCHEMA_ERRORS);
     let mut errors = validator.iter_errors(value);
     let found = errors.by_ref().take(limit).map(|error| Misfit {

@@ -17,6 +17,7 @@ const LIMIT: Duration = Duration::from_mins(1);
 async fn signs_start_a_job_and_its_result_wakes_the_session() {
     let Some(office) = Office::open().await else { return };
     let (clerks, taken) = office.ordered("t1", json!({})).await;
+    office.rests(&clerks).await;
     assert_eq!(office.job(&taken.job).await.status, JobStatus::Pending);
     office.books_are_closed().await;
     office.say(&taken, json!({"status": "STARTED"})).await;
@@ -45,6 +46,7 @@ async fn signs_start_a_job_and_its_result_wakes_the_session() {
 async fn a_worker_need_not_say_that_it_has_begun_and_may_fail() {
     let Some(office) = Office::open().await else { return };
     let (clerks, taken) = office.ordered("t1", json!({})).await;
+    office.rests(&clerks).await;
     office.say(&taken, json!({"status": "FAILED", "error": "the scan is blank"})).await;
     assert_eq!(output(&office.venue.ended(&clerks).await), "the worker is not done");
     let job = office.job(&taken.job).await;

@@ -104,7 +104,8 @@ impl Office {
         panic!("no job is published within a minute");
     }
 
-    /// The same, with the message that an external worker of `ocr` gets for it.
+    /// The same, with the message that an external worker of `ocr` gets for it. The turn that published it may go on: an
+    /// answer that must come after it waits until the session [rests](Self::rests).
     async fn ordered(&self, id: &str, more: Value) -> (JobId, Taken) {
         let job = self.order(id, more).await;
         (job, self.take("ocr").await)

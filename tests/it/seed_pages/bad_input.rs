@@ -106,7 +106,7 @@ async fn loads_beyond_the_limit_are_refused_by_name_also_within_one_reply() {
         let calls: Vec<_> = (0..loads).map(call).collect();
         json!({"when": {"agent": agent, "turn": 1}, "then": {"calls": calls}})
     };
-    let rules = json!([rule("greedy", 300), rule("mad", 3_000), {"then": {"text": "{{tool_result}}"}}]);
+    let rules = json!([rule("greedy", 300), rule("mad", 8_000), {"then": {"text": "{{tool_result}}"}}]);
     let venue = venue(dir.path(), &rules).await;
     venue.agent("greedy", json!({"defaultTools": false})).await;
     venue.agent("mad", json!({"defaultTools": false})).await;

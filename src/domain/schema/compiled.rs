@@ -1,0 +1,82 @@
+//! Schemas that were used last stay compiled: a reply may call one tool a thousand times, and compiling costs a
+//! hundred times what a check costs.
+
+use super::{SchemaError, shortened};
+use jsonschema::{PatternOptions, Validator};
+use serde_json::Value;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+/// Kept for each thread: the tools of a turn or two.
+const KEPT: usize = 16;
+
+/// A larger schema is compiled anew each time, so that what is kept takes little, whoever wrote it.
+const KEPT_BYTES: usize = 2 * 1024;
+
+thread_local! {
+    /// By the schema's text, the last used at the end.
+    static LAST: RefCell<Vec<(Vec<u8>, Rc<Validator>)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The validator of `schema`, whose text is `text`.
+pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, SchemaError> {
+    if text.len() > KEPT_BYTES {
+        return compile(schema).map(Rc::new);
+    }
+    LAST.with_borrow_mut(|last| {
+        let entry = match last.iter().position(|(known, _)| *known == text) {
+            Some(at) => last.remove(at),
+            None => (text, Rc::new(compile(schema)?)),
+        };
+        let validator = Rc::clone(&entry.1);
+        if last.len() == KEPT {
+            last.remove(0);
+        }
+        last.push(entry);
+        Ok(validator)
+    })
+}
+
+fn compile(schema: &Value) -> Result<Validator, SchemaError> {
+    // Linear-time patterns: a backtracking one can be made to run for ever.
+    let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
+    options.build(schema).map_err(|error| SchemaError::NotASchema {
+        at: error.instance_path().to_string(),
+        reason: shortened(&error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::misfits;
+    use super::{KEPT, LAST};
+    use serde_json::json;
+
+    fn kept() -> usize {
+        LAST.with_borrow(Vec::len)
+    }
+
+    #[test]
+    fn each_schema_checks_by_its_own_rules_however_many_are_kept() {
+        for round in 0..2 {
+            for least in 0..KEPT * 2 {
+                let schema = json!({"minimum": least});
+                let fits = |value: usize| misfits(&schema, &json!(value), 1).unwrap().0.is_empty();
+                assert!(fits(least) && (least == 0 || !fits(least - 1)), "{least} in round {round}");
+                assert!(kept() <= KEPT);
+            }
+        }
+    }
+
+    #[test]
+    fn a_schema_is_kept_once_and_neither_a_large_one_nor_what_is_none() {
+        LAST.with_borrow_mut(Vec::clear);
+        for _ in 0..3 {
+            misfits(&json!({"type": "string"}), &json!(1), 1).unwrap();
+        }
+        assert_eq!(kept(), 1);
+        misfits(&json!({"description": "x".repeat(3_000)}), &json!(1), 1).unwrap();
+        misfits(&json!({"type": "no type"}), &json!(1), 1).unwrap_err();
+        assert_eq!(kept(), 1);
+    }
+}
