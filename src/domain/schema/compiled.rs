@@ -40,10 +40,9 @@ pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, 
 fn compile(schema: &Value) -> Result<Validator, SchemaError> {
     // Linear-time patterns: a backtracking one can be made to run for ever.
     let options = jsonschema::options().offline().with_pattern_options(PatternOptions::regex());
-    options.build(schema).map_err(|error| SchemaError::NotASchema {
-        at: error.instance_path().to_string(),
-        reason: shortened(&error),
-    })
+    options
+        .build(schema)
+        .map_err(|error| SchemaError::NotASchema { at: error.instance_path().to_string(), reason: shortened(&error) })
 }
 
 #[cfg(test)]
