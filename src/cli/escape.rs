@@ -27,6 +27,11 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     written(text, |rest| STYLES.iter().copied().find(|style| rest.starts_with(style)), |c| matches!(c, '\n' | '\t'))
 }
 
+/// A text for a terminal in which there is no style: lines and tabs stay.
+pub fn unstyled(text: &str) -> Cow<'_, str> {
+    written(text, |_| None, |c| matches!(c, '\n' | '\t'))
+}
+
 /// A text of somebody else, in which no style is this program's: it can't begin one.
 pub fn data(text: &str) -> Cow<'_, str> {
     written(text, |_| None, |c| c != '\u{1b}' && c != '\u{9b}')
@@ -100,6 +105,7 @@ mod tests {
         ] {
             assert_eq!(shown(text), on_terminal);
             assert_eq!(cell(text), in_cell);
+            assert_eq!(unstyled(text), on_terminal.replace('\x1b', "\\u{1b}"));
         }
         assert_eq!(data("a\x1b[31mb\u{200b}\n"), "a\\u{1b}[31mb\u{200b}\n");
         assert_eq!(data("a\u{200b}\n"), "a\u{200b}\n");

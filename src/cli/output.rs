@@ -112,8 +112,13 @@ pub fn field(value: &Value, key: &str) -> String {
     match &value[key] {
         Value::Null => String::new(),
         Value::String(text) => escape::data(text).into_owned(),
-        other => other.to_string(),
+        other => compact(other),
     }
+}
+
+/// JSON in one line.
+pub fn compact(value: &Value) -> String {
+    escape::json(&value.to_string()).into_owned()
 }
 
 /// A line on stdout.
@@ -157,11 +162,11 @@ pub fn note_next(page: &Value) {
     }
 }
 
-/// A line on stderr.
+/// A line on stderr; whatever stands in it, it has no colours.
 pub fn note(text: &str) {
     // Without a stderr there is nobody to tell.
     let mut stderr = std::io::stderr();
-    let text = if stderr.is_terminal() { escape::shown(text) } else { text.into() };
+    let text = if stderr.is_terminal() { escape::unstyled(text) } else { text.into() };
     let _ = writeln!(stderr, "{text}");
 }
 

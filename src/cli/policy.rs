@@ -3,7 +3,7 @@
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
 use super::output::{field, note};
-use super::{Context, input};
+use super::{Context, escape, input};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ fn shown(policy: &Value) -> String {
     }
     for revocation in policy["revocations"].as_array().into_iter().flatten() {
         let part = |key: &str, word: &str| match revocation[key].as_str() {
-            Some(text) => format!("  {word} {text}"),
+            Some(text) => format!("  {word} {}", escape::data(text)),
             None => String::new(),
         };
         lines.push(format!(

@@ -2,7 +2,7 @@
 
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
-use super::output::{field, note};
+use super::output::{field, note, plain};
 use super::{Context, input, worker};
 use crate::app::{App, Role};
 use crate::secrets::{self, KeyFileError, SecretError};
@@ -128,7 +128,7 @@ async fn set(
 }
 
 fn hosts_of(secret: &Value) -> String {
-    let hosts: Vec<_> = secret["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+    let hosts: Vec<_> = secret["hosts"].as_array().into_iter().flatten().map(plain).collect();
     if hosts.is_empty() { "no host".to_owned() } else { hosts.join(", ") }
 }
 

@@ -1,6 +1,7 @@
 //! `trellis job watch`: status changes and the text as it is written.
 
 use super::client::Client;
+use super::escape;
 use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, pretty, remark, write, write_json, write_line};
 use super::sse::{SseEvent, SseParser};
@@ -97,7 +98,8 @@ impl Shown {
         }
         let text = data["text"].as_str().or(data.as_str()).unwrap_or_default();
         if self.out.format == Format::Text && !text.is_empty() {
-            write(text)?;
+            // What a model says has no style of this program, whatever it looks like.
+            write(&escape::data(text))?;
             self.in_line = !text.ends_with('\n');
         }
         Ok(None)

@@ -125,7 +125,8 @@ fn verdict(answer: &Value) -> String {
 
 fn compared(out: Out, answer: &Value) -> String {
     let rows = diff::rows(&answer["before"], &answer["ledger"]);
-    let error = answer["error"].as_str().map(|error| format!("\n\nno prompt: {error}")).unwrap_or_default();
+    let error =
+        answer["error"].as_str().map(|_| format!("\n\nno prompt: {}", field(answer, "error"))).unwrap_or_default();
     format!(
         "{}\n\n{}\n\n{}{error}",
         verdict(answer),

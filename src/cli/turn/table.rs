@@ -1,7 +1,7 @@
 //! A turn's ledger as tables, and its prompt as text.
 
 use super::super::job::time;
-use super::super::output::{Out, field, plain};
+use super::super::output::{Out, compact, field, plain};
 use serde_json::Value;
 
 /// Characters of the budget bar.
@@ -28,7 +28,7 @@ fn list(value: &Value) -> &[Value] {
 fn handed(section: &Value) -> String {
     let key = field(section, "key");
     match (section["missing"].as_str(), section["of"].as_u64()) {
-        (Some(reason), _) => format!("{key} (nothing: {reason})"),
+        (Some(_), _) => format!("{key} (nothing: {})", field(section, "missing")),
         (None, Some(_)) => format!("{key} ({} of {} bytes)", grouped(&section["bytes"]), grouped(&section["of"])),
         (None, None) => key,
     }
@@ -156,14 +156,14 @@ pub fn prompt(request: &Value) -> String {
         for call in list(&message["calls"]) {
             let arguments = &call["arguments"];
             let arguments = if arguments["json"].is_null() { &arguments["malformed"] } else { &arguments["json"] };
-            let line = format!("[calls {} {arguments}]", field(call, "name"));
+            let line = format!("[calls {} {}]", field(call, "name"), compact(arguments));
             text = if text.is_empty() { line } else { format!("{text}\n{line}") };
         }
         parts.push(format!("=== {role} ===\n{text}"));
     }
     let tools: Vec<_> = list(&request["tools"])
         .iter()
-        .map(|tool| format!("{} {}\n  {}", field(tool, "name"), tool["schema"], field(tool, "description")))
+        .map(|tool| format!("{} {}\n  {}", field(tool, "name"), compact(&tool["schema"]), field(tool, "description")))
         .collect();
     parts.push(format!("=== tools ===\n{}", tools.join("\n")));
     parts.join("\n\n")

@@ -12,5 +12,6 @@ pub mod provider;
 pub mod python;
 pub mod raw;
 pub mod redis;
+pub mod terminal;
 pub mod venue;
 pub mod watched;
