@@ -1,13 +1,18 @@
 //! What a task does that arrives at a busy session: `queue`, `replace`, `reject`; and how sessions wait.
 
+use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::bus::{Address, InKind, Message};
+use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::time::Millis;
 use trellis::jobs;
+
+const START: Millis = Millis(1_767_225_600_000);
 
 fn never(busy: &str) -> Value {
     json!({"model": {"provider": "scripted", "name": "never"}, "busy": busy})
@@ -156,6 +161,39 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
     }
     // One at a time: the store's own cases hold the order of those who wait.
     assert!(spans.windows(2).all(|pair| pair[0].1 <= pair[1].0), "{spans:?}");
+}
+
+/// Twelve tasks of an agent that serves one at a time, in a session each and all in one. The clock stands
+/// still: no sweep, no alarm and no delivery again begins one, only the end of the one before.
+async fn each_task_begins_when_the_one_before_ends(venue: TestVenue) {
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}, "concurrency": 1})).await;
+    venue.worker().await;
+    let mut tasks = Vec::new();
+    for n in 0..6 {
+        tasks.push(venue.submit("a", &format!("own{n}"), json!(n)).await.job.unwrap());
+        tasks.push(submit(&venue, &format!("main{n}")).await);
+    }
+    let start = std::time::Instant::now();
+    for task in &tasks {
+        while job(&venue, task).await.status != JobStatus::Complete {
+            assert!(start.elapsed() < std::time::Duration::from_mins(1), "{task} waits: {:?}", job(&venue, task).await);
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    }
+    assert_eq!(venue.venue.now(), START, "no time has passed");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_task_of_an_agent_that_serves_one_at_a_time_waits_for_no_sweep() {
+    let (venue, _dir) = TestVenue::embedded_at("", Clock::manual(START)).await;
+    each_task_begins_when_the_one_before_ends(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_task_of_an_agent_that_serves_one_at_a_time_waits_for_no_sweep_on_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, _) = TestVenue::redis_at(server, "", Clock::manual(START)).await;
+    each_task_begins_when_the_one_before_ends(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -71,7 +71,9 @@ impl Scene {
             up.run(&["agent", "apply", &format!("{name}.toml")]).ok();
         };
         file("evil", &format!("systemPrompt = \"{text}\"\ncontext = [{{ ref = \"w/text\", label = \"l\" }}]"));
-        (file("fails", ""), file("pays", ""), file("talks", ""), file("asks", "tools = [\"v/ops/human/ask\"]"));
+        for (name, more) in [("fails", ""), ("pays", ""), ("talks", ""), ("asks", "tools = [\"v/ops/human/ask\"]")] {
+            file(name, more);
+        }
         let ended = |agent: &str| {
             let job = up.run(&["submit", agent, EVIL]).ok();
             up.run(&["job", "wait", &job]);
@@ -81,7 +83,9 @@ impl Scene {
         let session = json_of(&up, &["job", "get", &done])["session"].as_str().unwrap().to_owned();
         up.run(&["timer", "set", "talks", EVIL, "--after", "1h"]).ok();
         up.run(&["policy", "revoke", "--path", "w/nothing", "--reason", EVIL]).ok();
-        (up.run(&["submit", "asks", EVIL]).ok(), up.run(&["submit", "pays", EVIL]).ok());
+        for agent in ["asks", "pays"] {
+            up.run(&["submit", agent, EVIL]).ok();
+        }
         while json_of(&up, &["approvals"])["items"].as_array().unwrap().len() < 2 {}
         up.run(&["agent", "suspend", "fails", "--reason", EVIL]).ok();
         Self { up, done, failed, session }

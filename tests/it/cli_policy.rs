@@ -103,7 +103,8 @@ fn a_job_is_a_grant_and_what_stands_under_none_is_nothing() {
     let mut expected =
         [format!("stops job {} of scout, STARTED", scene.job), format!("stops child {} of idle, PENDING", scene.child)];
     let mut stops: Vec<_> = stops.into_iter().map(str::to_owned).collect();
-    (expected.sort(), stops.sort());
+    expected.sort();
+    stops.sort();
     assert_eq!(stops, expected, "{done}");
     let none = up.run(&["policy", "revoke", "--holder", "agent:nobody"]).ok();
     assert!(none.lines().any(|line| line == "stops nothing that is there now"), "{none}");

@@ -1,6 +1,6 @@
 //! `audit --repair`: what is missing for good gets an end, what moves is left alone.
 
-use crate::support::cli::run;
+use crate::support::cli::{Up, run};
 use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
@@ -265,6 +265,43 @@ async fn a_task_that_has_ended_and_places_without_documents_go() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     panic!("the task stays in the mailbox");
+}
+
+/// The books of a running venue that lack something, and put right by the command beside it.
+#[test]
+fn the_command_repairs_a_running_venue_over_http_and_says_what() {
+    // Its workers look by themselves no more often than once a day.
+    let mut up = Up::start_with(&["worker.audit=1d"]);
+    up.agent("helper", "echo");
+    up.process.signal("TERM");
+    up.process.ended();
+    let data = up.dir.path().join("data");
+    let losing = async {
+        let venue = TestVenue::reopened(&data, "", Clock::manual(START)).await;
+        [lost(&venue, "whole", json!({})).await, lost(&venue, "values", json!({"pin": 1})).await]
+    };
+    let [whole, values] = tokio::runtime::Runtime::new().unwrap().block_on(losing);
+    up.start_again();
+    for _ in 0..2 {
+        let seen = up.run(&["audit"]).expect(1, &format!("missing: job {whole} (PENDING)"));
+        assert!(seen.out.contains("unaccounted = 2") && !seen.err.contains("repaired"), "to look is no more: {seen:?}");
+    }
+    // The folder is held: the process that holds it is asked, as it is by its address.
+    let listen = format!("http.listen={}", up.url.trim_start_matches("http://"));
+    let beside = ["audit", "--repair", "--set", "store.url=embedded:data", "--set", &listen];
+    let done = run(up.dir.path(), &beside).expect(0, "");
+    assert!(done.out.contains("unaccounted = 0") && done.out.contains("failed = 1"), "{done:?}");
+    let said = |job: &JobId, did: &str| {
+        let of = |line: &&str| line.starts_with("repaired: local/me: ") && line.contains(job.as_str());
+        assert!(done.err.lines().find(of).is_some_and(|line| line.contains(did)), "{}", done.err);
+    };
+    said(&whole, "put back");
+    said(&values, "it is FAILED with LOST");
+    // What was put back runs; what could not be is told.
+    assert_eq!(up.run(&["job", "wait", whole.as_str(), "--timeout", "60s"]).ok(), "whole");
+    up.run(&["job", "wait", values.as_str()]).expect(3, "FAILED (LOST)");
+    let again = up.run(&["audit", "--repair", "--url", &up.url]).expect(0, "");
+    assert!(again.out.contains("unaccounted = 0") && again.err.is_empty(), "once: {again:?}");
 }
 
 #[test]
