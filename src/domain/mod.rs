@@ -49,6 +49,7 @@ pub mod tools;
 pub mod audit;
 pub mod limits;
 pub mod patch;
+pub mod quota;
 pub mod rate;
 pub mod render;
 pub mod retention;

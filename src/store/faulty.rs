@@ -2,8 +2,8 @@
 
 use super::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
-    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
-    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Recount, Released,
+    Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -230,6 +230,14 @@ impl Store for FaultyStore {
 
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
         self.call("sweep", self.inner.sweep(now, owner, grace, limit)).await
+    }
+
+    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
+        self.inner.usage(owner).await
+    }
+
+    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
+        self.call("recount", self.inner.recount(owner, mend)).await
     }
 
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {

@@ -47,6 +47,7 @@
 //! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
 //! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
+//! | `quota` | line of the limits of this owner, read by the store itself, see `domain::quota` | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!
 //! `<turn>`, `<start>`, `<due>` and `<created>` are zero-padded to 16 digits, so that they sort.
@@ -70,6 +71,9 @@ pub use spend::{
 
 /// Document of an owner's policy.
 pub const POLICY: &str = "policy";
+
+/// Document of an owner's quota.
+pub const QUOTA: &str = "quota";
 
 /// Document of an agent's record.
 pub fn agent(agent: &AgentId) -> String {

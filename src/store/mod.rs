@@ -19,6 +19,7 @@ pub mod patient;
 pub mod redis;
 pub mod steps;
 mod types;
+mod usage;
 
 use crate::domain::decode::stored;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
@@ -32,6 +33,7 @@ pub use fill::{Fill, Level};
 pub use forget::*;
 pub use outside::*;
 pub use types::*;
+pub use usage::*;
 
 /// Why a store call gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -207,6 +209,15 @@ pub trait Store: Send + Sync + 'static {
     /// One owner's overdue work; also wakes the next waiting session of agents with free
     /// capacity. `grace` is how long before the same work is handed out again.
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
+
+    /// What an owner keeps, as every write and every deletion has counted it, and what its quota is by operators.
+    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError>;
+
+    /// A step of a recount of what an owner keeps, exact however much is written meanwhile; the last one says what
+    /// was found and, with `mend`, lets it count. What was kept before anybody counted is counted by the store itself.
+    ///
+    /// A crash before it: the recount goes on with the next call.
+    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError>;
 
     /// Known owners after `after`, sorted.
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;

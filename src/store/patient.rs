@@ -3,8 +3,8 @@
 
 use super::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
-    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
-    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Recount, Released,
+    Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -144,6 +144,14 @@ impl Store for PatientStore {
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
         // Not repeated: the sweep loop comes again by itself.
         self.inner.sweep(now, owner, grace, limit).await
+    }
+
+    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
+        self.again(|| self.inner.usage(owner)).await
+    }
+
+    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
+        self.again(|| self.inner.recount(owner, mend)).await
     }
 
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {

@@ -9,7 +9,7 @@ use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{
     Admit, Admitted, After, Change, Commit, Committed, DocWrite, EventKind, Expect, Grant, Held, Intake, LeaseOutcome,
-    LeaseRequest, NewEvent, Next, Store, StoreError, Written, keys,
+    LeaseRequest, NewEvent, Next, Recount, Store, StoreError, Written, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);
@@ -333,6 +333,52 @@ async fn no_call_fails_after_a_restart_of_the_server() {
                 }
                 _ => drop(store.sweep(NOW, &owner(), Duration::from_secs(1), 10).await.unwrap()),
             }
+        }
+    }
+}
+
+/// The key of what an owner keeps.
+async fn counts_key(server: &RedisServer) -> String {
+    let redis::Value::Array(found) = server.command(&["KEYS", "*:count"]).await.unwrap() else { panic!("no keys") };
+    let redis::Value::BulkString(key) = &found[0] else { panic!("no key of counts: {found:?}") };
+    String::from_utf8(key.clone()).unwrap()
+}
+
+#[tokio::test]
+async fn what_was_kept_before_anybody_counted_is_counted_by_sweeps_and_drift_is_found_and_mended() {
+    let Some(server) = RedisServer::start() else { return };
+    let store = RedisStore::open(server.options(ServerOrInjected::Injected)).await.unwrap();
+    add_agent(&store, "ACTIVE 8 100 queue").await;
+    for n in 0..1_500 {
+        store.write(NOW, &owner(), &[put(&format!("w/{n}"), "12345")]).await.unwrap();
+    }
+    let used = store.usage(&owner()).await.unwrap().used;
+    assert_eq!((used.documents, used.jobs, used.sessions), (1_501, 0, 0));
+    let key = counts_key(&server).await;
+    server.command(&["HDEL", &key, "bytes"]).await.unwrap();
+    let mut sweeps = 1;
+    while store.sweep(NOW, &owner(), Duration::from_secs(1), 10).await.unwrap().more {
+        // One that falls where the count has been already, and one where it has not.
+        store.write(NOW, &owner(), &[put("a/0", "1234"), put("z/9", format!("{sweeps}"))]).await.unwrap();
+        sweeps += 1;
+    }
+    let Recount::Done { was, is } = recounted(&store, false).await else { panic!("expected an end") };
+    assert_eq!((was, was.bytes), (is, used.bytes + 7 + 4));
+    assert!((4..9).contains(&sweeps), "{sweeps}");
+
+    server.command(&["HINCRBY", &key, "bytes", "100"]).await.unwrap();
+    for (mend, drift) in [(false, 100), (true, 100), (false, 0)] {
+        let Recount::Done { was, is } = recounted(&store, mend).await else { panic!("expected an end") };
+        assert_eq!(was.bytes - is.bytes, drift, "{mend}");
+    }
+    assert_eq!(store.usage(&owner()).await.unwrap().used, is);
+}
+
+async fn recounted(store: &RedisStore, mend: bool) -> Recount {
+    loop {
+        let recount = store.recount(&owner(), mend).await.unwrap();
+        if recount != Recount::More {
+            return recount;
         }
     }
 }

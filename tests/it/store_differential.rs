@@ -1,6 +1,7 @@
 //! Random operations on two backends with injected time: every answer and all that is readable
 //! afterwards must be equal.
 
+use crate::store_conformance::quota::recount;
 use crate::support::dice::Dice;
 use bytes::Bytes;
 use std::collections::BTreeSet;
@@ -424,6 +425,7 @@ impl Run<'_> {
             let b = right.scan(&self.owner, prefix, None, reverse, 1000).await.unwrap();
             self.same(&a, &b);
         }
+        self.same(&left.usage(&self.owner).await.unwrap(), &right.usage(&self.owner).await.unwrap());
         let some = ["w/a", "w/b", "w/b/c", "w/never"].map(str::to_owned);
         self.same(&left.read(&self.owner, &some).await.unwrap(), &right.read(&self.owner, &some).await.unwrap());
         let (a, b) = (left.owners(None, 100).await.unwrap(), right.owners(None, 100).await.unwrap());
@@ -473,6 +475,10 @@ async fn run(stores: [&dyn Store; 2], seed: u64) -> BTreeSet<&'static str> {
         run.step().await;
     }
     run.compare_everything().await;
+    for store in stores {
+        let (was, is) = recount(store, &run.owner, false).await;
+        assert_eq!(was, is, "what was counted is what is there");
+    }
     run.reached
 }
 

@@ -1,5 +1,6 @@
 //! Documents: versions, conditions, tombstones; and the job documents made of them.
 
+use super::counts;
 use super::layout::{self, DocRecord, Space};
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::JobId;
@@ -28,20 +29,23 @@ pub(super) fn present(key: &str, bytes: &[u8]) -> Result<Option<Doc>, Fault> {
 
 /// Replaces the bytes at `key`, version + 1.
 fn put(tx: &mut Tx<'_>, owner: &str, key: &str, bytes: &[u8]) -> Result<(), Fault> {
-    let version = get(tx, owner, key)?.version;
-    put_after(tx, owner, key, version, bytes);
+    let old = get(tx, owner, key)?;
+    put_after(tx, owner, key, &old, bytes);
     Ok(())
 }
 
-/// The same when `version` is known to be the one before.
-fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, version: u64, bytes: &[u8]) {
-    tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(version + 1, Ok(bytes)));
+/// The same when `old` is known to be what is there.
+fn put_after(tx: &mut Tx<'_>, owner: &str, key: &str, old: &Doc, bytes: &[u8]) {
+    let length = old.value.as_ref().map(bytes::Bytes::len);
+    tx.grow(owner, counts::of_document(key, length, Some(bytes.len())));
+    tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(old.version + 1, Ok(bytes)));
 }
 
 /// Deletes the document at `key`, if there is one.
 pub(super) fn delete(tx: &mut Tx<'_>, now: Millis, owner: &str, key: &str) -> Result<(), Fault> {
     let doc = get(tx, owner, key)?;
-    if doc.value.is_some() {
+    if let Some(value) = &doc.value {
+        tx.grow(owner, counts::of_document(key, Some(value.len()), None));
         tx.put(Space::Docs, layout::doc(owner, key), DocRecord::encode(doc.version + 1, Err(now.0)));
         tx.put(Space::Core, layout::grave(owner, now.0, key), Vec::new());
     }
@@ -95,14 +99,15 @@ pub(super) fn bury(tx: &mut Tx<'_>, before: Millis, owner: &str, limit: usize) -
 
 /// The status of a job; `None` when there is no such job.
 pub(super) fn job_status(view: &impl View, owner: &str, job: &JobId) -> Result<Option<JobStatus>, Fault> {
-    Ok(status_and_version(view, owner, &keys::job_status(job))?.0)
+    Ok(status_of(view, owner, &keys::job_status(job))?.0)
 }
 
-fn status_and_version(view: &impl View, owner: &str, key: &str) -> Result<(Option<JobStatus>, u64), Fault> {
-    let Doc { version, value } = get(view, owner, key)?;
-    let Some(bytes) = value else { return Ok((None, version)) };
-    let (status, _) = keys::decode_status(&bytes).ok_or_else(|| Fault::Record(format!("status `{key}` is damaged")))?;
-    Ok((Some(status), version))
+/// With the document that says so.
+fn status_of(view: &impl View, owner: &str, key: &str) -> Result<(Option<JobStatus>, Doc), Fault> {
+    let doc = get(view, owner, key)?;
+    let Some(bytes) = &doc.value else { return Ok((None, doc)) };
+    let (status, _) = keys::decode_status(bytes).ok_or_else(|| Fault::Record(format!("status `{key}` is damaged")))?;
+    Ok((Some(status), doc))
 }
 
 /// Sets a job's status if `may` says so of the one before. Whether it did.
@@ -115,11 +120,11 @@ pub(super) fn set_status(
     may: impl FnOnce(Option<JobStatus>) -> bool,
 ) -> Result<bool, Fault> {
     let key = keys::job_status(job);
-    let (before, version) = status_and_version(tx, owner, &key)?;
+    let (before, old) = status_of(tx, owner, &key)?;
     if !may(before) {
         return Ok(false);
     }
-    put_after(tx, owner, &key, version, keys::encode_status(status, now).as_bytes());
+    put_after(tx, owner, &key, &old, keys::encode_status(status, now).as_bytes());
     Ok(true)
 }
 
@@ -132,12 +137,12 @@ pub(super) fn serve_job(
     status: JobStatus,
 ) -> Result<(), Fault> {
     let key = keys::job_status(job);
-    match status_and_version(tx, owner, &key)? {
-        (Some(JobStatus::Paused), version) => {
-            put_after(tx, owner, &key, version, keys::encode_paused(status, now).as_bytes());
+    match status_of(tx, owner, &key)? {
+        (Some(JobStatus::Paused), old) => {
+            put_after(tx, owner, &key, &old, keys::encode_paused(status, now).as_bytes());
         }
         (Some(ended), _) if ended.is_terminal() => {}
-        (_, version) => put_after(tx, owner, &key, version, keys::encode_status(status, now).as_bytes()),
+        (_, old) => put_after(tx, owner, &key, &old, keys::encode_status(status, now).as_bytes()),
     }
     Ok(())
 }
@@ -145,15 +150,15 @@ pub(super) fn serve_job(
 /// Pauses an open job, or lets a paused one go on.
 pub(super) fn park(tx: &mut Tx<'_>, now: Millis, owner: &str, job: &JobId, pause: bool) -> Result<(), Fault> {
     let key = keys::job_status(job);
-    let Doc { version, value } = get(tx, owner, &key)?;
-    let line = value.unwrap_or_default();
+    let old = get(tx, owner, &key)?;
+    let line = old.value.clone().unwrap_or_default();
     let line = if pause {
         let (before, _) = keys::decode_status(&line).unwrap_or((JobStatus::Pending, now));
         keys::encode_paused(before, now)
     } else {
         keys::encode_status(keys::status_before(&line).unwrap_or(JobStatus::Pending), now)
     };
-    put_after(tx, owner, &key, version, line.as_bytes());
+    put_after(tx, owner, &key, &old, line.as_bytes());
     Ok(())
 }
 
@@ -162,7 +167,7 @@ pub(super) fn open_head(tx: &mut Tx<'_>, now: Millis, owner: &str, new: &NewJob)
     let key = keys::job_head(&new.job);
     let head = get(tx, owner, &key)?;
     if head.value.is_none() {
-        put_after(tx, owner, &key, head.version, &new.head);
+        put_after(tx, owner, &key, &head, &new.head);
         put(tx, owner, &keys::job_list_entry(now, &new.job), b"")?;
         if let Some(parent) = &new.parent {
             put(tx, owner, &keys::job_child(parent, &new.job), b"")?;

@@ -14,6 +14,7 @@
 //! | `core` | `pO\0S\0c<index u32>` | recorded call of the running turn | until its commit |
 //! | `core` | `pO\0S\0x` | JSON crash counts by mailbox key | until a commit |
 //! | `core` | `dO\0<event id>` | `<body hash> <job or ->` | as the job, or the turn that consumed it |
+//! | `core` | `uO` | documents, bytes, sessions, jobs that the owner keeps, u64 each; `u`: all owners are counted | for good |
 //! | `core` | `fO` | u64, the highest epoch of a session that was forgotten | for good |
 //! | `core` | `xO\0<outbox id>` | place u64, message | until published |
 //! | `core` | `gO\0<deleted-at ms u64><document key>` | empty; a deleted document to forget | a day |
@@ -97,6 +98,11 @@ pub(super) fn seen(owner: &str, event: &str) -> Vec<u8> {
 /// Key of the highest epoch of an owner's forgotten sessions.
 pub(super) fn floor(owner: &str) -> Vec<u8> {
     join(b"f", &[owner.as_bytes()])
+}
+
+/// Key of what an owner keeps.
+pub(super) fn usage(owner: &str) -> Vec<u8> {
+    join(b"u", &[owner.as_bytes()])
 }
 
 /// Key of an outbox entry.
@@ -211,6 +217,12 @@ impl MailRecord {
         out.extend_from_slice(job.as_bytes());
         out.extend_from_slice(&self.body);
         out
+    }
+
+    /// What an encoded record counts: its body, kind and job as a line.
+    pub(super) fn weight(bytes: &[u8]) -> i64 {
+        let job = bytes.get(9).copied().map_or(0, usize::from);
+        super::counts::signed((bytes.len() + 3 + job.max(1)).saturating_sub(10 + job))
     }
 
     /// The inverse of [`MailRecord::encode`].

@@ -1,5 +1,6 @@
 //! A session with its record loaded, and its mailbox.
 
+use super::counts::{self, Growth};
 use super::docs;
 use super::index::parse_session;
 use super::layout::{self, MailRecord, Space};
@@ -27,6 +28,9 @@ pub(super) struct Slot {
     /// The record to be.
     pub(super) now: Session,
 }
+
+/// Part of a session: what its last commit left.
+const STATE: &[u8] = b"s";
 
 /// Visits place (storage form) and record; `Break` ends the walk.
 type VisitMail<'v> = &'v mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>;
@@ -70,6 +74,9 @@ impl Slot {
         let bytes = serde_json::to_vec(&self.now).map_err(|e| Fault::Record(e.to_string()))?;
         tx.put(Space::Core, layout::session(&self.owner, &self.token), bytes);
         tx.index_mut().session(&self.owner, &self.token, &self.was, &self.now);
+        if !self.is_known() {
+            tx.grow(&self.owner, Growth { sessions: 1, ..Growth::default() });
+        }
         self.was = self.now.clone();
         Ok(())
     }
@@ -79,14 +86,24 @@ impl Slot {
     pub(super) fn erase(&mut self, tx: &mut Tx<'_>) -> Result<(), Fault> {
         let places = [(Space::Mail, layout::mailbox(&self.owner, &self.token)), (Space::Core, self.part(b""))];
         for (space, prefix) in places {
-            let mut keys = Vec::new();
-            tx.walk(space, &prefix, &layout::end_of(&prefix), &mut |key, _| {
+            let (mut keys, mut weight) = (Vec::new(), 0);
+            let state = self.part(STATE);
+            tx.walk(space, &prefix, &layout::end_of(&prefix), &mut |key, value| {
                 keys.push(key.to_vec());
+                weight += match space {
+                    Space::Mail => MailRecord::weight(value),
+                    _ if key == state => counts::signed(value.len()),
+                    _ => 0,
+                };
                 Ok(ControlFlow::Continue(()))
             })?;
+            tx.weigh(&self.owner, -weight);
             for key in keys {
                 tx.remove(space, key);
             }
+        }
+        if self.is_known() {
+            tx.grow(&self.owner, Growth { sessions: -1, ..Growth::default() });
         }
         if self.was.epoch > floor(tx, &self.owner)? {
             tx.put(Space::Core, layout::floor(&self.owner), self.was.epoch.to_be_bytes().to_vec());
@@ -94,6 +111,14 @@ impl Slot {
         tx.remove(Space::Core, layout::session(&self.owner, &self.token));
         tx.index_mut().session(&self.owner, &self.token, &self.was, &Session::default());
         (self.was, self.now) = (Session::default(), Session::default());
+        Ok(())
+    }
+
+    /// What the next turn finds.
+    pub(super) fn remember(&self, tx: &mut Tx<'_>, state: &[u8]) -> Result<(), Fault> {
+        let old = tx.get(Space::Core, &self.part(STATE))?.map_or(0, |old| old.len());
+        tx.weigh(&self.owner, counts::signed(state.len()) - counts::signed(old));
+        tx.put(Space::Core, self.part(STATE), state.to_vec());
         Ok(())
     }
 
@@ -130,7 +155,10 @@ impl Slot {
         };
         let mut key = layout::mailbox(&self.owner, &self.token);
         key.extend_from_slice(place.as_bytes());
-        tx.put(Space::Mail, key, record.encode());
+        let record = record.encode();
+        let old = tx.get(Space::Mail, &key)?.map_or(0, |old| MailRecord::weight(&old));
+        tx.weigh(&self.owner, MailRecord::weight(&record) - old);
+        tx.put(Space::Mail, key, record);
         if self.now.head.as_ref().is_none_or(|head| place < *head) {
             self.now.head = Some(place);
         }
@@ -147,7 +175,8 @@ impl Slot {
         let mailbox = layout::mailbox(&self.owner, &self.token);
         for place in places {
             let key = [mailbox.as_slice(), place].concat();
-            if tx.get(Space::Mail, &key)?.is_some() {
+            if let Some(record) = tx.get(Space::Mail, &key)? {
+                tx.weigh(&self.owner, -MailRecord::weight(&record));
                 tx.remove(Space::Mail, key);
                 self.now.consumed += 1;
             }

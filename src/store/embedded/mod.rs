@@ -14,6 +14,7 @@
 
 mod admit;
 mod capacity;
+mod counts;
 mod docs;
 mod finish;
 mod flusher;
@@ -35,8 +36,8 @@ mod writes;
 
 use super::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
-    Forget, Forgotten, Held, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat,
-    Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Forget, Forgotten, Held, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Recount,
+    Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::time::Millis;
@@ -265,6 +266,15 @@ impl Store for EmbeddedStore {
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError> {
         let owner = owner.clone();
         self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await
+    }
+
+    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
+        self.query_now(|state| counts::standing(state, &owner.token()))
+    }
+
+    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
+        let owner = owner.token();
+        self.call(move |tx| counts::recount(tx, &owner, mend)).await
     }
 
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {

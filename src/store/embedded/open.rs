@@ -1,5 +1,6 @@
 //! Opening: the folder's lock, recovery, and what a restart means for leases.
 
+use super::counts;
 use super::index::Index;
 use super::layout::Space;
 use super::tx::{Db, Durable, Fault};
@@ -86,6 +87,7 @@ pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
         Ok(())
     })?;
     batch.commit()?;
+    counts::count_old(&db)?;
     // Also what the process before wrote and was killed over: from here on it can be read.
     db.database.persist(PersistMode::SyncAll)?;
     Ok((db, index))

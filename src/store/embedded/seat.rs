@@ -30,7 +30,7 @@ pub(super) fn seat(
         return Ok(Seated::Taken);
     }
     tx.register(&slot.owner)?;
-    tx.put(Space::Core, slot.part(b"s"), seat.state.to_vec());
+    slot.remember(tx, &seat.state)?;
     slot.now.version = seat.version;
     slot.now.touched = now.0;
     slot.save(tx)?;
@@ -66,7 +66,7 @@ pub(super) fn amend(
         return Ok(Amended::Stirred);
     }
     match &amend.then {
-        Amendment::State(after) => tx.put(Space::Core, slot.part(b"s"), after.to_vec()),
+        Amendment::State(after) => slot.remember(tx, after)?,
         Amendment::Gone { .. } => slot.erase(tx)?,
     }
     docs::apply(tx, now, &slot.owner, &amend.writes)?;

@@ -103,7 +103,7 @@ fn write_turn(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot, commit: &Commit) ->
     for entry in &commit.outbox {
         outbox::put(tx, now, &slot.owner, entry)?;
     }
-    tx.put(Space::Core, slot.part(b"s"), commit.state.to_vec());
+    slot.remember(tx, &commit.state)?;
     if slot.now.crashed {
         tx.remove(Space::Core, slot.part(b"x"));
         slot.now.crashed = false;

@@ -1,5 +1,6 @@
 //! One request's reads and writes: reads see the writes before them, and all are applied at once.
 
+use super::counts::Growth;
 use super::index::Index;
 use super::layout::{self, Space};
 use super::writes::Writes;
@@ -127,6 +128,7 @@ pub(crate) struct Tx<'a> {
     db: &'a Db,
     index: &'a mut Index,
     touched: bool,
+    growth: BTreeMap<String, Growth>,
     own: Writes,
     /// Newest first.
     before: [Option<&'a Writes>; 2],
@@ -135,7 +137,7 @@ pub(crate) struct Tx<'a> {
 impl<'a> Tx<'a> {
     /// An empty one over the writes `before` it, newest first.
     pub(super) fn new(db: &'a Db, index: &'a mut Index, before: [Option<&'a Writes>; 2]) -> Self {
-        Self { db, index, touched: false, own: Writes::default(), before }
+        Self { db, index, touched: false, growth: BTreeMap::new(), own: Writes::default(), before }
     }
 
     /// The index to read.
@@ -175,6 +177,24 @@ impl<'a> Tx<'a> {
         }
         self.index_mut().owner(owner).registered = true;
         Ok(())
+    }
+
+    /// The owner keeps so much more.
+    pub(super) fn grow(&mut self, owner: &str, more: Growth) {
+        match self.growth.get_mut(owner) {
+            Some(growth) => *growth = Growth::by(|kind| growth.get(kind) + more.get(kind)),
+            None => drop(self.growth.insert(owner.to_owned(), more)),
+        }
+    }
+
+    /// The owner keeps so many more bytes.
+    pub(super) fn weigh(&mut self, owner: &str, bytes: i64) {
+        self.grow(owner, Growth { bytes, ..Growth::default() });
+    }
+
+    /// By how much owners have grown, to be counted.
+    pub(super) fn take_growth(&mut self) -> BTreeMap<String, Growth> {
+        std::mem::take(&mut self.growth)
     }
 
     /// What it wrote.

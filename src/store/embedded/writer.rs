@@ -1,6 +1,7 @@
 //! The writer thread: applies requests one after the other, and gives groups of them to the
 //! flusher, whose fsync they share.
 
+use super::counts;
 use super::flusher::{Answer, Flusher, Group};
 use super::index::Index;
 use super::tx::{Db, Durable, Fault, Tx};
@@ -81,7 +82,8 @@ impl Writer {
     fn apply<T>(&mut self, request: impl FnOnce(&mut Tx<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         let Self { db, index, writes, flusher, .. } = self;
         let mut tx = Tx::new(db, index, [Some(writes), flusher.writing()]);
-        match request(&mut tx) {
+        let done = request(&mut tx).and_then(|value| counts::settle(&mut tx).map(|()| value));
+        match done {
             Ok(value) => {
                 let own = tx.into_writes();
                 self.writes.extend(own);

@@ -21,6 +21,7 @@ const SOURCES: &[&str] = &[
     include_str!("functions/sweep.lua"),
     include_str!("functions/sessions.lua"),
     include_str!("functions/outbox.lua"),
+    include_str!("functions/usage.lua"),
 ];
 
 /// The Lua library of this build. Two builds don't replace each other's: the name has a hash of

@@ -27,7 +27,7 @@
 //! | `O:woken` | hash | waiting `S` → when it was last told to come, and the id of that wake | until it came |
 //! | `O:outbox` | hash | outbox id → `<number> <message>` | until published |
 //! | `O:relay` | zset | outbox id → when it was written or last handed out; 0 for a wake | until published |
-//! | `O:count` | hash | `waiting`, `turn`, `wake`, `outbox`: numbers given out; `cap`: sessions of the owner that run at once; `epoch`: the highest of a session that was forgotten | for good |
+//! | `O:count` | hash | `waiting`, `turn`, `wake`, `outbox`: numbers given out; `cap`: sessions of the owner that run at once; `epoch`: the highest of a session that was forgotten; `bytes`: what the owner keeps (documents and sessions are counted by their sorted sets, jobs by their list); during a recount, `counted`: how far it is, and `tally`: what it has found there | for good |
 //!
 //! Functions are Redis libraries named after a hash of their source (`trellis_<hash>`): builds
 //! side by side don't replace each other's. They persist; the ones of old builds are small.
@@ -40,7 +40,9 @@ mod codec;
 mod connection;
 mod grant;
 mod keyspace;
+mod options;
 mod settings;
+mod usage;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
@@ -48,47 +50,20 @@ use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
     Fill, Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page,
-    Parked, Refusal, Released, Seat, Seated, SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Parked, Recount, Refusal, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept,
+    Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
 use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
+pub use options::{RedisOptions, ServerOrInjected};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Owners remembered as registered, per process; above it they are registered again.
 const REMEMBERED_OWNERS: usize = 100_000;
-
-/// Which clock counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerOrInjected {
-    /// The server's own, for leases of a fleet whose clocks differ.
-    Server,
-    /// The `now` of each call, for tests.
-    Injected,
-}
-
-/// How to open a [`RedisStore`].
-#[derive(Debug, Clone)]
-pub struct RedisOptions {
-    /// `redis://[user:password@]host:port/db`.
-    pub url: String,
-    /// All keys start with it.
-    pub prefix: String,
-    /// Connections: with several, one fsync of the server covers the commits of all of them.
-    pub connections: usize,
-    /// Which clock counts.
-    pub clock: ServerOrInjected,
-}
-
-impl RedisOptions {
-    /// Prefix `trellis`, 8 connections, the server's clock.
-    pub fn new(url: impl Into<String>) -> Self {
-        Self { url: url.into(), prefix: "trellis".to_owned(), connections: 8, clock: ServerOrInjected::Server }
-    }
-}
 
 /// The store over Redis.
 pub struct RedisStore {
@@ -453,6 +428,16 @@ impl Store for RedisStore {
             owners.push(Owner::from_token(&token).map_err(|error| answer.unexpected("an owner", &error.to_string()))?);
         }
         Ok(owners)
+    }
+
+    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
+        usage::standing(self.call(&self.args("usage", owner)).await?)
+    }
+
+    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
+        let mut args = self.args("recount", owner);
+        args.flag(mend);
+        usage::recount(self.call(&args).await?)
     }
 
     async fn sessions(

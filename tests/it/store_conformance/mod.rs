@@ -18,6 +18,7 @@ mod lease;
 mod owner_cap;
 mod parked;
 mod priority;
+pub mod quota;
 mod reads;
 mod redis;
 mod seat;
@@ -115,6 +116,9 @@ macro_rules! conformance {
                     urgent_sessions_wait_before_others_and_low_ones_behind
                     a_session_that_waits_moves_up_with_an_urgent_task
                     one_that_was_told_to_come_gives_way_and_the_other_is_told;
+                quota:
+                    what_an_owner_keeps_is_counted a_recount_goes_on_beside_writes_and_mends_what_drifted
+                    owners_are_counted_apart;
                 forget:
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
                     a_session_that_got_something_meanwhile_keeps_all
@@ -163,7 +167,8 @@ macro_rules! stamp {
             async fn $case() {
                 let Some(fixture) = <$fixture as $crate::store_conformance::Fixture>::new().await else { return };
                 let store = $crate::store_conformance::Fixture::store(&fixture);
-                $crate::store_conformance::$file::$case($crate::store_conformance::World::new(store)).await;
+                $crate::store_conformance::$file::$case($crate::store_conformance::World::new(store.clone())).await;
+                $crate::store_conformance::quota::all_is_counted(&*store).await;
             }
         )*)*
     };

@@ -7,8 +7,8 @@ use trellis::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
-    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Released, Seat, Seated,
-    SessionFacts, Setting, Store, StoreError, Swept, Window, Written,
+    Forget, Forgotten, Held, JobFinish, Lease, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Recount, Released,
+    Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 
 /// What happens between an answer of the store and its arrival.
@@ -78,6 +78,8 @@ watched! {
     park(now: Millis, owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> Parked;
     forget(now: Millis, owner: &Owner, forget: &Forget) -> Forgotten;
     sweep(now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Swept;
+    usage(owner: &Owner) -> Standing;
+    recount(owner: &Owner, mend: bool) -> Recount;
     owners(after: Option<&Owner>, limit: usize) -> Vec<Owner>;
     sessions(owner: &Owner, agent: Option<&AgentId>, after: Option<&SessionKey>, limit: usize) -> Vec<SessionFacts>;
     mail(owner: &Owner, session: &SessionKey) -> Vec<MailboxEntry>;

@@ -40,10 +40,12 @@ end
 
 local function append(o, now, s, event)
   local member = event.order .. '\0' .. event.id
+  local entry = event.kind .. ' ' .. (event.job or '-') .. ' ' .. event.body
+  weigh(o, 's' .. s, #entry - call('HSTRLEN', event_key(o, s), member))
   call('HSET', o .. ':seen', event.id, event.hash)
   call('ZADD', o .. ':sessions', 0, s)
   call('ZADD', mailbox_key(o, s), 0, member)
-  call('HSET', event_key(o, s), member, event.kind .. ' ' .. (event.job or '-') .. ' ' .. event.body)
+  call('HSET', event_key(o, s), member, entry)
   call('HSET', session_key(o, s), 'touched', text(now))
   call('HINCRBY', session_key(o, s), 'arrivals', 1)
   place_again(o, s)

@@ -21,6 +21,7 @@ local function record(o, now, s, epoch, c)
     finish_job(o, now, finish)
   end
   send(o, now, c.outbox)
+  weigh_state(o, s, c.state)
   call('HSET', session_key(o, s), 'version', c.turn, 'state', c.state, 'done', epoch .. ' ' .. c.turn, 'touched', text(now))
   call('HDEL', session_key(o, s), 'reply', 'attempts')
   call('DEL', call_key(o, s), crash_key(o, s))

@@ -11,6 +11,10 @@ local LOOK_AGAIN_MS = 5000
 -- Version of a deleted document is kept so long.
 local TOMBSTONE_MS = 86400000
 local GRANT_BYTES = 1048576
+-- Of one step of a recount.
+local RECOUNT_DOCUMENTS = 1000
+local RECOUNT_BYTES = 4194304
+local RECOUNT_SESSIONS = 50
 
 local TERMINAL = { COMPLETE = true, FAILED = true, CANCELLED = true, REJECTED = true }
 
@@ -19,8 +23,22 @@ local function text(number)
   return string.format('%.0f', number)
 end
 
+-- What the call that runs has added to the weight of its owner; see `weigh`.
+local growth
+
 local function register(name, callback, flags)
-  redis.register_function { function_name = LIBRARY .. '_' .. name, callback = callback, flags = flags }
+  local function counted(keys, args)
+    growth = nil
+    local answer = callback(keys, args)
+    if growth and growth.known and growth.bytes ~= 0 then
+      call('HINCRBY', growth.key, 'bytes', text(growth.bytes))
+    end
+    if growth and growth.tally ~= 0 then
+      call('HINCRBY', growth.key, 'tally', text(growth.tally))
+    end
+    return answer
+  end
+  redis.register_function { function_name = LIBRARY .. '_' .. name, callback = counted, flags = flags }
 end
 
 -- Arguments one after the other.
@@ -56,6 +74,50 @@ local function clock(given)
   return tonumber(t[1]) * 1000 + math.floor(tonumber(t[2]) / 1000)
 end
 
+-- What an owner keeps ---------------------------------------------------------------------------
+
+-- Bytewise, as sorted sets are; `<=` of Lua follows the server's language.
+local function is_up_to(place, last)
+  for i = 1, math.min(#place, #last) do
+    local a, b = string.byte(place, i), string.byte(last, i)
+    if a ~= b then
+      return a < b
+    end
+  end
+  return #place <= #last
+end
+
+local function keeps_nothing(o)
+  return call('EXISTS', o .. ':keys', o .. ':sessions') == 0
+end
+
+-- The bytes of documents with their keys, of states and of events are counted; before what has them
+-- is changed, and once per call written down. `place` is `d<document key>` or `s<session>`: a recount goes
+-- along these, and what lies where it has been counts for it, too.
+local function weigh(o, place, delta)
+  if not growth then
+    local key = o .. ':count'
+    local f = call('HMGET', key, 'bytes', 'counted')
+    growth = { key = key, known = f[1], counted = f[2], bytes = 0, tally = 0 }
+    -- What was kept before anybody counted, a sweep counts.
+    if not f[1] and keeps_nothing(o) then
+      call('HSET', key, 'bytes', 0)
+      growth.known = true
+    end
+  end
+  growth.bytes = growth.bytes + delta
+  if growth.counted and is_up_to(place, growth.counted) then
+    growth.tally = growth.tally + delta
+  end
+end
+
+-- Documents, bytes, sessions, jobs.
+local function usage(o)
+  local f = call('HMGET', o .. ':count', 'bytes', 'tally')
+  local bytes = math.max(0, tonumber(f[1] or f[2] or 0))
+  return { call('ZCARD', o .. ':keys'), bytes, call('ZCARD', o .. ':sessions'), call('ZLEXCOUNT', o .. ':keys', '[l/', '(l0') }
+end
+
 -- Documents -------------------------------------------------------------------------------------
 
 -- Version (0 = never written) and value (false = none).
@@ -81,6 +143,7 @@ end
 
 -- `version` and `old` are what `doc` says of the key.
 local function put_after(o, key, version, old, value)
+  weigh(o, 'd' .. key, old and #value - #old or #key + #value)
   call('HSET', o .. ':doc', key, text(version + 1) .. ' ' .. value)
   if not old then
     call('ZADD', o .. ':keys', 0, key)
@@ -98,6 +161,7 @@ end
 local function delete(o, now, key)
   local version, old = doc(o, key)
   if old then
+    weigh(o, 'd' .. key, -#key - #old)
     call('HSET', o .. ':doc', key, text(version + 1))
     call('ZREM', o .. ':keys', key)
     call('ZADD', o .. ':gone', now, key)
@@ -339,6 +403,56 @@ local function answer(entries)
   return entries
 end
 
+-- What a session remembers and what waits for it.
+local function weight_of(o, s)
+  local weight = call('HSTRLEN', session_key(o, s), 'state')
+  for _, member in ipairs(call('HKEYS', event_key(o, s))) do
+    weight = weight + call('HSTRLEN', event_key(o, s), member)
+  end
+  return weight
+end
+
+local function weigh_state(o, s, state)
+  weigh(o, 's' .. s, #state - call('HSTRLEN', session_key(o, s), 'state'))
+end
+
+-- One step of a recount, which is begun when there is none. Whether everything is counted.
+local function recount_on(o)
+  local counted = call('HGET', o .. ':count', 'counted') or ''
+  local is_of_sessions, last = string.sub(counted, 1, 1) == 's', string.sub(counted, 2)
+  local from, tally = last == '' and '-' or '(' .. last, 0
+  local found
+  if is_of_sessions then
+    found = call('ZRANGEBYLEX', o .. ':sessions', from, '+', 'LIMIT', 0, RECOUNT_SESSIONS)
+    for _, s in ipairs(found) do
+      counted, tally = 's' .. s, tally + weight_of(o, s)
+    end
+  else
+    found = call('ZRANGEBYLEX', o .. ':keys', from, '+', 'LIMIT', 0, RECOUNT_DOCUMENTS)
+    for _, key in ipairs(found) do
+      local _, value = doc(o, key)
+      counted, tally = 'd' .. key, tally + #key + #value
+      if tally >= RECOUNT_BYTES then
+        break
+      end
+    end
+    counted = #found > 0 and counted or 's'
+  end
+  call('HSET', o .. ':count', 'counted', counted)
+  call('HINCRBY', o .. ':count', 'tally', text(tally))
+  return is_of_sessions and #found == 0
+end
+
+-- What was found; it counts from now on where nothing was counted before, or it is to be mended.
+local function end_recount(o, mend)
+  local f = call('HMGET', o .. ':count', 'bytes', 'tally')
+  if mend or not f[1] then
+    call('HSET', o .. ':count', 'bytes', f[2])
+  end
+  call('HDEL', o .. ':count', 'counted', 'tally')
+  return tonumber(f[2])
+end
+
 -- How many of these members were there.
 local function drop(o, s, members)
   local dropped, begun = 0, call('HGET', session_key(o, s), 'task')
@@ -347,6 +461,7 @@ local function drop(o, s, members)
       call('HDEL', session_key(o, s), 'task')
     end
     if call('ZREM', mailbox_key(o, s), member) == 1 then
+      weigh(o, 's' .. s, -call('HSTRLEN', event_key(o, s), member))
       call('HDEL', event_key(o, s), member)
       call('HDEL', crash_key(o, s), member)
       dropped = dropped + 1

@@ -9,6 +9,7 @@ local function erase_session(o, s)
   if epoch > tonumber(call('HGET', o .. ':count', 'epoch') or 0) then
     call('HSET', o .. ':count', 'epoch', text(epoch))
   end
+  weigh(o, 's' .. s, -weight_of(o, s))
   run_no_more(o, s)
   call('DEL', key, mailbox_key(o, s), event_key(o, s), crash_key(o, s), call_key(o, s))
   call('ZREM', o .. ':sessions', s)
@@ -32,6 +33,7 @@ register('seat', function(keys, args)
   if f[3] or f[2] and (f[2] ~= version or f[4] ~= state) then
     return { 'taken' }
   end
+  weigh_state(o, s, state)
   call('ZADD', o .. ':sessions', 0, s)
   call('HSET', key, 'version', version, 'state', state, 'touched', text(now))
   return { 'done' }
@@ -56,6 +58,7 @@ register('amend', function(keys, args)
     return { 'stirred' }
   end
   if state then
+    weigh_state(o, s, state)
     call('HSET', key, 'state', state)
   else
     erase_session(o, s)

@@ -32,6 +32,18 @@ local function messages(o, ids)
   return entries
 end
 
+-- Of what was kept before anybody counted, a step. Whether there is more.
+local function count_old(o)
+  if call('HEXISTS', o .. ':count', 'bytes') == 1 or keeps_nothing(o) then
+    return false
+  end
+  local is_done = recount_on(o)
+  if is_done then
+    end_recount(o)
+  end
+  return not is_done
+end
+
 register('sweep', function(keys, args)
   local o, take = keys[1], reader(args)
   local now, grace, limit = clock(take()), tonumber(take()), tonumber(take())
@@ -40,5 +52,6 @@ register('sweep', function(keys, args)
   wake_all(o, now, grace)
   local ids, more_ids = overdue(o .. ':relay', now - grace, now, limit)
   purge(o, now, limit)
-  return { due, messages(o, ids), (more_due or more_ids) and 1 or 0 }
+  local more = count_old(o) or more_due or more_ids
+  return { due, messages(o, ids), more and 1 or 0 }
 end, { 'allow-oom' })

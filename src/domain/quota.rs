@@ -1,0 +1,223 @@
+//! Quotas: how much an owner may keep in the store that it shares with others.
+//!
+//! What is counted is what lies there: documents (records of jobs and turns among them), their bytes with those
+//! of sessions and of events that wait in mailboxes, sessions, and records of jobs. New work and writes that
+//! would pass a limit are refused. What was accepted ends, and what frees something is never refused.
+
+use serde::{Deserialize, Serialize};
+use std::fmt::{Display, Formatter};
+
+/// Something of each kind that is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Counts<T: Default> {
+    /// Documents: values in the tree, agents, assets by parts, records of jobs and turns.
+    pub documents: T,
+    /// Bytes of documents with their keys, of what sessions remember, and of events in mailboxes.
+    pub bytes: T,
+    /// Sessions.
+    pub sessions: T,
+    /// Records of jobs, ended ones included.
+    pub jobs: T,
+}
+
+/// What an owner keeps.
+pub type Usage = Counts<u64>;
+
+/// What an owner may keep at most; 0 = any number.
+pub type Quota = Counts<u64>;
+
+/// What operators have said of one owner; `None` = as the venue says of all.
+pub type Own = Counts<Option<u64>>;
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// [`Counts::documents`].
+    Documents,
+    /// [`Counts::bytes`].
+    Bytes,
+    /// [`Counts::sessions`].
+    Sessions,
+    /// [`Counts::jobs`].
+    Jobs,
+}
+
+/// A quota that has no room for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Over {
+    /// Which.
+    pub kind: Kind,
+    /// What is kept.
+    pub used: u64,
+    /// What would come to it.
+    pub adds: u64,
+    /// What may be kept.
+    pub allowed: u64,
+}
+
+impl Kind {
+    /// All, in the order in which they are written down and checked.
+    pub const ALL: [Self; 4] = [Self::Documents, Self::Bytes, Self::Sessions, Self::Jobs];
+
+    /// As in settings.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Documents => "documents",
+            Self::Bytes => "bytes",
+            Self::Sessions => "sessions",
+            Self::Jobs => "jobs",
+        }
+    }
+
+    /// What makes room.
+    const fn freed_by(self) -> &'static str {
+        match self {
+            Self::Documents | Self::Bytes => "delete values, agents or ended jobs that aren't needed",
+            Self::Sessions => "delete sessions that aren't needed, or name one session for many requests",
+            Self::Jobs => "delete ended jobs that aren't needed",
+        }
+    }
+}
+
+impl Display for Over {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let Self { kind, used, adds, allowed } = self;
+        let (name, freed) = (kind.as_str(), kind.freed_by());
+        write!(
+            f,
+            "QUOTA_EXCEEDED: this owner's quota of {name} is {allowed}, {used} are used and {adds} would come to it; \
+             {freed}, wait until retention does, or ask an operator for more (`trellis quota set --{name} N`)"
+        )
+    }
+}
+
+impl<T: Default + Copy> Counts<T> {
+    /// Of one kind.
+    pub const fn get(&self, kind: Kind) -> T {
+        match kind {
+            Kind::Documents => self.documents,
+            Kind::Bytes => self.bytes,
+            Kind::Sessions => self.sessions,
+            Kind::Jobs => self.jobs,
+        }
+    }
+
+    /// Each as `of` says.
+    pub fn by(of: impl Fn(Kind) -> T) -> Self {
+        Self {
+            documents: of(Kind::Documents),
+            bytes: of(Kind::Bytes),
+            sessions: of(Kind::Sessions),
+            jobs: of(Kind::Jobs),
+        }
+    }
+}
+
+impl Quota {
+    /// There is none.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// This one, but for what is said of one owner.
+    #[must_use]
+    pub fn of_owner(self, own: Own) -> Self {
+        Self::by(|kind| own.get(kind).unwrap_or(self.get(kind)))
+    }
+
+    /// Whether so much may come to what is used. Where nothing comes there is always room.
+    pub fn admits(&self, used: &Usage, adds: &Usage) -> Result<(), Over> {
+        for kind in Kind::ALL {
+            let (used, adds, allowed) = (used.get(kind), adds.get(kind), self.get(kind));
+            if allowed > 0 && adds > 0 && used.saturating_add(adds) > allowed {
+                return Err(Over { kind, used, adds, allowed });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Own {
+    /// The stored line: numbers in the order of [`Kind::ALL`], `-` as the venue says. Stores read it themselves.
+    pub fn encode(&self) -> String {
+        let word = |kind| self.get(kind).map_or_else(|| "-".to_owned(), |limit: u64| limit.to_string());
+        Kind::ALL.map(word).join(" ")
+    }
+
+    /// The inverse of [`Own::encode`].
+    pub fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut words = std::str::from_utf8(bytes).ok()?.split(' ');
+        let mut found = Self::default();
+        for kind in Kind::ALL {
+            let limit = match words.next()? {
+                "-" => None,
+                number => Some(number.parse().ok()?),
+            };
+            *found.at(kind) = limit;
+        }
+        words.next().is_none().then_some(found)
+    }
+}
+
+impl<T: Default> Counts<T> {
+    /// The place of one kind.
+    pub const fn at(&mut self, kind: Kind) -> &mut T {
+        match kind {
+            Kind::Documents => &mut self.documents,
+            Kind::Bytes => &mut self.bytes,
+            Kind::Sessions => &mut self.sessions,
+            Kind::Jobs => &mut self.jobs,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn counts(documents: u64, bytes: u64, sessions: u64, jobs: u64) -> Usage {
+        Counts { documents, bytes, sessions, jobs }
+    }
+
+    #[test]
+    fn what_fits_is_admitted_and_the_first_kind_that_does_not_is_named() {
+        let quota = counts(10, 100, 0, 3);
+        for (used, adds, expected) in [
+            (counts(0, 0, 0, 0), counts(10, 100, 9, 3), None),
+            (counts(9, 0, 0, 0), counts(1, 0, 0, 0), None),
+            (counts(9, 0, 0, 0), counts(2, 0, 0, 0), Some(Kind::Documents)),
+            (counts(0, 90, 0, 0), counts(0, 11, 0, 0), Some(Kind::Bytes)),
+            (counts(0, 0, 1 << 60, 0), counts(0, 0, 1, 0), None),
+            (counts(0, 0, 0, 3), counts(1, 1, 1, 1), Some(Kind::Jobs)),
+            // Over its quota already: what adds nothing goes on.
+            (counts(20, 200, 0, 9), counts(0, 0, 0, 0), None),
+            (counts(20, 50, 0, 9), counts(0, 5, 1, 0), None),
+            (counts(u64::MAX, 0, 0, 0), counts(u64::MAX, 0, 0, 0), Some(Kind::Documents)),
+        ] {
+            let found = quota.admits(&used, &adds).err().map(|over| over.kind);
+            assert_eq!(found, expected, "{used:?} {adds:?}");
+            assert_eq!(Quota::default().admits(&used, &adds), Ok(()));
+        }
+    }
+
+    #[test]
+    fn an_owners_own_numbers_count_before_the_venues_and_lines_are_pinned() {
+        let own = Own { documents: Some(5), bytes: None, sessions: Some(0), jobs: None };
+        assert_eq!(own.encode(), "5 - 0 -");
+        assert_eq!(Own::decode(b"5 - 0 -"), Some(own));
+        for damaged in ["5 - 0", "5 - 0 - -", "", "a - - -", "-1 - - -"] {
+            assert_eq!(Own::decode(damaged.as_bytes()), None, "{damaged}");
+        }
+        assert_eq!(counts(1, 2, 3, 4).of_owner(own), counts(5, 2, 0, 4));
+        assert_eq!(Own::default().encode(), "- - - -");
+    }
+
+    #[test]
+    fn a_refusal_names_the_quota_what_is_used_and_what_to_do() {
+        let over = Over { kind: Kind::Sessions, used: 9, adds: 1, allowed: 9 }.to_string();
+        for part in ["QUOTA_EXCEEDED", "quota of sessions is 9", "9 are used", "delete", "operator", "--sessions"] {
+            assert!(over.contains(part), "{part}: {over}");
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! What owners keep: counted with every change, and recounted.
+
+use super::layout::{self, MailRecord, Space, end_of};
+use super::tx::{Db, Durable, Fault, Tx, View};
+use super::{docs, index};
+use crate::domain::quota::{Counts, Kind, Own, Usage};
+use crate::store::{Recount, Standing, keys};
+use std::ops::ControlFlow;
+
+/// What a request adds.
+pub(super) type Growth = Counts<i64>;
+
+/// A length as it is counted.
+pub(super) fn signed(length: usize) -> i64 {
+    i64::try_from(length).unwrap_or(i64::MAX)
+}
+
+/// What a document adds in the place of an old one.
+pub(super) fn of_document(key: &str, old: Option<usize>, new: Option<usize>) -> Growth {
+    let number = i64::from(new.is_some()) - i64::from(old.is_some());
+    let weight = |value: Option<usize>| value.map_or(0, |value| signed(key.len() + value));
+    let jobs = if key.starts_with(keys::JOB_LIST) { number } else { 0 };
+    Growth { documents: number, bytes: weight(new) - weight(old), sessions: 0, jobs }
+}
+
+/// What has grown by so much.
+pub(super) fn grown(usage: &Usage, growth: &Growth) -> Usage {
+    Usage::by(|kind| usage.get(kind).saturating_add_signed(growth.get(kind)))
+}
+
+/// What an owner keeps.
+pub(super) fn usage(view: &impl View, owner: &str) -> Result<Usage, Fault> {
+    let Some(bytes) = view.get(Space::Core, &layout::usage(owner))? else { return Ok(Usage::default()) };
+    decode(&bytes).ok_or_else(|| Fault::Record(format!("the counts of owner `{owner}` are damaged")))
+}
+
+fn decode(bytes: &[u8]) -> Option<Usage> {
+    let (mut usage, mut rest) = (Usage::default(), bytes);
+    for kind in Kind::ALL {
+        (*usage.at(kind), rest) = layout::number(rest)?;
+    }
+    rest.is_empty().then_some(usage)
+}
+
+fn encode(usage: &Usage) -> Vec<u8> {
+    Kind::ALL.iter().flat_map(|kind| usage.get(*kind).to_be_bytes()).collect()
+}
+
+/// [`crate::store::Store::usage`].
+pub(super) fn standing(view: &impl View, owner: &str) -> Result<Standing, Fault> {
+    Ok(Standing { used: usage(view, owner)?, own: own(view, owner)? })
+}
+
+/// What operators have said of an owner.
+fn own(view: &impl View, owner: &str) -> Result<Own, Fault> {
+    let Some(line) = docs::get(view, owner, keys::QUOTA)?.value else { return Ok(Own::default()) };
+    Own::decode(&line).ok_or_else(|| Fault::Record(format!("document `{}` is damaged", keys::QUOTA)))
+}
+
+/// Counts what a request has added.
+pub(super) fn settle(tx: &mut Tx<'_>) -> Result<(), Fault> {
+    for (owner, growth) in tx.take_growth() {
+        if growth != Growth::default() {
+            let now = grown(&usage(tx, &owner)?, &growth);
+            tx.put(Space::Core, layout::usage(&owner), encode(&now));
+        }
+    }
+    Ok(())
+}
+
+/// Counts everything that an owner keeps.
+fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
+    let mut found = Growth::default();
+    let prefix = layout::doc(owner, "");
+    view.walk(Space::Docs, &prefix, &end_of(&prefix), &mut |key, value| {
+        let key = String::from_utf8_lossy(&key[prefix.len()..]);
+        if let Some(doc) = docs::present(&key, value)? {
+            let more = of_document(&key, None, doc.value.map(|value| value.len()));
+            found = Growth::by(|kind| found.get(kind) + more.get(kind));
+        }
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut sessions = Vec::new();
+    let prefix = layout::session(owner, "");
+    view.walk(Space::Core, &prefix, &end_of(&prefix), &mut |key, _| {
+        sessions.push(index::split(key)?.1);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    found.sessions = signed(sessions.len());
+    for session in sessions {
+        let state = view.get(Space::Core, &layout::part(owner, &session, b"s"))?;
+        found.bytes += signed(state.map_or(0, |state| state.len()));
+        let prefix = layout::mailbox(owner, &session);
+        view.walk(Space::Mail, &prefix, &end_of(&prefix), &mut |_, record| {
+            found.bytes += MailRecord::weight(record);
+            Ok(ControlFlow::Continue(()))
+        })?;
+    }
+    Ok(grown(&Usage::default(), &found))
+}
+
+/// [`crate::store::Store::recount`].
+pub(super) fn recount(tx: &mut Tx<'_>, owner: &str, mend: bool) -> Result<Recount, Fault> {
+    let (was, is) = (usage(tx, owner)?, count(tx, owner)?);
+    if mend && was != is {
+        tx.put(Space::Core, layout::usage(owner), encode(&is));
+    }
+    Ok(Recount::Done { was, is })
+}
+
+/// Counts what was kept before anybody counted, once.
+pub(super) fn count_old(db: &Db) -> Result<(), Fault> {
+    let state = Durable { db: db.clone(), snapshot: db.database.snapshot() };
+    let mark = layout::usage("");
+    if state.get(Space::Core, &mark)?.is_some() {
+        return Ok(());
+    }
+    let mut owners = Vec::new();
+    let prefix = layout::owner("");
+    state.walk(Space::Core, &prefix, &end_of(&prefix), &mut |key, _| {
+        owners.push(String::from_utf8_lossy(&key[prefix.len()..]).into_owned());
+        Ok(ControlFlow::Continue(()))
+    })?;
+    let mut batch = db.database.batch();
+    for owner in owners {
+        batch.insert(db.keyspace(Space::Core), layout::usage(&owner), encode(&count(&state, &owner)?));
+    }
+    batch.insert(db.keyspace(Space::Core), mark, Vec::new());
+    Ok(batch.commit()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_are_pinned_and_a_document_counts_with_its_key() {
+        let usage = Usage { documents: 1, bytes: 2, sessions: 3, jobs: 4 };
+        assert_eq!(decode(&encode(&usage)), Some(usage));
+        assert_eq!(encode(&usage)[..9], [0, 0, 0, 0, 0, 0, 0, 1, 0]);
+        assert_eq!((decode(b"1"), decode(&[0; 33])), (None, None));
+        for (key, old, new, expected) in [
+            ("w/a", None, Some(5), (1, 8, 0)),
+            ("w/a", Some(5), Some(2), (0, -3, 0)),
+            ("w/a", Some(5), None, (-1, -8, 0)),
+            ("w/a", None, None, (0, 0, 0)),
+            ("l/1-a", None, Some(0), (1, 5, 1)),
+            ("l/1-a", Some(0), None, (-1, -5, -1)),
+            ("j/a", None, Some(0), (1, 3, 0)),
+        ] {
+            let found = of_document(key, old, new);
+            assert_eq!((found.documents, found.bytes, found.jobs), expected, "{key} {old:?} {new:?}");
+        }
+        assert_eq!(grown(&usage, &Growth { documents: -2, bytes: 5, sessions: 0, jobs: 0 }).documents, 0);
+    }
+
+    #[tokio::test]
+    async fn what_was_kept_before_anybody_counted_is_counted_when_the_store_is_opened() {
+        use crate::store::{Change, DocWrite, Expect, Store, embedded::EmbeddedStore};
+        let dir = tempfile::tempdir().unwrap();
+        let owner = "acme/ann".parse().unwrap();
+        let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: Change::Put("12345".into()) };
+        let expected = Usage { documents: 1, bytes: 8, ..Usage::default() };
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        store.write(crate::domain::time::Millis(1), &owner, &[write]).await.unwrap();
+        assert_eq!(store.usage(&owner).await.unwrap().used, expected);
+        drop(store);
+        let db = Db::open(&dir.path().join("db")).unwrap();
+        for owner in ["acme/ann", ""] {
+            db.keyspace(Space::Core).remove(layout::usage(owner)).unwrap();
+        }
+        drop(db);
+        let store = EmbeddedStore::open(dir.path()).unwrap();
+        assert_eq!(store.usage(&owner).await.unwrap().used, expected);
+    }
+}

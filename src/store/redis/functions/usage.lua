@@ -1,0 +1,16 @@
+-- What an owner keeps, and a recount of it: what `weigh` has counted is checked against what is there.
+
+register('usage', function(keys)
+  local _, own = doc(keys[1], 'quota')
+  return { usage(keys[1]), own }
+end, { 'no-writes' })
+
+register('recount', function(keys, args)
+  local o, mend = keys[1], args[1] == '1'
+  if not recount_on(o) then
+    return { 'more' }
+  end
+  local was = usage(o)
+  local counted = end_recount(o, mend)
+  return { 'done', was, { was[1], counted, was[3], was[4] } }
+end, { 'allow-oom' })

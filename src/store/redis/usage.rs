@@ -1,0 +1,26 @@
+//! What an owner keeps, as the functions say it.
+
+use super::codec::Answer;
+use crate::domain::quota::{Counts, Own, Usage};
+use crate::store::{Recount, Standing, StoreError, keys};
+
+fn usage(part: &mut Answer) -> Result<Usage, StoreError> {
+    Ok(Counts { documents: part.number()?, bytes: part.number()?, sessions: part.number()?, jobs: part.number()? })
+}
+
+/// Answer of the function `usage`.
+pub fn standing(mut answer: Answer) -> Result<Standing, StoreError> {
+    let used = usage(&mut answer.nested()?)?;
+    let Some(line) = answer.optional()? else { return Ok(Standing { used, own: Own::default() }) };
+    let own = Own::decode(&line).ok_or_else(|| answer.unexpected(keys::QUOTA, &String::from_utf8_lossy(&line)))?;
+    Ok(Standing { used, own })
+}
+
+/// Answer of the function `recount`.
+pub fn recount(mut answer: Answer) -> Result<Recount, StoreError> {
+    match answer.text()?.as_str() {
+        "more" => Ok(Recount::More),
+        "done" => Ok(Recount::Done { was: usage(&mut answer.nested()?)?, is: usage(&mut answer.nested()?)? }),
+        other => Err(answer.unexpected("`more` or `done`", other)),
+    }
+}

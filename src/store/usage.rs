@@ -1,0 +1,26 @@
+//! What an owner keeps, and a recount of it.
+
+use crate::domain::quota::{Own, Usage};
+
+/// Answer of [`crate::store::Store::usage`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Standing {
+    /// What is kept.
+    pub used: Usage,
+    /// What operators have said of this owner.
+    pub own: Own,
+}
+
+/// Answer of [`crate::store::Store::recount`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recount {
+    /// There is more to count: call again.
+    More,
+    /// All is counted.
+    Done {
+        /// As it stood.
+        was: Usage,
+        /// As it is.
+        is: Usage,
+    },
+}
