@@ -1,5 +1,6 @@
 //! Values from outside: how deep they may be, that no list passes as a struct, and that errors name their place.
 
+mod answers;
 mod entrances;
 mod stored;
 mod wraps;
