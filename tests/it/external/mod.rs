@@ -3,6 +3,7 @@
 mod answers;
 mod fleet;
 mod publishing;
+mod revoked;
 mod times;
 
 use crate::support::nats;
@@ -28,6 +29,14 @@ const RULES: &str = r#"
 [[rule]]
 when = { agent = "clerk", turn = 1 }
 then = { calls = [{ tool = "queue_publish", arguments = { queue = "{{input.queue}}", input = "{{input.input}}", wait = "{{input.wait}}", startTimeout = "{{input.startTimeout}}", heartbeatTimeout = "{{input.heartbeatTimeout}}", deadline = "{{input.deadline}}" } }] }
+
+[[rule]]
+when = { agent = "seller", turn = 1 }
+then = { calls = [
+    { tool = "queue_publish", arguments = { queue = "ocr", input = 1, wait = 0 } },
+    { tool = "lattice_write", arguments = { path = "w/out", value = 1 } },
+    { tool = "test_delay", arguments = { delay = 2500 } },
+] }
 
 [[rule]]
 when = { text = "COMPLETE" }
