@@ -7,7 +7,7 @@ use crate::domain::expiry::Ttl;
 use crate::domain::goal::Segment;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, TURNS_PAGE};
-use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::session::{SessionState, TurnRecord, WITHHELD};
 use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::Venue;
 use serde_json::{Value, json};
@@ -80,8 +80,7 @@ pub async fn read(
         }
     }
     if !cut {
-        let readable = segments.iter().rev().filter(|segment| reader.covers_reading(&segment.authority));
-        said.extend(readable.map(summary));
+        said.extend(segments.iter().rev().map(|segment| summary(segment, reader)));
     }
     said.reverse();
     Ok(Some(json!({
@@ -90,8 +89,15 @@ pub async fn read(
     })))
 }
 
-fn summary(segment: &Segment) -> Value {
-    json!({"role": "summary", "content": segment.summary, "turns": segment.turns, "turn": segment.to})
+/// Of one that a reader may not read only that it is there.
+fn summary(segment: &Segment, reader: &Authority) -> Value {
+    let readable = reader.covers_reading(&segment.authority);
+    let text = if readable { segment.summary.as_str() } else { WITHHELD };
+    let mut shown = json!({"role": "summary", "content": text, "turns": segment.turns, "turn": segment.to});
+    if !readable {
+        shown["hidden"] = true.into();
+    }
+    shown
 }
 
 /// What a turn says, in order.

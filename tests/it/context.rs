@@ -1,5 +1,6 @@
 //! The context of real turns: loads, entries of every form, tools that are found, loads that must go.
 
+use crate::support::cli::Up;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -150,6 +151,43 @@ async fn entries_of_every_form_are_shown_and_what_fails_says_why() {
     venue.agent("viewer", config).await;
     let job = venue.run("viewer", "t1", json!({})).await;
     assert_eq!(output(&job), json!("all there"));
+}
+
+/// Covia's: keys with dots between, from the job's `output` on.
+#[test]
+fn a_part_of_a_job_s_output_is_named_by_dots_in_a_turn() {
+    let up = Up::start();
+    let output =
+        r#"{ a = { b = [1, { c = "by dots" }] }, "x.y" = "as written", output = { z = "a key of that name" } }"#;
+    let call = format!("{{ tool = \"complete_task\", arguments = {{ result = {output} }} }}");
+    up.agent("maker", &format!("[[rule]]\nthen = {{ calls = [{call}] }}\n"));
+    let job = up.run(&["submit", "maker", "x", "--output", "json"]).ok();
+    let job: Value = serde_json::from_str(&job).unwrap();
+    let job = job["job"].as_str().unwrap().to_owned();
+    up.run(&["job", "wait", &job]).ok();
+    let entry = |label: &str, path: &str| json!({"job": job, "path": path, "label": label});
+    let context = [
+        ("whole", "output.a.b.1.c", "by dots"),
+        ("bare", "a.b.1.c", "by dots"),
+        ("slashes", "a/b/1/c", "by dots"),
+        ("dotted", "x.y", "as written"),
+        ("key", "output.z", "a key of that name"),
+    ];
+    let gone = entry("gone", "output.a.none");
+    let entries: Vec<Value> = context.iter().map(|(label, path, _)| entry(label, path)).chain([gone]).collect();
+    let model = json!({"provider": "scripted", "name": "echo"});
+    up.file("viewer.json", &json!({"model": model, "context": entries}).to_string());
+    up.run(&["agent", "apply", "viewer.json"]).ok();
+    up.run(&["submit", "viewer", "look", "--session", "s", "--wait"]).ok();
+    let prompt = up.run(&["turn", "show", "viewer/s/1", "--prompt"]).ok();
+    for (label, path, value) in context {
+        let shown = prompt.split(&format!("[Context: {label}]")).nth(1).unwrap_or_else(|| panic!("{label}: {prompt}"));
+        let shown = shown.split("[Context: ").next().unwrap();
+        assert!(shown.contains(value), "{path}: expected `{value}` in: {shown}");
+    }
+    let shown = up.run(&["turn", "show", "viewer/s/1"]).ok();
+    let row = shown.lines().find(|line| line.starts_with("context/gone")).unwrap();
+    assert!(row.contains("nothing is there in the job's output"), "{row}");
 }
 
 #[tokio::test]

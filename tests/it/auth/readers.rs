@@ -17,6 +17,10 @@ when = { agent = "payer", turn = 1 }
 then = { calls = [{ tool = "pay", arguments = { path = "w/paid", value = "amount-4711" } }] }
 
 [[rule]]
+when = { agent = "spy", turn = 1, text = "look" }
+then = { calls = [{ tool = "agent_session-read", arguments = { agentId = "clerk", sessionId = "s" } }, { tool = "agent_session-read", arguments = { agentId = "clerk", sessionId = "before" } }, { tool = "agent_context", arguments = { agentId = "clerk", sessionId = "s" } }] }
+
+[[rule]]
 then = { text = "noted: {{input}}" }
 "#;
 
@@ -121,6 +125,73 @@ async fn every_way_in(site: Site) {
     assert!(seen.contains("ran under authority") && !seen.contains("5000"), "{seen}");
 }
 
+/// A session of which a part is summed up, and its branches and copies.
+async fn what_is_summed_up_and_copied(site: Site) {
+    let reads = |with: &str| json!({"with": with, "can": "crud/read"});
+    site.venue.agent("clerk", json!({})).await;
+    site.task("clerk", "t1", "the salary is 5000", Value::Null).await;
+    site.task("clerk", "t2", "public talk", json!([reads("w/pub")])).await;
+    let owner = site.token(&Value::Null);
+    let run = async |token: &str, operation: &str, input: Value| {
+        let run = json!({"operation": format!("v/ops/agent/{operation}"), "input": input});
+        site.send(Method::POST, "run", token, &run).await.body(200)
+    };
+    run(&owner, "session-fork", json!({"agentId": "clerk", "sessionId": "s", "at": 2, "to": "before"})).await;
+    let summary = json!({"agentId": "clerk", "sessionId": "s", "summary": "they spoke of 5000"});
+    assert_eq!(run(&owner, "compact-session", summary).await["compacted"], true);
+    site.task("clerk", "t3", "public again", json!([reads("w/pub")])).await;
+    // A branch and a copy are what they were made of, whoever makes them.
+    let forker = site.token(&json!([reads("g"), reads("w/pub"), {"with": "g", "can": "agent"}]));
+    run(&forker, "session-fork", json!({"agentId": "clerk", "sessionId": "s", "at": 3, "to": "branch"})).await;
+    run(&owner, "fork", json!({"agentId": "clerk", "to": "copy", "timeline": true})).await;
+    let reader = site.token(&json!([reads("g"), reads("w/pub")]));
+    for (agent, session) in
+        [("clerk", "s"), ("clerk", "before"), ("clerk", "branch"), ("copy", "s"), ("copy", "branch")]
+    {
+        let of = json!({"agentId": agent, "sessionId": session});
+        let with = |more: Value| {
+            let mut of = of.clone();
+            of.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            of
+        };
+        for (operation, input) in [
+            ("session-read", of.clone()),
+            ("session-read", with(json!({"archiveDepth": 1}))),
+            ("session-read", with(json!({"after": 0, "limit": 10}))),
+            ("context", with(json!({"task": "x"}))),
+        ] {
+            for token in [&reader, &forker] {
+                let seen = run(token, operation, input.clone()).await.to_string();
+                assert!(!seen.contains("5000"), "{agent} {operation} {input}: {seen}");
+                let marked =
+                    seen.contains("ran under authority that you do not hold") || seen.contains("not shown here");
+                assert!(marked, "{agent} {operation} {input}: {seen}");
+            }
+            let seen = run(&owner, operation, input.clone()).await.to_string();
+            assert!(seen.contains("5000") && !seen.contains("you do not hold"), "{agent} {operation} {input}: {seen}");
+        }
+        for path in [
+            format!("agents/{agent}/sessions"),
+            format!("agents/{agent}/sessions/{session}"),
+            format!("agents/{agent}/turns?session={session}"),
+            format!("agents/{agent}/turns/{session}/1?prompt=true"),
+            format!("values/read?path=g/{agent}/timeline"),
+            format!("values/read?path=g/{agent}"),
+        ] {
+            let seen = site.send(Method::GET, &path, &reader, &Value::Null).await.body(200).to_string();
+            assert!(!seen.contains("5000"), "{path}: {seen}");
+        }
+    }
+    // So does an agent in its turn, whose request holds no more.
+    let spy =
+        json!({"tools": ["v/ops/agent/session-read", "v/ops/agent/context"], "caps": [reads("g"), reads("w/pub")]});
+    site.venue.agent("spy", spy).await;
+    site.task("spy", "t4", "look", json!([reads("g"), reads("w/pub")])).await;
+    let seen = site.send(Method::GET, "agents/spy/sessions/s", &owner, &Value::Null).await.body(200).to_string();
+    assert!(seen.contains("public again"), "it reads what it may: {seen}");
+    assert!(!seen.contains("5000") && seen.contains("you do not hold"), "{seen}");
+}
+
 async fn what_is_asked(site: Site) {
     let pay = json!([{"operation": "v/ops/lattice/append", "name": "pay", "approval": "ask"}]);
     site.venue.agent("payer", json!({"tools": pay})).await;
@@ -156,6 +227,17 @@ async fn history_is_filtered_by_what_its_reader_may_read() {
 async fn history_is_filtered_by_what_its_reader_may_read_on_redis() {
     let Some(site) = Site::redis().await else { return };
     every_way_in(site).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn summaries_branches_and_copies_are_filtered_as_what_they_are_of() {
+    what_is_summed_up_and_copied(Site::embedded().await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn summaries_branches_and_copies_are_filtered_as_what_they_are_of_on_redis() {
+    let Some(site) = Site::redis().await else { return };
+    what_is_summed_up_and_copied(site).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
