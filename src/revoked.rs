@@ -3,6 +3,7 @@
 use crate::domain::authority::policy::Revocation;
 use crate::domain::authority::{Authority, Resource};
 use crate::domain::ids::{AgentId, Owner};
+use crate::domain::invoked::NO_AGENT;
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{REVOKED_LISTED, REVOKED_LOOKS};
 use crate::domain::time::Millis;
@@ -19,6 +20,8 @@ pub struct Reached {
     agents: Vec<AgentId>,
     timers: Vec<Waits>,
     jobs: Vec<Job>,
+    /// Operations that a worker is running: what they do may have happened, so they are not cut off.
+    running: Vec<Job>,
     /// There is more than is listed: older jobs that were not looked at, or what may not be shown.
     more: bool,
 }
@@ -62,7 +65,9 @@ pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> R
         let is_it = |job: &Job| revocation.grant.as_deref() == Some(job.head.id.as_str());
         let granted = |job: &Job| revocation.holder.is_none() && is_it(job);
         let under = |job: &Job| revocation.follows(&job.head.under) || served(job) || granted(job);
-        reached.jobs.extend(page.jobs.into_iter().filter(under));
+        let (running, jobs): (Vec<_>, Vec<_>) = page.jobs.into_iter().filter(under).partition(is_running);
+        reached.jobs.extend(jobs);
+        reached.running.extend(running);
         after = page.next;
         if after.is_none() || reached.jobs.len() > REVOKED_LISTED {
             break;
@@ -72,25 +77,40 @@ pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> R
     Ok(reached)
 }
 
+fn is_running(job: &Job) -> bool {
+    job.head.agent.as_str() == NO_AGENT && job.status == JobStatus::Started
+}
+
 impl Reached {
+    /// How many of each are listed.
+    fn counts(&self) -> [usize; 4] {
+        [self.agents.len(), self.timers.len(), self.jobs.len(), self.running.len()]
+    }
+
     /// The same without what somebody may not read about.
     #[must_use]
     pub fn to(mut self, authority: &Authority) -> Self {
         let reads = |resource: Resource| authority.permits("crud/read", resource).is_ok();
-        let all = self.agents.len() + self.timers.len() + self.jobs.len();
+        let all = self.counts();
         self.agents.retain(|id| reads(Resource::agent(id)));
         self.timers.retain(|timer| reads(Resource::agent(&timer.agent)));
-        self.jobs.retain(|job| reads(Resource::job(&job.head.id)));
-        self.more |= self.agents.len() + self.timers.len() + self.jobs.len() < all;
+        for jobs in [&mut self.jobs, &mut self.running] {
+            jobs.retain(|job| reads(Resource::job(&job.head.id)));
+        }
+        self.more |= self.counts() != all;
         self
     }
 
     /// For callers, at most so many of each.
     pub fn shown(&self) -> Value {
-        let full = [self.agents.len(), self.timers.len(), self.jobs.len()].into_iter().any(|n| n > REVOKED_LISTED);
+        let full = self.counts().into_iter().any(|n| n > REVOKED_LISTED);
         let timer = |timer: &Waits| json!({"timer": timer.timer, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)});
         let job = |job: &Job| {
-            let mut shown = json!({"job": job.head.id, "agentId": job.head.agent, "status": job.status});
+            let mut shown = json!({"job": job.head.id, "status": job.status});
+            match &job.head.op {
+                Some(op) => shown["op"] = op.as_str().into(),
+                None => shown["agentId"] = job.head.agent.as_str().into(),
+            }
             if let Some(parent) = job.head.parent.as_ref().and_then(|parent| parent.job.as_ref()) {
                 shown["parent"] = parent.as_str().into();
             }
@@ -100,6 +120,7 @@ impl Reached {
             "agents": self.agents.iter().take(REVOKED_LISTED).collect::<Vec<_>>(),
             "timers": self.timers.iter().take(REVOKED_LISTED).map(timer).collect::<Vec<_>>(),
             "jobs": self.jobs.iter().take(REVOKED_LISTED).map(job).collect::<Vec<_>>(),
+            "running": self.running.iter().take(REVOKED_LISTED).map(job).collect::<Vec<_>>(),
             "more": self.more || full,
         })
     }

@@ -137,14 +137,18 @@ fn reached(verb: &str, found: &Value) -> Vec<String> {
     let list = |key: &str| found[key].as_array().cloned().unwrap_or_default();
     let mut lines: Vec<String> = Vec::new();
     lines.extend(list("agents").iter().map(|agent| format!("{verb} agent {}", agent.as_str().unwrap_or_default())));
-    let of =
-        |what: &str, one: &Value, key: &str| format!("{verb} {what} {} of {}", field(one, key), field(one, "agentId"));
+    let whose = |one: &Value| field(one, if one["op"].is_null() { "agentId" } else { "op" });
+    let of = |what: &str, one: &Value, key: &str| format!("{verb} {what} {} of {}", field(one, key), whose(one));
     lines.extend(
         list("timers").iter().map(|timer| format!("{}, next {}", of("timer", timer, "timer"), field(timer, "next"))),
     );
     lines.extend(list("jobs").iter().map(|job| {
         let what = if job["parent"].is_null() { "job" } else { "child" };
         format!("{}, {}", of(what, job, "job"), field(job, "status"))
+    }));
+    lines.extend(list("running").iter().map(|job| {
+        let (op, id) = (field(job, "op"), field(job, "job"));
+        format!("runs on: job {id} of {op}, which has begun; `trellis job cancel {id}` ends it")
     }));
     if lines.is_empty() {
         lines.push(format!("{verb} nothing that is there now"));

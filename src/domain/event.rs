@@ -280,6 +280,7 @@ impl Event {
             session: session.session.clone(),
             caller: self.caller.clone(),
             input: input.clone(),
+            hidden: None,
             created: self.received,
             parent: self.parent.clone(),
             reply_to: self.reply_to.clone(),

@@ -11,11 +11,13 @@
 
 use crate::domain::authority::Authority;
 use crate::domain::authority::envelope::Envelope;
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
+use crate::domain::canonical::canonical;
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::principal::Principal;
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Agent and session in the head of a job that no agent serves.
@@ -23,6 +25,12 @@ pub const NO_AGENT: &str = "_venue";
 
 /// What stands before the job in the name of a session that is none: whoever is woken for it looks at the job.
 const PREFIX: &str = "op-";
+
+/// Mark of what a caller gave an operation, with what nobody but the operation may see: the same for the same, and
+/// without the venue's key of no use.
+pub fn mark(venue_key: &[u8], owner: &Owner, op: &str, input: &Value) -> String {
+    hmac_hex(venue_key, canonical(&json!(["hidden", owner, op, input])).as_bytes())
+}
 
 /// What is kept of an invoked operation until it has ended. What it is, and its input, stand in the head
 /// of its job.

@@ -104,6 +104,10 @@ pub struct JobHead {
     pub caller: Option<String>,
     /// The task's input.
     pub input: Value,
+    /// Mark of an input of which something is shown to nobody: with it a repeated request is known, and nothing can be
+    /// guessed from it, see [`crate::domain::invoked::mark`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hidden: Option<String>,
     /// When it was accepted.
     pub created: Millis,
     /// The turn that started it; its session gets the result.

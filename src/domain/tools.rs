@@ -11,8 +11,9 @@ mod resource;
 use self::entry::{NamedTool, Runs, ToolEntry};
 use self::guard::{Guards, RUN, Rule, catalog_path};
 pub use self::harness::{Ends, GOAL_TOOLS};
-use self::name::{MAX_NAME, is_legal, missing};
+pub(in crate::domain) use self::name::misnamed;
 pub use self::name::{is_pin, tool_name};
+use self::name::{missing, unusable};
 pub use self::outline::outline;
 pub use self::resource::{ResourceTool, configured};
 use crate::domain::agent::AgentConfig;
@@ -317,8 +318,8 @@ impl Builder<'_> {
 
     /// Whether a tool can have this name; the reason why not is kept under `what`.
     fn takes(&mut self, what: &str, name: &str) -> bool {
-        let reason = if !is_legal(name) {
-            format!("`{name}` is not a tool name, expected 1 to {MAX_NAME} of `[A-Za-z0-9_-]`")
+        let reason = if let Some(unusable) = unusable(self.config, name) {
+            unusable
         } else if let Some(first) = self.offered.iter().find(|o| o.spec.name == name) {
             format!("the name `{name}` is taken by {:?}", first.target)
         } else {
@@ -364,11 +365,11 @@ impl Builder<'_> {
         let mut description = tool.description.clone().unwrap_or_default();
         let (name, target) = match tool.runs() {
             Ok(Runs::Delegate(delegate)) => {
-                let agent = delegate.agent.as_ref().map(ToString::to_string);
-                if let Some(agent) = &agent {
+                if let Some(agent) = &delegate.agent {
                     format!("Agent: {agent}. {description}").trim_end().clone_into(&mut description);
                 }
-                (tool.name.clone().or(agent).unwrap_or_default(), Target::Delegate(delegate))
+                let name = delegate.agent.as_ref().map(|agent| tool_name(agent.as_str()));
+                (tool.name.clone().or(name).unwrap_or_default(), Target::Delegate(delegate))
             }
             Ok(Runs::Latent | Runs::Operation(_)) => {
                 if let Some(Scopes::Const { names }) = tool.scopes.as_ref().filter(|scopes| !scopes.names().is_empty())

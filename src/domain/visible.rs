@@ -52,9 +52,26 @@ const fn is_hidden(c: char) -> bool {
     )
 }
 
+/// Text of a stranger inside a message: short, and harmless in a terminal or a log.
+pub fn quoted(text: &str) -> String {
+    const CHARACTERS: usize = 80;
+    let mut rest = text.chars();
+    let shown: String = rest.by_ref().take(CHARACTERS).flat_map(char::escape_debug).collect();
+    if rest.next().is_some() { shown + "…" } else { shown }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::hidden;
+    use super::{hidden, quoted};
+
+    #[test]
+    fn what_a_stranger_wrote_is_shown_short_and_without_its_control_characters() {
+        for (text, expected) in [("a b/ü", "a b/ü"), ("a\u{1b}[31m\n", "a\\u{1b}[31m\\n"), ("", "")] {
+            assert_eq!(quoted(text), expected);
+        }
+        assert_eq!(quoted(&"é".repeat(80)), "é".repeat(80));
+        assert_eq!(quoted(&"é".repeat(50_000)), "é".repeat(80) + "…");
+    }
 
     #[test]
     fn what_nobody_sees_is_found_and_scripts_are_left_alone() {

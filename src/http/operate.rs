@@ -129,7 +129,8 @@ pub(super) async fn invoke(
     let mut shown = order.input.clone();
     hide(&api.venue.catalog, path, &mut shown);
     let is_hidden = shown != order.input;
-    let (head, key) = head(&api, &who, path, shown);
+    let hidden = is_hidden.then(|| rules::mark(&api.venue.key, who.owner(), path, &order.input));
+    let (head, key) = head(&api, &who, path, shown, hidden);
     let id = head.id.clone();
     if let Some(known) = jobs::get(&api.venue, who.owner(), &id).await? {
         same(known, head)?;
@@ -182,7 +183,7 @@ async fn request(api: &Api, who: &Who, mut input: Value, wait: Duration) -> Resu
 
 /// The head of an operation's job, and the id under which it runs. The job's id is derived like that of any
 /// job, from an event id that no submission has: a hash of the caller's key, or a fresh one.
-fn head(api: &Api, who: &Who, path: &str, input: Value) -> (JobHead, EventId) {
+fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) -> (JobHead, EventId) {
     let key = who.key.clone().unwrap_or_else(ingress::fresh_id);
     let event = EventId::of_venue(&api.venue.key, IdOf::Operation { owner: who.owner(), key: &key });
     let id = JobId::derive(&api.venue.key, who.owner(), &event);
@@ -195,6 +196,7 @@ fn head(api: &Api, who: &Who, path: &str, input: Value) -> (JobHead, EventId) {
         session,
         caller: Some(who.caller.name.clone()),
         input,
+        hidden,
         created: api.venue.now(),
         parent: None,
         reply_to: None,
@@ -236,7 +238,7 @@ async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<
 
 /// The same request again, or another one: of a stranger's nothing is said, not even whether it is equal.
 fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
-    let what = |head: JobHead| (head.op, head.input, head.principal);
+    let what = |head: JobHead| (head.op, head.input, head.hidden, head.principal);
     if what(known.head) == what(asked) {
         return Ok(());
     }

@@ -325,6 +325,7 @@ pub fn job_head(arrival: &Arrival, job: &JobId, session: &SessionId, envelope: &
         session: session.clone(),
         caller: arrival.submission.caller.clone(),
         input: arrival.submission.input.clone(),
+        hidden: None,
         created: arrival.received,
         parent: arrival.submission.parent.clone(),
         reply_to: arrival.submission.reply_to.clone(),

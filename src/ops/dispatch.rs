@@ -7,9 +7,11 @@ use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::nearest;
 use crate::domain::reader::Sight;
+use crate::domain::schema::make_whole;
 use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
 use crate::domain::values::inject::{Injection, reserved};
+use crate::domain::visible::quoted;
 use crate::jobs;
 use crate::venue::Venue;
 use serde_json::Value;
@@ -19,7 +21,7 @@ pub fn resolve<'c>(catalog: &'c super::Catalog, path: &str) -> Result<&'c Regist
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
         let hint = nearest(path, &known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
-        OpError::NotFound(format!("no operation `{path}`{hint}"))
+        OpError::NotFound(format!("no operation `{}`{hint}", quoted(path)))
     })
 }
 
@@ -68,6 +70,7 @@ pub fn settle<'c>(
             arguments = Value::Object(serde_json::Map::new());
         }
         check(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
+        make_whole(&found.spec.input, &mut arguments).map_err(|wrong| invalid(found.spec.path, &wrong))?;
         let Some((path, input)) = found.operation.inner(&mut arguments) else {
             return Ok(Settled { found, arguments, inner: named });
         };
@@ -169,7 +172,11 @@ fn check(path: &str, validator: &jsonschema::Validator, arguments: &Value, mask:
     if problems.is_empty() {
         return Ok(());
     }
-    Err(OpError::Invalid(format!("arguments of `{path}` are not valid: {}", problems.join("; "))))
+    Err(invalid(path, &problems.join("; ")))
+}
+
+fn invalid(path: &str, problems: &str) -> OpError {
+    OpError::Invalid(format!("arguments of `{path}` are not valid: {problems}"))
 }
 
 #[cfg(test)]

@@ -132,6 +132,7 @@ async fn start(
         session: rules::session(&job),
         caller: Some(call.caller.name.clone()),
         input: arguments,
+        hidden: None,
         created: watch.created,
         parent: Some(site.parent.clone()),
         reply_to: None,

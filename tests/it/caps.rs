@@ -172,7 +172,7 @@ async fn a_fleet_never_passes_a_cap(on: On) {
     // model counts nothing, and uses less, most of it for what it is told.
     const CAP: u64 = 30_000;
     let told = "go on ".repeat(700);
-    let models = Ceiling::list(&format!("scripted:tokens={CAP}")).unwrap();
+    let models = Ceiling::of_models(&format!("scripted:tokens={CAP}")).unwrap();
     let spend = SpendSettings { models, ..SpendSettings::default() };
     let Some((mut venue, _dir)) = venue(on, spend).await else { return };
     let owners: [Owner; 2] = ["local/me".parse().unwrap(), "local/you".parse().unwrap()];
@@ -344,7 +344,7 @@ async fn dies_at(n: u64, at: FaultAt, dir: &Path) -> (bool, [Book; 3], usize) {
     let spend = SpendSettings {
         session: ceiling("tokens=900000"),
         owner: ceiling("tokens=900000"),
-        models: Ceiling::list("scripted:tokens=900000").unwrap(),
+        models: Ceiling::of_models("scripted:tokens=900000").unwrap(),
         ..SpendSettings::default()
     };
     let mut healthy = TestVenue::at(store.clone(), bus.clone(), dir, RULES, clock.clone()).await;

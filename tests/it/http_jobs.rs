@@ -134,6 +134,44 @@ async fn an_operation_that_only_reads_is_done_at_once_and_recorded_as_a_job() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn under_one_key_another_hidden_value_is_another_request() {
+    let server = Server::start().await;
+    let set = async |value: &str| {
+        let input = json!({"name": "TOKEN", "value": value});
+        server.post_once("k1", "/api/v1/invoke", json!({"operation": "v/ops/secret/set", "input": input})).await
+    };
+    let job = set("the first").await.body(201);
+    assert_eq!((&job["status"], &job["output"]["version"]), (&json!("COMPLETE"), &json!(1)));
+    assert_eq!(set("the first").await.body(200), job, "the same request is not run again");
+    set("the second").await.is_problem(409, "belongs to another request");
+    let all = server.get("/api/v1/jobs?details=true").await.body(200).to_string();
+    assert!(!all.contains("the first") && !all.contains(r#""hidden""#), "{all}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_whole_number_counts_however_it_is_written() {
+    let server = Server::start().await;
+    let run = async |operation: &str, input: Value| {
+        server.post("/api/v1/run", json!({"operation": operation, "input": input})).await
+    };
+    run("lattice/write", json!({"path": "w/c", "value": 1})).await.body(200);
+    for expect in [json!(99), json!(99.0), json!(1e3)] {
+        run("lattice/write", json!({"path": "w/c", "value": 2, "expect": expect})).await.is_problem(409, "version");
+    }
+    let large = json!({"path": "w/c", "value": 2, "expect": 1e30});
+    run("lattice/write", large).await.is_problem(400, "at `/expect`: expected a whole number from");
+    let page = run("lattice/read", json!({"path": "w/c"})).await.body(200);
+    assert_eq!(page["value"], 1, "{page}");
+    server.post("/api/v1/invoke", json!({"operation": "test/echo", "input": {"a": 1}})).await.body(201);
+    let later = 4_000_000_000_000.0;
+    for since in [json!(later), json!(1e19)] {
+        let asked = json!({"action": "cancel", "dryRun": true, "since": since});
+        let matched = server.post("/api/v1/jobs", asked).await.body(200);
+        assert_eq!(matched["matched"], 0, "{matched}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn waiting_ends_with_the_job_or_the_time() {
     let server = Server::start().await;
     server.echo_agent("clerk").await;

@@ -1,10 +1,8 @@
 //! What operators ask: messages in transit, stuck messages, settings of the server.
 
 use super::super::{BusError, chain, subject};
-use super::receive::producer_id;
 use super::{NatsBus, is_due, monitor, streams};
 use crate::store::Setting;
-use async_nats::jetstream::stream::RawMessageErrorKind;
 use std::time::Duration;
 
 /// Longest enumeration; an audit of a longer queue waits until it is shorter.
@@ -14,23 +12,16 @@ const MAX_LISTED: usize = 10_000;
 const JANITOR_EVERY: Duration = Duration::from_mins(10);
 
 impl NatsBus {
-    /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones from
-    /// the stream's leader (a direct read may be behind). Messages without an id aren't listed.
+    /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages without an id aren't listed.
     pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
         let filter = subject::all_inbound(self.prefix());
         let floor = self.ack_floor().await?;
         let mut next = floor + 1;
         let mut ids = Vec::new();
         for _ in 0..MAX_LISTED {
-            let request = self.inbound.raw_message_builder().sequence(next).next_by_subject(filter.clone());
-            match request.send().await {
-                Ok(message) => {
-                    ids.extend(producer_id(&message.headers));
-                    next = message.sequence + 1;
-                }
-                Err(error) if error.kind() == RawMessageErrorKind::NoMessageFound => return Ok(ids),
-                Err(error) => return Err(self.unavailable(&error)),
-            }
+            let Some(message) = self.stored(next, &filter).await? else { return Ok(ids) };
+            ids.extend(message.id());
+            next = message.sequence + 1;
         }
         tracing::warn!("NATS at `{}`: more than {MAX_LISTED} messages in transit, only these are listed", self.name);
         Ok(ids)

@@ -1,8 +1,9 @@
 //! Bus over NATS `JetStream`.
 //!
-//! Streams and consumers: `streams`. Taking messages: `receive`. Timers: `alarms`. What operators see: `inspect`.
+//! Streams and consumers: `streams`. Taking messages: `receive`; those that break connections: `broken`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
+mod broken;
 mod connect;
 mod inspect;
 mod monitor;
@@ -144,6 +145,9 @@ pub enum OpenError {
     },
 }
 
+/// Messages that can't be delivered and wait to be collected.
+const ASIDE: usize = 100;
+
 /// One connection, with the streams made sure of.
 pub struct NatsBus {
     /// Where, without credentials.
@@ -158,6 +162,8 @@ pub struct NatsBus {
     aside: Mutex<Vec<Unreadable>>,
     /// Grows with every loss of the connection: pending requests for messages died with it.
     link: watch::Receiver<u64>,
+    /// What breaks connections.
+    broken: broken::Watch,
     /// When the next look for stuck messages is due.
     janitor_due: Mutex<Instant>,
     /// When streams that seem to be gone may be made again.
@@ -204,6 +210,7 @@ impl NatsBus {
             consumer,
             pulling: tokio::sync::Mutex::default(),
             aside: Mutex::default(),
+            broken: broken::Watch::default(),
             link,
             janitor_due: Mutex::new(Instant::now()),
             repair_due: Mutex::new(Instant::now()),

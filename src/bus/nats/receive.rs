@@ -9,7 +9,7 @@ use async_nats::{
 };
 use async_trait::async_trait;
 use futures::{FutureExt, StreamExt};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::{collections::VecDeque, time::Duration};
 use tokio::{sync::watch, time::Instant};
 
@@ -18,9 +18,6 @@ const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Wait after a failed pull, so that a server that refuses isn't asked in a tight loop.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
-
-/// Messages that can't be delivered and wait to be collected.
-const ASIDE: usize = 100;
 
 /// What was asked of the server and what came. It lives in the bus: when the caller of `receive`
 /// goes away meanwhile, the next call goes on with it and nothing has to wait for the ack wait.
@@ -49,6 +46,10 @@ impl NatsBus {
             return Ok(Vec::new());
         }
         self.clean_when_due().await;
+        if self.look_for_broken().await {
+            // They are seen to before a request for messages would bring more of them.
+            return Ok(Vec::new());
+        }
         let mut pulling = self.pulling.lock().await;
         if pulling.request.is_none() && pulling.taken.len() < max {
             self.ask_for_present(&mut pulling, max).await?;
@@ -135,14 +136,8 @@ impl NatsBus {
         pulling.taken = readable;
         for message in unreadable {
             match stray(self.prefix(), message.clone()) {
-                Some(unreadable) => {
-                    self.options.metrics.messages_unreadable.inc();
-                    let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
-                    // More than anybody collects stay with the server until the ack wait is over.
-                    if aside.len() < ASIDE {
-                        aside.push(unreadable);
-                    }
-                }
+                // More than anybody collects stay with the server until the ack wait is over.
+                Some(unreadable) => drop(self.put_aside(unreadable)),
                 // Without an acknowledgement subject it isn't of the stream.
                 None => settle(&message, AckKind::Term).await,
             }

@@ -14,13 +14,13 @@ pub(super) fn read(l: &mut Layers) -> SpendSettings {
             l,
             "spend.owners",
             "owners or tenants with commas between such as `acme/ann:tokens=5000000, acme:cost=10, acme/bob:none`",
-            Ceiling::list,
+            Ceiling::of_owners,
         ),
         models: parse(
             l,
             "spend.models",
             "models or providers with commas between such as `openai/gpt-4o:tokens=5000000, openai:cost=100`",
-            Ceiling::list,
+            Ceiling::of_models,
         ),
         prices: parse(
             l,

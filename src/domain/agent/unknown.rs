@@ -1,4 +1,4 @@
-//! What a configuration names and a venue doesn't know: legal, and perhaps a slip.
+//! What a configuration names and a venue doesn't know or can't offer: legal, and perhaps a slip.
 
 use super::{AgentConfig, ToolEntry};
 use crate::domain::authority::Capability;
@@ -7,7 +7,7 @@ use crate::domain::context::entry::ContextEntry;
 use crate::domain::nearest::nearest;
 use crate::domain::tools::guard::{OPERATIONS, catalog_path};
 use crate::domain::tools::harness;
-use crate::domain::tools::{Directory, is_pin};
+use crate::domain::tools::{Directory, is_pin, misnamed};
 
 /// Groups of operations that are named in the sources and not built.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
@@ -21,7 +21,8 @@ pub struct Known<'k, D: Directory + ?Sized> {
 }
 
 impl AgentConfig {
-    /// A line for each name that the venue doesn't know: where it stands, and the nearest known one.
+    /// A line for each name that the venue doesn't know, or under which a tool can't be offered: where it stands, and
+    /// the nearest known one.
     pub fn unknown<D: Directory + ?Sized>(&self, known: &Known<'_, D>) -> Vec<String> {
         let mut found = Vec::new();
         let provider = &self.model.provider;
@@ -37,6 +38,7 @@ impl AgentConfig {
             };
             found.extend(entry.operation().and_then(|path| operation(&place, path, known)));
         }
+        found.extend(misnamed(self));
         for (at, entry) in self.context.iter().enumerate() {
             if let ContextEntry::Full(full) = entry
                 && let Some(path) = &full.op

@@ -3,9 +3,10 @@
 use super::{Cap, Of, Zone};
 use crate::domain::budget::{Budget, Price};
 use crate::domain::chat::ModelSettings;
-use crate::domain::ids::Owner;
+use crate::domain::ids::{Owner, OwnerPart};
 use crate::domain::time::Millis;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// What may be spent at most; absent = no cap.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
@@ -75,31 +76,46 @@ impl Ceiling {
 
     /// Reads `tokens=200000:cost=2.5`; nothing and `none` are no cap.
     pub fn parse(text: &str) -> Option<Self> {
-        let mut ceiling = Self::default();
-        for part in text.split(':').map(str::trim).filter(|part| !part.is_empty() && *part != "none") {
-            match part.split_once('=')? {
-                ("tokens", number) => ceiling.tokens = Some(number.trim().parse().ok()?),
-                ("cost", number) => ceiling.cost = Some(number.trim().parse().ok()?),
+        if matches!(text.trim(), "" | "none") {
+            return Some(Self::default());
+        }
+        let (mut tokens, mut cost) = (None, None);
+        for part in text.split(':') {
+            match part.trim().split_once('=')? {
+                ("tokens", number) => once(&mut tokens, number)?,
+                ("cost", number) => once(&mut cost, number)?,
                 _ => return None,
             }
         }
+        let ceiling = Self { tokens, cost };
         ceiling.check().is_ok().then_some(ceiling)
     }
 
-    /// Reads `acme/ann:tokens=5000000, acme:cost=10`.
-    pub fn list(text: &str) -> Option<Vec<(String, Self)>> {
-        named(text, Self::parse)
+    /// Reads `acme/ann:tokens=5000000, acme:cost=10`: owners and tenants.
+    pub fn of_owners(text: &str) -> Option<Vec<(String, Self)>> {
+        let is_known = |name: &str| name.parse::<Owner>().is_ok() || OwnerPart::new(name).is_ok();
+        named(text, is_known, Self::named)
+    }
+
+    /// Reads `openai/gpt-4o:tokens=5000000, openai:cost=100`: models and providers.
+    pub fn of_models(text: &str) -> Option<Vec<(String, Self)>> {
+        named(text, |name| !name.contains('/') || is_model(name), Self::named)
+    }
+
+    /// A name without a cap says so: a slip doesn't take one away.
+    fn named(text: &str) -> Option<Self> {
+        Self::parse(text).filter(|_| !text.trim().is_empty())
     }
 }
 
 /// Reads `openai/gpt-4o:input=2.5:output=10, …`: dollars per million tokens.
 pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
-    named(text, |text| {
+    named(text, is_model, |text| {
         let (mut input, mut output) = (None, None);
-        for part in text.split(':').map(str::trim) {
-            match part.split_once('=')? {
-                ("input", number) => input = number.trim().parse().ok(),
-                ("output", number) => output = number.trim().parse().ok(),
+        for part in text.split(':') {
+            match part.trim().split_once('=')? {
+                ("input", number) => once(&mut input, number)?,
+                ("output", number) => once(&mut output, number)?,
                 _ => return None,
             }
         }
@@ -108,13 +124,31 @@ pub fn prices(text: &str) -> Option<Vec<(String, Price)>> {
     })
 }
 
+/// Takes a number that isn't there yet.
+fn once<T: FromStr>(number: &mut Option<T>, text: &str) -> Option<()> {
+    if number.is_some() {
+        return None;
+    }
+    *number = Some(text.trim().parse().ok()?);
+    Some(())
+}
+
+/// `provider/name`, neither of them empty.
+fn is_model(name: &str) -> bool {
+    name.split_once('/').is_some_and(|(provider, name)| !provider.is_empty() && !name.is_empty())
+}
+
 /// Reads `name:…, name:…`, each name once.
-fn named<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Option<Vec<(String, T)>> {
+fn named<T>(text: &str, is_name: impl Fn(&str) -> bool, read: impl Fn(&str) -> Option<T>) -> Option<Vec<(String, T)>> {
     let mut all: Vec<(String, T)> = Vec::new();
-    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let (name, rest) = part.split_once(':')?;
+    if text.trim().is_empty() {
+        return Some(all);
+    }
+    for part in text.split(',') {
+        let (name, rest) = part.trim().split_once(':')?;
         let name = name.trim().to_owned();
-        if name.is_empty() || name.contains(char::is_whitespace) || all.iter().any(|(known, _)| *known == name) {
+        let is_legal = !name.is_empty() && !name.contains(char::is_whitespace) && is_name(&name);
+        if !is_legal || all.iter().any(|(known, _)| *known == name) {
             return None;
         }
         all.push((name, read(rest)?));

@@ -162,6 +162,10 @@ fn settings_are_read_and_what_can_t_be_meant_is_not() {
         ("tokens=1.5", None),
         ("turns=5", None),
         ("5", None),
+        (":", None),
+        ("none:tokens=5", None),
+        ("tokens=5:", None),
+        ("tokens=1:tokens=2", None),
     ] {
         assert_eq!(Ceiling::parse(text), expected, "{text}");
     }
@@ -173,12 +177,31 @@ fn settings_are_read_and_what_can_t_be_meant_is_not() {
         ("acme", false),
         (":tokens=5", false),
         ("a b:tokens=5", false),
+        ("acme/ann:tokens=5, acme/ann:tokens=9", false),
+        ("acme:", false),
+        ("acme:tokens=5, ,", false),
+        ("/:tokens=5", false),
+        ("a/b/c:tokens=5", false),
     ] {
-        assert_eq!(Ceiling::list(text).is_some(), good, "{text}");
+        assert_eq!(Ceiling::of_owners(text).is_some(), good, "{text}");
     }
-    for (text, good) in
-        [("openai/gpt-4o:input=2.5:output=10", true), ("openai/gpt-4o:input=2.5", false), ("x:input=a:output=1", false)]
-    {
+    for (text, good) in [
+        ("", true),
+        ("openai:tokens=5, openai/gpt-4o:cost=1, openrouter/meta/llama:none", true),
+        ("openai:", false),
+        ("/x:tokens=5", false),
+        ("openai/:tokens=5", false),
+        ("openai:tokens=5,", false),
+    ] {
+        assert_eq!(Ceiling::of_models(text).is_some(), good, "{text}");
+    }
+    for (text, good) in [
+        ("openai/gpt-4o:input=2.5:output=10", true),
+        ("openai/gpt-4o:input=2.5", false),
+        ("openai/x:input=a:output=1", false),
+        ("openai:input=1:output=1", false),
+        ("openai/x:input=1:output=1:output=2", false),
+    ] {
         assert_eq!(prices(text).is_some(), good, "{text}");
     }
 }
@@ -187,8 +210,8 @@ fn settings() -> SpendSettings {
     SpendSettings {
         session: Ceiling::parse("tokens=100").unwrap(),
         owner: Ceiling::parse("tokens=200").unwrap(),
-        owners: Ceiling::list("acme/ann:none, acme:tokens=300").unwrap(),
-        models: Ceiling::list("openai:tokens=400, openai/big:cost=5, other:tokens=1").unwrap(),
+        owners: Ceiling::of_owners("acme/ann:none, acme:tokens=300").unwrap(),
+        models: Ceiling::of_models("openai:tokens=400, openai/big:cost=5, other:tokens=1").unwrap(),
         prices: prices("openai/big:input=1:output=2").unwrap(),
         ..SpendSettings::default()
     }

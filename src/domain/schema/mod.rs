@@ -3,11 +3,13 @@
 mod compiled;
 mod cost;
 pub mod infer;
+mod whole;
 
 use crate::domain::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
 use serde_json::Value;
 
 pub use cost::{TooCostly, cost};
+pub use whole::make_whole;
 
 /// Why a schema can't be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

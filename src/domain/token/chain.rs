@@ -138,7 +138,7 @@ fn granted(att: &[Capability], owner: &Owner, is_held: impl Fn(&Granted) -> bool
         if is_held(&granted) {
             Ok(granted)
         } else {
-            Err(Refused::NotHeld(format!("`{}`", super::quoted(&given.to_string()))))
+            Err(Refused::NotHeld(format!("`{}`", crate::domain::visible::quoted(&given.to_string()))))
         }
     };
     att.iter().map(one).collect()

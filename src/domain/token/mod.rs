@@ -75,10 +75,5 @@ pub enum Refused {
     Chain(&'static str),
 }
 
-/// Text of a stranger inside a message: short, and harmless in a terminal or a log.
-pub(crate) fn quoted(text: &str) -> String {
-    text.chars().take(80).flat_map(char::escape_debug).collect()
-}
-
 #[cfg(test)]
 mod tests;

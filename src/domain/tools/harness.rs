@@ -22,6 +22,12 @@ pub(in crate::domain) const NAMES: [&str; 9] = [
     "compact",
 ];
 
+/// Names that no other tool of this agent may have, whether the harness offers its own in a turn or not.
+pub(super) fn reserved(config: &AgentConfig) -> impl Iterator<Item = &'static str> {
+    let goals = config.looping == Looping::GoalTree;
+    NAMES.into_iter().filter(move |name| goals || !GOAL_TOOLS.contains(name))
+}
+
 /// Those that only a goal tree has.
 pub const GOAL_TOOLS: [&str; 4] = ["subgoal", "complete", "fail", "compact"];
 

@@ -1,6 +1,6 @@
 //! Tools of resources, and the names that they must not meet.
 
-use super::entry::{Runs, ToolEntry};
+use super::entry::ToolEntry;
 use super::{Builder, DEFAULT_TOOLS, Target, harness, tool_name};
 use crate::domain::agent::AgentConfig;
 use crate::domain::chat::ToolSpec;
@@ -17,17 +17,15 @@ pub struct ResourceTool {
 
 /// Names of the tools that a configuration has besides those of its resources.
 pub fn configured(config: &AgentConfig) -> Vec<String> {
-    let named = |entry: &ToolEntry| match entry {
-        ToolEntry::Path(path) => tool_name(path),
-        ToolEntry::Named(tool) => tool.name.clone().unwrap_or_else(|| match tool.runs() {
-            Ok(Runs::Operation(path)) => tool_name(&path),
-            Ok(Runs::Delegate(delegate)) => delegate.agent.map(|agent| agent.to_string()).unwrap_or_default(),
-            Ok(Runs::Latent) | Err(_) => String::new(),
-        }),
-    };
     let defaults = if config.default_tools { &DEFAULT_TOOLS[..] } else { &[] };
     let harness = harness::NAMES.iter().map(|name| (*name).to_owned());
-    config.tools.iter().map(named).chain(defaults.iter().map(|path| tool_name(path))).chain(harness).collect()
+    config
+        .tools
+        .iter()
+        .map(ToolEntry::tool_name)
+        .chain(defaults.iter().map(|path| tool_name(path)))
+        .chain(harness)
+        .collect()
 }
 
 impl Builder<'_> {

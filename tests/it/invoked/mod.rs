@@ -264,6 +264,18 @@ async fn nothing_starts_under_what_was_taken_back(redis: bool) {
     assert_eq!(read, [None, Some(json!([1])), None]);
 }
 
+async fn a_revocation_says_which_run_on(redis: bool) {
+    let Some(site) = Site::open(redis).await else { return };
+    site.venue.worker().await;
+    let job = site.invoke("test/once", json!({"delay": 1_500})).await;
+    site.becomes(&job, "STARTED").await;
+    let revoke = json!({"operation": "policy/revoke", "input": {"grant": job["id"]}});
+    let told = site.server.post("/api/v1/run", revoke).await.body(200);
+    let listed = json!([{"job": job["id"], "op": "v/ops/test/once", "status": "STARTED"}]);
+    assert_eq!((&told["stops"]["running"], &told["stops"]["jobs"]), (&listed, &json!([])), "{told}");
+    assert_eq!(site.ended(&job).await["status"], "COMPLETE");
+}
+
 async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(redis: bool) {
     let Some(site) = Site::open(redis).await else { return };
     let job = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
@@ -353,6 +365,7 @@ on_both! {
     one_that_runs_is_cancelled_at_once
     slow_ones_of_one_owner_leave_room_to_others_and_to_turns
     nothing_starts_under_what_was_taken_back
+    a_revocation_says_which_run_on
     what_is_lost_is_missed_and_what_is_too_much_is_refused
     it_is_forgotten_with_its_job
     a_wake_only_makes_a_worker_look

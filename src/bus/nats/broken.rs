@@ -1,0 +1,281 @@
+//! Messages that break the connection of whoever is given them. The server stores headers as they come, and the driver
+//! ends its connection at those that it can't read. Such a message is never acknowledged, so it would come again, and
+//! break the connection again, for ever.
+//!
+//! They are read over the JSON API, where nothing breaks, put aside with the other unreadable ones, and deleted when
+//! they have been seen to.
+
+use super::super::{BusError, Settle, Unreadable, subject};
+use super::receive::producer_id;
+use super::{ASIDE, NatsBus};
+use crate::domain::time::Millis;
+use crate::domain::visible::quoted;
+use async_nats::HeaderMap;
+use async_nats::header::{HeaderName, HeaderValue};
+use async_nats::jetstream::response::Response;
+use async_nats::jetstream::stream::{RawMessage, Stream};
+use async_nats::jetstream::{ErrorCode, stream::DeleteMessageErrorKind};
+use async_trait::async_trait;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Readable messages in a row behind the delivered ones: there are no more broken ones soon.
+const AHEAD: usize = 64;
+
+/// Messages that one look reads; the next one goes on.
+const LOOKS: usize = 10_000;
+
+/// Losses of the connection that are more than chance.
+const LOSSES: u64 = 2;
+
+/// What is known of broken messages.
+#[derive(Default)]
+pub(super) struct Watch {
+    last: Mutex<Look>,
+    /// Sequences that were looked at and are fine, or are seen to.
+    seen: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+/// The last look.
+#[derive(Default, Clone, Copy)]
+struct Look {
+    /// Losses of the connection until then.
+    losses: u64,
+    /// It ended before it was through.
+    cut_short: bool,
+}
+
+/// A message as the stream has it.
+pub(super) struct Stored {
+    pub(super) sequence: u64,
+    subject: String,
+    /// Or what is wrong with them.
+    pub(super) headers: Result<HeaderMap, String>,
+    body: Vec<u8>,
+    published: Millis,
+}
+
+#[derive(Deserialize)]
+struct Got {
+    message: RawMessage,
+}
+
+impl NatsBus {
+    /// The first message from `sequence` on whose subject matches `filter`, from the stream's leader (a direct read may
+    /// be behind); `None` when there is none.
+    pub(super) async fn stored(&self, sequence: u64, filter: &str) -> Result<Option<Stored>, BusError> {
+        let api = format!("STREAM.MSG.GET.{}", self.inbound.cached_info().config.name);
+        let asked = serde_json::json!({"seq": sequence, "next_by_subj": filter});
+        let got: Response<Got> = self.context.request(api, &asked).await.map_err(|error| self.unavailable(&error))?;
+        match got {
+            Response::Ok(Got { message }) => Ok(Some(Stored::from(message))),
+            Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => Ok(None),
+            Response::Err { error } => Err(self.unavailable(&error)),
+        }
+    }
+
+    /// Looks for broken messages once the connection was lost again and again. Whether some were put aside.
+    pub(super) async fn look_for_broken(&self) -> bool {
+        let losses = *self.link.borrow();
+        let last = *self.last_look();
+        if !last.cut_short && losses < last.losses + LOSSES {
+            return false;
+        }
+        match self.read_pending().await {
+            Ok((found, cut_short)) => {
+                *self.last_look() = Look { losses, cut_short };
+                found
+            }
+            Err(error) => {
+                tracing::debug!("looking for messages that break the connection: {error}");
+                false
+            }
+        }
+    }
+
+    fn last_look(&self) -> MutexGuard<'_, Look> {
+        self.broken.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
+    /// there may be more.
+    async fn read_pending(&self) -> Result<(bool, bool), BusError> {
+        let info = self.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let delivered = info.delivered.stream_sequence;
+        let (mut next, mut ahead, mut found) = (info.ack_floor.stream_sequence + 1, AHEAD, false);
+        self.seen(|seen| *seen = seen.split_off(&next));
+        for _ in 0..LOOKS {
+            while self.seen(|seen| seen.contains(&next)) {
+                next += 1;
+            }
+            let Some(stored) = self.stored(next, ">").await? else { return Ok((found, false)) };
+            let sequence = stored.sequence;
+            next = sequence + 1;
+            if sequence > delivered {
+                ahead -= 1;
+            }
+            let is_new = self.seen(|seen| seen.insert(sequence));
+            if let (true, Err(reason)) = (is_new, &stored.headers) {
+                tracing::warn!(
+                    subject = %stored.subject, sequence, reason,
+                    "NATS at `{}`: a message breaks the connection of whoever is given it, it is taken out", self.name
+                );
+                if !self.put_aside(self.unreadable(stored)) {
+                    self.seen(|seen| seen.remove(&sequence));
+                    return Ok((found, true));
+                }
+                (ahead, found) = (AHEAD, true);
+            }
+            if ahead == 0 {
+                return Ok((found, false));
+            }
+        }
+        Ok((found, true))
+    }
+
+    fn seen<T>(&self, look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
+        look(&mut self.broken.seen.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn unreadable(&self, stored: Stored) -> Unreadable {
+        let Stored { sequence, subject, headers, body, published } = stored;
+        let settle = Removal { stream: self.inbound.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
+        Unreadable {
+            owner: subject::owner_of(self.prefix(), &subject),
+            subject,
+            reason: headers.err().unwrap_or_default(),
+            id: None,
+            body: body.into(),
+            sequence,
+            published,
+            settle: Arc::new(settle),
+        }
+    }
+}
+
+impl NatsBus {
+    /// Whether there was room for it.
+    pub(super) fn put_aside(&self, unreadable: Unreadable) -> bool {
+        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = aside.len() < ASIDE;
+        if has_room {
+            self.options.metrics.messages_unreadable.inc();
+            aside.push(unreadable);
+        }
+        has_room
+    }
+}
+
+impl From<RawMessage> for Stored {
+    fn from(message: RawMessage) -> Self {
+        let headers = match message.headers.as_ref().map(|text| STANDARD.decode(text)) {
+            None => Ok(HeaderMap::new()),
+            Some(Ok(bytes)) => parse(&bytes),
+            Some(Err(error)) => Err(format!("its headers can't be read: {error}")),
+        };
+        let published = u64::try_from(message.time.unix_timestamp_nanos() / 1_000_000).unwrap_or_default();
+        Self {
+            sequence: message.sequence,
+            subject: message.subject,
+            headers,
+            body: STANDARD.decode(message.payload).unwrap_or_default(),
+            published: Millis(published),
+        }
+    }
+}
+
+impl Stored {
+    /// The producer's id, when it gave one.
+    pub(super) fn id(&self) -> Option<String> {
+        self.headers.as_ref().ok().and_then(producer_id)
+    }
+}
+
+/// Headers as async-nats 0.51 reads them (`Connection::try_read_op`). A status behind the version, the server takes away.
+fn parse(bytes: &[u8]) -> Result<HeaderMap, String> {
+    const VERSION: &str = "NATS/1.0";
+    let text = std::str::from_utf8(bytes).map_err(|_| "its headers are not UTF-8".to_owned())?;
+    let mut lines = text.lines().peekable();
+    let version = lines.next().unwrap_or_default();
+    if version.trim_end() != VERSION {
+        return Err(format!("its headers begin with `{}`, expected `{VERSION}`", quoted(version)));
+    }
+    let mut headers = HeaderMap::new();
+    while let Some(line) = lines.next() {
+        if line.is_empty() {
+            continue;
+        }
+        let illegal = || format!("`{}` is no header, expected `Name: value`", quoted(line));
+        let (name, value) = line.split_once(':').ok_or_else(illegal)?;
+        let name = HeaderName::from_str(name).map_err(|_| illegal())?;
+        let mut value = value.trim_start().to_owned();
+        while let Some(more) = lines.next_if(|line| line.starts_with(char::is_whitespace)) {
+            value.push_str(more);
+        }
+        let value = HeaderValue::from_str(value.trim_end()).map_err(|_| illegal())?;
+        headers.append(name, value);
+    }
+    Ok(headers)
+}
+
+/// Takes a message out of the stream: it can't be acknowledged, as it was delivered to nobody who could tell.
+struct Removal {
+    stream: Stream,
+    sequence: u64,
+    seen: Arc<Mutex<BTreeSet<u64>>>,
+}
+
+#[async_trait]
+impl Settle for Removal {
+    async fn ack(&self) {
+        let Err(error) = self.stream.delete_message(self.sequence).await else { return };
+        // Another worker was faster.
+        if let DeleteMessageErrorKind::JetStream(answer) = error.kind()
+            && answer.code() < 500
+        {
+            return;
+        }
+        tracing::warn!("message {} of the queue, which breaks connections, isn't deleted yet: {error}", self.sequence);
+        self.nak(Duration::ZERO).await;
+    }
+
+    async fn nak(&self, _delay: Duration) {
+        // The next look finds it again.
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.sequence);
+    }
+
+    async fn progress(&self) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_or_what_breaks_a_connection_is_said() {
+        for (text, expected) in [
+            ("NATS/1.0\r\nTrellis-Id: a\r\n\r\n", Ok(Some("a"))),
+            ("NATS/1.0\r\n\r\n", Ok(None)),
+            ("NATS/1.0 \nTrellis-Id:a", Ok(Some("a"))),
+            ("NATS/1.0\r\nTrellis-Id: a\r\n b\r\n\r\n", Ok(Some("a b"))),
+            ("NATS/2.0\r\nTrellis-Id: a\r\n\r\n", Err("its headers begin with `NATS/2.0`, expected `NATS/1.0`")),
+            ("NATS/1.0 404 No Messages\r\n\r\n", Err("its headers begin with `NATS/1.0 404 No Messages`, expected")),
+            ("NATS/1.0 abc\r\n\r\n", Err("its headers begin with `NATS/1.0 abc`, expected `NATS/1.0`")),
+            ("", Err("its headers begin with ``, expected `NATS/1.0`")),
+            ("NATS/1.0\r\nno colon\r\n\r\n", Err("`no colon` is no header, expected `Name: value`")),
+            ("NATS/1.0\r\na b: x\r\n\r\n", Err("`a b: x` is no header, expected `Name: value`")),
+        ] {
+            match (parse(text.as_bytes()), expected) {
+                (Ok(headers), Ok(id)) => assert_eq!(producer_id(&headers).as_deref(), id, "{text:?}"),
+                (Err(reason), Err(expected)) => assert!(reason.starts_with(expected), "{text:?}: {reason}"),
+                (got, _) => panic!("{text:?}: {got:?}"),
+            }
+        }
+        assert_eq!(parse(b"NATS/1.0\r\na: \xff\r\n\r\n").unwrap_err(), "its headers are not UTF-8");
+    }
+}
