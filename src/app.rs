@@ -160,8 +160,8 @@ impl App {
         let catalog = catalog.calling(config.models.endpoints.keys().map(String::as_str)).keeping(kinds(config)?);
         let secrets = vault(config, role)?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
-        let spend = config.spend.clone();
-        let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, spend, metrics };
+        let (spend, quota) = (config.spend.clone(), config.quota);
+        let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, spend, quota, metrics };
         Ok(Self { venue: Arc::new(venue), model, auth, nats })
     }
 

@@ -256,6 +256,7 @@ async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), O
         open: None,
         finish: None,
         outbox: Vec::new(),
+        within: None,
     };
     let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
     match venue.store.admit(now, &admit).await?.intake {

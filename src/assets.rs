@@ -3,6 +3,7 @@
 use crate::domain::asset::{Asset, AssetRecord, Draft};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
+use crate::domain::quota::Usage;
 use crate::jobs::Listed;
 use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys, steps};
 use crate::venue::Venue;
@@ -20,6 +21,8 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
     if let Some(known) = get(venue, owner, &id).await? {
         return Ok((id, known, true));
     }
+    let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK), draft.bytes.len());
+    venue.room(owner, Usage { documents: chunks as u64 + 1, bytes: bytes as u64, ..Usage::default() }).await?;
     for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
         let change = Change::Put(Bytes::copy_from_slice(chunk));
         let write = DocWrite { key: keys::asset_chunk(&id, number), expect: Expect::Any, change };

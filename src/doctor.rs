@@ -1,6 +1,7 @@
 //! Which guarantees the servers of a venue give, and what to change.
 
 use crate::audit::{self, AuditError};
+use crate::domain::quota::Kind;
 use crate::store::Setting;
 use crate::venue::Venue;
 use serde_json::{Value, json};
@@ -23,9 +24,10 @@ const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
 const QUEUED: &[u8] = &[1];
 
 /// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
-const REACH: [(&str, &[u8]); 11] = [
+const REACH: [(&str, &[u8]); 12] = [
     ("redis memory", &[]),
     ("embedded size", &[]),
+    ("quota of an owner", &[]),
     ("redis save", &[]),
     ("redis maxmemory-policy", &[1, 2, 3, 4, 7]),
     ("nats version", &[]),
@@ -79,6 +81,7 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
     let bus = venue.bus.settings().await?;
     let mut own = vec![policies()];
     own.extend(history(venue).await?);
+    own.push(quotas(venue).await);
     let own = with_reach(own, &[]);
     let settings: Vec<Reached> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
     let verdicts = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
@@ -89,6 +92,19 @@ pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send 
 fn policies() -> Setting {
     let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
     Setting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
+}
+
+/// Whether one owner can fill a store that has a limit.
+async fn quotas(venue: &Venue) -> Setting {
+    let quota = venue.quota().await;
+    let limited = venue.store.fill(venue.clock.steady()).await.limit.is_some();
+    let named = Kind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
+    let words: Vec<_> = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str())).collect();
+    let value = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
+    let problem = (limited && quota.bytes == 0).then(|| {
+        "one owner can fill the store for all others; set `quota.bytes`, unless there is only one owner".to_owned()
+    });
+    Setting { name: "quota of an owner".to_owned(), value, problem }
 }
 
 /// Whether the store is what the queue knows of it.

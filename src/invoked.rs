@@ -16,10 +16,8 @@ use crate::ops::{self, Caller, Effect, Invocation, OpError, Output, Reads, Site,
 use crate::policy;
 use crate::store::{Change, Doc, DocWrite, Expect, StoreError, Window, Written, decode, keys};
 use crate::venue::Venue;
-use crate::workspace::Workspace;
 use bytes::Bytes;
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Operations of one owner that are looked at in one step.
@@ -36,7 +34,7 @@ pub async fn operate(
     path: &str,
     input: Value,
 ) -> Result<Output, OpError> {
-    let workspace = Workspace::new(Arc::clone(&venue.store), caller.owner.clone(), Scope::default());
+    let workspace = venue.workspace(&caller.owner, Scope::default()).await;
     let call = Invocation {
         named: path,
         venue,
@@ -97,7 +95,7 @@ pub async fn admit(venue: &Venue, owner: &Owner, head: &JobHead, invoked: &Invok
     let mut writes = opened(head, JobStatus::Pending, head.created);
     writes.push(put(keys::invoked(&head.id), Expect::Any, invoked));
     writes.push(placed(keys::invoked_due(invoked.due, &head.id)));
-    if venue.store.write(venue.now(), owner, &writes).await? != Written::Done {
+    if venue.keep(owner, &writes).await? != Written::Done {
         return Ok(Admission::Known);
     }
     venue.wake(owner, &rules::session(&head.id)).await;
@@ -334,6 +332,7 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
         Err(OpError::Timeout(text) | OpError::Limit(text)) => JobResult::failed(ErrorCode::LimitReached, text),
         Err(OpError::Denied(text)) => JobResult::failed(ErrorCode::CapDenied, text),
         Err(OpError::Invalid(text)) => JobResult::failed(ErrorCode::Refused, text),
+        Err(OpError::Store(StoreError::Over(over))) => JobResult::failed(ErrorCode::QuotaExceeded, over.to_string()),
         Err(error @ (OpError::Fenced | OpError::Store(_))) => JobResult::failed(ErrorCode::Internal, error.to_string()),
     }
 }

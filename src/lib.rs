@@ -21,6 +21,7 @@ pub mod model;
 pub mod ops;
 pub mod outbox;
 pub mod policy;
+pub mod quotas;
 pub mod resources;
 pub mod store;
 pub mod worker;

@@ -5,11 +5,14 @@ use crate::clock::Clock;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
+use crate::domain::lattice::layout::Scope;
+use crate::domain::quota::{Quota, QuotaSettings, Usage};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
 use crate::secrets::Vault;
-use crate::store::{Change, DocWrite, Expect, OutboxEntry, Store, StoreError};
+use crate::store::{Change, DocWrite, Expect, OutboxEntry, Standing, Store, StoreError, Written};
 use crate::telemetry::Metrics;
+use crate::workspace::Workspace;
 use bytes::Bytes;
 use std::sync::Arc;
 
@@ -38,6 +41,8 @@ pub struct Venue {
     pub boundaries: Vec<Boundary>,
     /// Caps on spending, and prices.
     pub spend: SpendSettings,
+    /// What owners may keep.
+    pub quota: QuotaSettings,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -46,6 +51,28 @@ impl Venue {
     /// The time now.
     pub fn now(&self) -> Millis {
         self.clock.now()
+    }
+
+    /// What an owner may keep, where operators haven't said otherwise of it.
+    pub async fn quota(&self) -> Quota {
+        self.quota.of(self.store.fill(self.clock.steady()).await.limit)
+    }
+
+    /// The tree of an owner, whose quota holds for what is written there.
+    pub async fn workspace(&self, owner: &Owner, scope: Scope) -> Workspace {
+        Workspace::new(Arc::clone(&self.store), owner.clone(), scope).within(self.quota().await)
+    }
+
+    /// Writes what somebody asks to be kept, within the owner's quota.
+    pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+        self.store.write_within(self.now(), owner, writes, &self.quota().await).await
+    }
+
+    /// Whether so much may come to what an owner keeps. For what can't be written within the quota by one call:
+    /// what others do meanwhile may pass it by as much as they do.
+    pub async fn room(&self, owner: &Owner, adds: Usage) -> Result<(), StoreError> {
+        let Standing { used, own } = self.store.usage(owner).await?;
+        self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
     }
 
     /// Publishes outbox entries; what fails is left to the sweep, with a log line.

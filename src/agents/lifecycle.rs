@@ -415,7 +415,7 @@ pub async fn fork(
                 (AgentRecord { config_version, created, ..new }, Expect::Version(version))
             }
         };
-        if venue.store.write(now, owner, &writes(&record, expect)).await? == Written::Done {
+        if venue.keep(owner, &writes(&record, expect)).await? == Written::Done {
             return Ok((record, created));
         }
     }

@@ -133,7 +133,7 @@ pub async fn apply(
             }
             None => (fresh(id, config, maker, now), Expect::Any, Applied::Created),
         };
-        if venue.store.write(now, owner, &writes(&record, version)).await? == Written::Done {
+        if venue.keep(owner, &writes(&record, version)).await? == Written::Done {
             return Ok((record, applied));
         }
     }

@@ -6,6 +6,7 @@ use crate::domain::decode;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::LIST_BYTES;
+use crate::domain::quota::Usage;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::store::{
@@ -190,6 +191,7 @@ async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &S
         Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
     };
     let state = serde_json::to_vec(&state.forked(at, venue.now())).expect("states serialise");
+    venue.room(owner, Usage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
     let prefix = keys::turns(&from.key);
     let mut after: Option<String> = None;
     loop {
@@ -210,7 +212,7 @@ async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &S
         }
         venue.store.write(venue.now(), owner, &writes).await?;
     }
-    let seat = Seat { version: at, state: Bytes::from(state) };
+    let seat = Seat { version: at, state: Bytes::from(state), within: None };
     match venue.store.seat(venue.now(), owner, to, Some(&seat)).await? {
         Seated::Done => Ok(()),
         Seated::Held(_) | Seated::Taken => Err(LifeError::Taken(to.clone())),

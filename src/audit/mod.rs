@@ -1,5 +1,6 @@
 //! `trellis audit`: closes the books over what the store and the queue really hold.
 
+mod counts;
 mod epoch;
 mod repair;
 mod unknown;
@@ -64,6 +65,7 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
         let page = venue.store.owners(after.as_ref(), PAGE).await?;
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             books.add(owner_books(venue, owner).await?);
+            books.drift.extend(counts::drift(venue, owner, false).await?.map(|drift| format!("{owner}: {drift}")));
         }
         match page.into_iter().next_back() {
             Some(last) => after = Some(last),
@@ -77,6 +79,7 @@ pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     }
     books.unaccounted += books.unknown;
     books.missing.truncate(LINES);
+    books.drift.truncate(LINES);
     books.set_back = set_backs(venue).await?.iter().map(ToString::to_string).collect();
     let (strays, total) = strays::list(venue, None, SHOWN).await?;
     books.unreadable = total as u64;

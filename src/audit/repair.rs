@@ -1,6 +1,6 @@
 //! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
 
-use super::{AuditError, LOOK_PAUSE, LOOKS, PAGE, facts};
+use super::{AuditError, LOOK_PAUSE, LOOKS, PAGE, counts, facts};
 use crate::agents::sessions;
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
@@ -110,6 +110,8 @@ async fn of_owner(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, AuditError>
         });
     }
     done.extend(indexes(venue, owner).await?);
+    let drift = counts::drift(venue, owner, true).await?;
+    done.extend(drift.map(|found| (found, "what is there counts from now on".to_owned())));
     Ok(done)
 }
 
@@ -134,7 +136,9 @@ async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKe
         }
         Intake::Refused(Refusal::UnknownAgent | Refusal::Terminated) => give_up(venue, owner, &job, session).await?,
         // Another look finds it again, when there is room.
-        Intake::Refused(Refusal::Busy | Refusal::MailboxFull { .. }) | Intake::Conflict | Intake::Nothing => None,
+        Intake::Refused(Refusal::Busy | Refusal::MailboxFull { .. } | Refusal::Quota(_))
+        | Intake::Conflict
+        | Intake::Nothing => None,
     };
     Ok(did.map(|did| (found, did)))
 }

@@ -62,6 +62,7 @@ async fn lease(venue: &Venue, owner: &Owner, number: usize) -> Result<Lease, Ben
         open: None,
         finish: None,
         outbox: Vec::new(),
+        within: None,
     };
     let lease = LeaseRequest {
         token: uuid::Uuid::new_v4().simple().to_string(),

@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub struct Audit {
     /// Repair what has been missing for ten minutes: lost tasks are put back into their mailboxes (one whose values are
     /// gone with it fails with `LOST`, and its caller is told), lost results are sent again, lost messages are written
-    /// off, and lists are put right. The books are closed after it. Workers put back lost tasks by themselves within a
+    /// off, lists are put right, and what owners keep is counted anew for their quotas. The books are closed after it. Workers put back lost tasks by themselves within a
     /// minute.
     #[arg(long)]
     repair: bool,
@@ -52,7 +52,7 @@ impl Audit {
         } else {
             let app = App::open(&config, Role::Doctor, Arc::new(Metrics::new())).await;
             let app = app.map_err(|e| worker::failure(&e))?;
-            let report = audit::report(&app.venue, self.repair).await;
+            let report = Box::pin(audit::report(&app.venue, self.repair)).await;
             app.close().await;
             report.map_err(|e| Failure::new(Exit::Unreachable, e.to_string()))?
         };
@@ -63,7 +63,9 @@ impl Audit {
             let [owner, found, did] = ["owner", "found", "did"].map(|key| field(repair, key));
             note(&format!("repaired: {owner}: {found}; {did}"));
         }
-        for (kind, key) in [("unreadable", "unreadableSubjects"), ("set back", "setBack"), ("missing", "missing")] {
+        for (kind, key) in
+            [("unreadable", "unreadableSubjects"), ("set back", "setBack"), ("missing", "missing"), ("drift", "drift")]
+        {
             for line in shown[key].as_array().into_iter().flatten().filter_map(Value::as_str) {
                 note(&format!("{kind}: {line}"));
             }

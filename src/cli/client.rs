@@ -199,7 +199,7 @@ const fn exit_of(status: u16) -> Exit {
         400 | 405 | 411 | 413 | 414 | 415 | 422 | 431 => Exit::Usage,
         401 | 403 => Exit::Denied,
         404 | 410 => Exit::NotFound,
-        409 | 412 | 423 => Exit::Conflict,
+        409 | 412 | 423 | 507 => Exit::Conflict,
         408 | 429 | 502 | 503 | 504 => Exit::Unreachable,
         _ => Exit::Internal,
     }

@@ -26,6 +26,7 @@ pub mod mock_llm;
 pub mod output;
 mod policy;
 pub mod queue;
+mod quota;
 mod resource;
 mod running;
 pub mod secret;
@@ -137,6 +138,8 @@ pub enum Command {
     Secret(secret::Secret),
     /// Show what was spent today, and what caps leave of it
     Spend(spend::Spend),
+    /// Show what an owner keeps and may keep, and set other limits
+    Quota(quota::Quota),
     /// List what agents wait for: calls to approve, questions to answer
     Approvals(approval::Approvals),
     /// Approve a call that waits
@@ -217,7 +220,8 @@ pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String
     };
     let no_color = env.get("NO_COLOR").is_some_and(|value| !value.is_empty());
     let context = Context { out: Out::new(cli.global.output, no_color), global: cli.global, env };
-    match run(&context, cli.command).await {
+    // It is as large as the largest command.
+    match Box::pin(run(&context, cli.command)).await {
         Ok(exit) => exit,
         Err(failure) => {
             if !failure.text.is_empty() {
@@ -252,6 +256,7 @@ async fn run(context: &Context, command: Command) -> Result<Exit, Failure> {
         Command::Dead(command) => command.run(context).await,
         Command::Timer(command) => command.run(context).await,
         Command::Policy(command) => command.run(context).await,
+        Command::Quota(command) => command.run(context).await,
         Command::Resource(command) => command.run(context).await,
         Command::Token(command) => command.run(context).await,
         Command::Doctor(command) => command.run(context).await,

@@ -2,6 +2,7 @@
 
 mod auth;
 mod kinds;
+mod quota;
 mod spend;
 
 use super::layers::{ConfigErrors, ENDPOINTS, Entry, Layers};
@@ -70,6 +71,7 @@ pub(super) fn config(mut layers: Layers) -> Result<Config, ConfigErrors> {
         models: models(l),
         resources: kinds::read(l),
         spend: spend::read(l),
+        quota: quota::read(l),
         catalog: CatalogConfig { test: l.entry("catalog.test").value.as_bool().unwrap_or_default() },
         venue: VenueConfig { name: parse(l, "venue.name", "at least one character", non_empty) },
         log: LogConfig {

@@ -11,6 +11,7 @@ use crate::domain::authority::envelope::Mode;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::hosts::HostRule;
+use crate::domain::quota::QuotaSettings;
 use crate::domain::rate::Limit;
 use crate::domain::resource::remote::Verb;
 use crate::domain::retention::Rules;
@@ -47,6 +48,8 @@ pub struct Config {
     pub resources: ResourcesConfig,
     /// `catalog.*`.
     pub catalog: CatalogConfig,
+    /// `quota.*`.
+    pub quota: QuotaSettings,
     /// `spend.*`.
     pub spend: SpendSettings,
     /// `venue.*`.

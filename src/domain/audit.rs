@@ -90,6 +90,8 @@ pub struct Books {
     pub unreadable_subjects: Vec<String>,
     /// What is missing, in words; at most 100 lines.
     pub missing: Vec<String>,
+    /// Owners whose quotas count otherwise than what they keep, in words; at most 100 lines.
+    pub drift: Vec<String>,
 }
 
 /// Something that can be repaired.

@@ -224,6 +224,8 @@ pub struct JobResult {
 pub enum ErrorCode {
     /// A limit on turns or time was reached.
     LimitReached,
+    /// Its owner keeps as much as it may.
+    QuotaExceeded,
     /// A budget of the request, or of one above it, is used up.
     BudgetExceeded,
     /// Its event killed its workers too often.

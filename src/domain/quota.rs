@@ -21,6 +21,9 @@ pub struct Counts<T: Default> {
     pub jobs: T,
 }
 
+/// Largest limit that can be set: beyond it numbers aren't exact everywhere.
+pub const MOST: u64 = 1 << 50;
+
 /// What an owner keeps.
 pub type Usage = Counts<u64>;
 
@@ -138,6 +141,58 @@ impl Quota {
     }
 }
 
+/// `quota.*`: what every owner may keep, where operators haven't said otherwise of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QuotaSettings {
+    /// Documents; 0 = any number.
+    pub documents: u64,
+    /// Bytes.
+    pub bytes: Bytes,
+    /// Sessions; 0 = any number.
+    pub sessions: u64,
+    /// Jobs; 0 = any number.
+    pub jobs: u64,
+}
+
+/// A number of bytes, or a part of what the store holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Bytes {
+    /// So many; 0 = any number.
+    Number(u64),
+    /// So many hundredths of the store's limit; any number in a store without one.
+    Share(u64),
+}
+
+impl Default for Bytes {
+    fn default() -> Self {
+        Self::Number(0)
+    }
+}
+
+impl Bytes {
+    /// Reads `1073741824` and `25%`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let number = |text: &str| text.bytes().all(|c| c.is_ascii_digit()).then(|| text.parse().ok()).flatten();
+        match text.strip_suffix('%') {
+            Some(share) => number(share).filter(|share| (1..=100).contains(share)).map(Self::Share),
+            None => number(text).filter(|bytes| *bytes <= MOST).map(Self::Number),
+        }
+    }
+}
+
+impl QuotaSettings {
+    /// The quota in a store with this limit.
+    pub fn of(&self, limit: Option<u64>) -> Quota {
+        let Self { documents, bytes, sessions, jobs } = *self;
+        let bytes = match bytes {
+            Bytes::Number(bytes) => bytes,
+            // Not 0, which were any number.
+            Bytes::Share(share) => limit.map_or(0, |limit| (limit / 100).saturating_mul(share).max(1)),
+        };
+        Counts { documents, bytes, sessions, jobs }
+    }
+}
+
 impl Own {
     /// The stored line: numbers in the order of [`Kind::ALL`], `-` as the venue says. Stores read it themselves.
     pub fn encode(&self) -> String {
@@ -175,6 +230,36 @@ impl<T: Default> Counts<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_a_number_or_a_share_of_the_stores_limit() {
+        for (text, expected) in [
+            ("0", Some(Bytes::Number(0))),
+            ("1024", Some(Bytes::Number(1024))),
+            ("25%", Some(Bytes::Share(25))),
+            ("100%", Some(Bytes::Share(100))),
+            ("0%", None),
+            ("101%", None),
+            ("-1", None),
+            ("+1", None),
+            ("1 %", None),
+            ("", None),
+            ("%", None),
+            ("18446744073709551615", None),
+        ] {
+            assert_eq!(Bytes::parse(text), expected, "{text}");
+        }
+        for (bytes, limit, expected) in [
+            (Bytes::Share(25), Some(1000), 250),
+            (Bytes::Share(25), None, 0),
+            (Bytes::Share(1), Some(5), 1),
+            (Bytes::Number(7), Some(1000), 7),
+            (Bytes::Share(100), Some(u64::MAX), u64::MAX / 100 * 100),
+        ] {
+            let settings = QuotaSettings { bytes, jobs: 9, ..QuotaSettings::default() };
+            assert_eq!(settings.of(limit), counts(0, expected, 0, 9), "{bytes:?} of {limit:?}");
+        }
+    }
 
     const fn counts(documents: u64, bytes: u64, sessions: u64, jobs: u64) -> Usage {
         Counts { documents, bytes, sessions, jobs }

@@ -16,6 +16,7 @@ mod listen;
 mod load;
 mod operate;
 mod problem;
+mod quota;
 mod routes;
 mod seat;
 mod secrets;

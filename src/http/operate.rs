@@ -11,6 +11,7 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
 use crate::domain::nearest::nearest;
 use crate::domain::priority::Priority;
+use crate::domain::quota::Usage;
 use crate::invoked::{self, Admission};
 use crate::ops::agent::task::is_of_task;
 use crate::ops::dispatch::{hide, permitted, resolve};
@@ -135,6 +136,11 @@ pub(super) async fn invoke(
     if let Some(known) = jobs::get(&api.venue, who.owner(), &id).await? {
         same(known, head)?;
         return answer(&api, &who, &id, wait, true).await;
+    }
+    if is_hidden || is_quick {
+        // Its record is written when it has ended, whatever is kept then.
+        let (documents, jobs) = (4, 1);
+        api.venue.room(who.owner(), Usage { documents, jobs, ..Usage::default() }).await?;
     }
     let ran = if is_hidden {
         // What it is given is kept nowhere: nobody else could run it.

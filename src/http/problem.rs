@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details, with Covia's `error` string beside them.
 
+use crate::domain::quota::Over;
 use crate::domain::token::Refused;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::ops::OpError;
@@ -19,6 +20,8 @@ pub(super) struct Problem {
     pub(super) detail: String,
     /// Seconds after which the same request may succeed.
     pub(super) retry_after: Option<u32>,
+    /// What it is called, where its status doesn't tell.
+    code: Option<&'static str>,
     /// What a caller who wasn't recognised is asked for.
     challenge: Option<String>,
 }
@@ -26,7 +29,7 @@ pub(super) struct Problem {
 impl Problem {
     /// A problem without more meaning than its status.
     pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
-        Self { status, detail: detail.to_string(), retry_after: None, challenge: None }
+        Self { status, detail: detail.to_string(), retry_after: None, code: None, challenge: None }
     }
 
     /// 400: the request itself is wrong.
@@ -47,6 +50,11 @@ impl Problem {
     /// 409: the state doesn't allow it.
     pub(super) fn conflict(detail: impl Display) -> Self {
         Self::new(StatusCode::CONFLICT, detail)
+    }
+
+    /// 507: the owner keeps as much as it may. Not 429, after which clients try again: no time mends it.
+    fn over(over: Over) -> Self {
+        Self { code: Some("QUOTA_EXCEEDED"), ..Self::new(StatusCode::INSUFFICIENT_STORAGE, over) }
     }
 
     /// The caller may try again after `seconds`.
@@ -76,6 +84,7 @@ impl From<StoreError> for Problem {
             StoreError::Unavailable { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(1),
             // Memory is freed by operators, not within a second.
             StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
+            StoreError::Over(over) => Self::over(*over),
             StoreError::Corrupt { .. } => {
                 tracing::error!(%error, "request failed");
                 Self::new(StatusCode::INTERNAL_SERVER_ERROR, error)
@@ -136,6 +145,7 @@ impl From<SubmitError> for Problem {
             SubmitError::Conflict(_) | SubmitError::Refused { refusal: Refusal::Terminated | Refusal::Busy, .. } => {
                 Self::conflict(error)
             }
+            SubmitError::Refused { refusal: Refusal::Quota(over), .. } => Self::over(over),
             SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. } => {
                 Self::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(5)
             }
@@ -146,13 +156,16 @@ impl From<SubmitError> for Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // `about:blank` says: the status is all there is to know, and `title` is its phrase.
-        let body = json!({
+        let mut body = json!({
             "type": "about:blank",
             "title": self.status.canonical_reason().unwrap_or("Error"),
             "status": self.status.as_u16(),
             "detail": self.detail,
             "error": self.detail,
         });
+        if let Some(code) = self.code {
+            body["code"] = code.into();
+        }
         let mut response = (self.status, body.to_string()).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
@@ -169,6 +182,7 @@ impl IntoResponse for Problem {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::quota::Kind;
 
     #[test]
     fn every_error_has_its_status_and_says_when_to_try_again() {
@@ -177,6 +191,7 @@ mod tests {
         let unavailable = StoreError::Unavailable { store: store(), reason: reason() };
         let full = StoreError::Full { store: store(), reason: reason() };
         let corrupt = StoreError::Corrupt { store: store(), reason: reason() };
+        let over = Over { kind: Kind::Jobs, used: 1, adds: 1, allowed: 1 };
         let refused = |refusal| SubmitError::Refused { agent: "a".parse().unwrap(), refusal };
         for (problem, status, retry) in [
             (Problem::from(unavailable), 503, Some(1)),
@@ -192,6 +207,9 @@ mod tests {
             (refused(Refusal::UnknownAgent).into(), 404, None),
             (refused(Refusal::Busy).into(), 409, None),
             (refused(Refusal::MailboxFull { limit: 1 }).into(), 429, Some(5)),
+            (refused(Refusal::Quota(over)).into(), 507, None),
+            (StoreError::Over(over).into(), 507, None),
+            (OpError::Store(StoreError::Over(over)).into(), 507, None),
             (SubmissionError::TooLarge { bytes: 2, limit: 1 }.into(), 413, None),
         ] {
             assert_eq!((problem.status.as_u16(), problem.retry_after), (status, retry), "{problem:?}");

@@ -2,7 +2,8 @@
 
 use super::problem::Problem;
 use super::{
-    Api, agents, approvals, assets, catalog, guard, health, jobs, life, operate, secrets, spend, sse, timers, turns,
+    Api, agents, approvals, assets, catalog, guard, health, jobs, life, operate, quota, secrets, spend, sse, timers,
+    turns,
 };
 use crate::domain::lattice::Namespace;
 use crate::domain::nearest::nearest;
@@ -119,6 +120,8 @@ pub(super) fn routes() -> Vec<Route> {
         reads("get", "/api/v1/agents/{id}/turns/{session}/{turn}", READS_AGENT, turns::get),
         reads("post", "/api/v1/agents/{id}/turns/{session}/{turn}/replay", READS_AGENT, turns::replay),
         reads("get", "/api/v1/spend", Access::Caller, spend::today),
+        route("get", "/api/v1/quota", Access::Caller, quota::show),
+        route("put", "/api/v1/quota", Access::Caller, quota::set),
         reads("get", "/api/v1/why", Access::Holder("crud/read", AGENTS), turns::why),
         reads("get", "/api/v1/approvals", Access::Caller, approvals::list),
         route("post", "/api/v1/approvals/{id}", Access::Caller, approvals::answer),

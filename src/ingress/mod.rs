@@ -252,6 +252,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
         open,
         finish: None,
         outbox: Vec::new(),
+        within: None,
     };
     let session = SessionKey { agent: agent.clone(), session };
     Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
@@ -260,15 +261,26 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
 /// The admission of a submission to an agent that hears it.
 pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
     // What a turn has begun is let in: its job is there already, and its caller waits for it.
-    if arrival.submission.parent.is_none() {
+    let is_new = arrival.submission.parent.is_none();
+    let quota = if is_new { Some(venue.quota().await) } else { None };
+    let within = |mut admit: Admit| {
+        if let Some(event) = &mut admit.event {
+            event.within = quota;
+        }
+        admit
+    };
+    if is_new {
         let fill = venue.store.fill(venue.clock.steady()).await;
         venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
         fill.admits(&venue.name)?;
     }
     if let Some(to) = &arrival.submission.job {
-        return Ok(addressed::addressed(venue, arrival, to).await?.and_then(|arrival| admission(venue, &arrival)));
+        return Ok(addressed::addressed(venue, arrival, to)
+            .await?
+            .and_then(|arrival| admission(venue, &arrival))
+            .map(within));
     }
-    let admission = admission(venue, arrival);
+    let admission = admission(venue, arrival).map(within);
     Ok(match heard(venue, arrival).await? {
         Ok(()) => admission,
         Err(error) => admission.and(Err(error)),
@@ -298,6 +310,7 @@ pub fn result_admission(
         open: None,
         finish: None,
         outbox: Vec::new(),
+        within: None,
     };
     Admit { owner: owner.clone(), session, event: Some(event), lease: None }
 }
@@ -352,6 +365,7 @@ pub fn readmission(owner: &Owner, head: &JobHead) -> Option<Admit> {
         open: None,
         finish: None,
         outbox: Vec::new(),
+        within: None,
     };
     let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
     Some(Admit { owner: owner.clone(), session, event: Some(event), lease: None })

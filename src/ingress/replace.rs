@@ -4,6 +4,7 @@ use crate::agents::sessions;
 use crate::domain::decode;
 use crate::domain::event::fresh_session;
 use crate::domain::job::{JobHead, JobStatus};
+use crate::domain::quota::Usage;
 use crate::jobs;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
@@ -43,6 +44,15 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
         return Ok(());
     }
     if let Some(replaced) = session.mailbox.iter().find_map(MailboxEntry::open_task) {
+        if event.within.is_some()
+            && venue
+                .room(&admit.owner, Usage { jobs: 1, documents: 3, bytes: event.body.len() as u64, sessions: 0 })
+                .await
+                .is_err()
+        {
+            // The task will be refused, and takes nobody's place.
+            return Ok(());
+        }
         jobs::cancel(venue, &admit.owner, replaced, Some(&format!("replaced by job {job}"))).await?;
     }
     Ok(())

@@ -4,13 +4,14 @@
 //! turn that is run again starts nothing twice.
 
 use super::{Invocation, OpError, TurnSite};
-use crate::bus::Message;
+use crate::bus::{Address, Message};
 use crate::domain::ids::{AgentId, EventId, IdOf};
 use crate::domain::job::Job;
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
+use crate::domain::quota::Usage;
 use crate::outbox;
-use crate::store::{Checkpoint, Held, NewJob};
+use crate::store::{Checkpoint, Held, NewJob, keys};
 use crate::venue::Venue;
 use serde_json::Value;
 use std::time::Duration;
@@ -62,6 +63,7 @@ pub(crate) async fn start(
     message: &Message,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
+    room(call, message, &open).await?;
     let entries = vec![outbox::entry(id.to_string(), message)];
     let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
     match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
@@ -71,6 +73,27 @@ pub(crate) async fn start(
             Ok(())
         }
     }
+}
+
+/// Whether its owner may keep what a turn starts. What it has started before, it has.
+async fn room(call: &Invocation<'_>, message: &Message, open: &[NewJob]) -> Result<(), OpError> {
+    let jobs = open.len() as u64;
+    let is_task = matches!(message.to, Address::In { .. }) && jobs > 0;
+    let heads: usize = open.iter().map(|open| open.head.len()).sum();
+    let adds = Usage {
+        documents: 3 * jobs,
+        bytes: (message.body.to_string().len() + heads) as u64,
+        sessions: u64::from(is_task && message.body["sessionId"].is_null()),
+        jobs,
+    };
+    let owner = &call.caller.owner;
+    let Err(refused) = call.venue.room(owner, adds).await else { return Ok(()) };
+    let heads: Vec<_> = open.iter().map(|open| keys::job_head(&open.job)).collect();
+    let known = call.venue.store.read(owner, &heads).await?;
+    if !known.is_empty() && known.iter().all(|head| head.value.is_some()) {
+        return Ok(());
+    }
+    Err(refused.into())
 }
 
 /// A job that has ended, as its turn is told.

@@ -17,6 +17,7 @@ pub mod lattice;
 pub mod pin;
 pub mod policy;
 pub mod queue;
+pub mod quota;
 mod reads;
 pub mod resource;
 pub mod schema;
@@ -360,6 +361,7 @@ impl Catalog {
             job::operations(),
             secret::operations(),
             policy::operations(),
+            quota::operations(),
             resource::operations(),
             approval::operations(),
             human::operations(),

@@ -6,6 +6,7 @@ use super::{
     Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -179,6 +180,16 @@ impl Store for FaultyStore {
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
         self.call("write", self.inner.write(now, owner, writes)).await
+    }
+
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError> {
+        self.call("write", self.inner.write_within(now, owner, writes, quota)).await
     }
 
     async fn finish(

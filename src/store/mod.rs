@@ -23,6 +23,7 @@ mod usage;
 
 use crate::domain::decode::stored;
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::quota::{Over, Quota};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use std::time::Duration;
@@ -55,6 +56,9 @@ pub enum StoreError {
         /// The server's words.
         reason: String,
     },
+    /// Its owner's quota has no room for it; surely not applied, and calling again won't help.
+    #[error("{0}")]
+    Over(Over),
     /// A bug or a damaged record; calling again won't help.
     #[error("store `{store}` answered nonsense: {reason}")]
     Corrupt {
@@ -85,7 +89,7 @@ pub trait Store: Send + Sync + 'static {
     /// After it: the event is durable, its job `PENDING`, the session due within 5 s. A crash
     /// before it: the event is delivered again. A crash after it: delivered again, `Duplicate`.
     /// The order of checks is: duplicate, agent known and not terminated, busy policy and
-    /// mailbox limit (tasks and messages only), append, lease. `Run` marks the served events'
+    /// mailbox limit (tasks and messages only), quota, append, lease. `Run` marks the served events'
     /// jobs `STARTED`, and counts a crash on the events of a lease that lapsed unreleased; at
     /// `crash_limit` the served task's job becomes `FAILED`/`DEAD` here.
     ///
@@ -137,6 +141,16 @@ pub trait Store: Send + Sync + 'static {
     /// Writes documents outside a turn, all or none; the first that puts something registers
     /// the owner.
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;
+
+    /// [`Store::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come to
+    /// what the owner keeps than its quota allows. What operators have said of it counts before `quota`.
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError>;
 
     /// Ends a job from outside its turn (cancel, pause timeout, refusal with `open`).
     ///

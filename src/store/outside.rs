@@ -1,6 +1,7 @@
 //! What is done from outside turns, and its answers.
 
 use crate::domain::job::JobStatus;
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::DocConflict;
 use bytes::Bytes;
@@ -43,6 +44,8 @@ pub struct Seat {
     pub version: u64,
     /// What the next turn finds.
     pub state: Bytes,
+    /// What the owner may keep with it, else [`crate::store::StoreError::Over`]; `None`: whatever that is.
+    pub within: Option<Quota>,
 }
 
 /// Answer of [`crate::store::Store::seat`].

@@ -7,6 +7,7 @@ use super::{
     Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::retry::{Failure, Policy, retry};
 use async_trait::async_trait;
@@ -34,7 +35,9 @@ impl PatientStore {
             async move {
                 attempt.await.map_err(|error| match error {
                     StoreError::Unavailable { .. } => Failure::Transient(error),
-                    StoreError::Full { .. } | StoreError::Corrupt { .. } => Failure::Permanent(error),
+                    StoreError::Full { .. } | StoreError::Over(_) | StoreError::Corrupt { .. } => {
+                        Failure::Permanent(error)
+                    }
                 })
             }
         };
@@ -91,6 +94,17 @@ impl Store for PatientStore {
         // Not repeated: a repetition of a write that was applied would see its own new versions
         // as a conflict, and only the caller knows what that means.
         self.inner.write(now, owner, writes).await
+    }
+
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError> {
+        // As a write without a quota.
+        self.inner.write_within(now, owner, writes, quota).await
     }
 
     async fn finish(

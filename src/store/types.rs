@@ -4,6 +4,7 @@ use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::quota::{Over, Quota};
 use crate::domain::time::Millis;
 use bytes::Bytes;
 use std::time::Duration;
@@ -135,6 +136,8 @@ pub struct NewEvent {
     pub finish: Option<JobFinish>,
     /// Published with the admission, e.g. the wake of an HTTP submission.
     pub outbox: Vec<OutboxEntry>,
+    /// What its owner may keep with it; `None`: it is taken whatever that is.
+    pub within: Option<Quota>,
 }
 
 /// Who asks for the right to run a session, and for how long.
@@ -202,6 +205,9 @@ pub enum Refusal {
     /// Busy policy `reject` and an unfinished task in the session.
     #[error("the session is busy with a task and its agent's policy is `reject`")]
     Busy,
+    /// Its owner keeps as much as it may.
+    #[error("{0}")]
+    Quota(Over),
 }
 
 /// What became of the lease request.

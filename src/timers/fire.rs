@@ -187,7 +187,7 @@ async fn deliver(
         Ok(sent) => Delivered::Sent(Sent { at, event: sent.id, job: sent.job, session: sent.session.session }),
         Err(
             SubmitError::Store(StoreError::Full { .. })
-            | SubmitError::Refused { refusal: Refusal::MailboxFull { .. }, .. },
+            | SubmitError::Refused { refusal: Refusal::MailboxFull { .. } | Refusal::Quota(_), .. },
         ) => Delivered::Later,
         Err(SubmitError::Store(error)) => return Err(error),
         Err(SubmitError::Refused { refusal: Refusal::Busy, .. }) => Delivered::Skipped,

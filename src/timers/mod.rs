@@ -13,6 +13,7 @@ use crate::domain::agent::AgentStatus;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
 use crate::domain::principal::Principal;
+use crate::domain::quota::Usage;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Kind, Phase, Timer, TimerId, Wanted};
 use crate::ingress::{self, Arrival};
@@ -86,6 +87,9 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer,
         if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
             check_number(venue, owner, agent).await?;
         }
+        let bytes = serde_json::to_vec(&timer).map_or(0, |bytes| bytes.len() as u64);
+        let documents = if known.is_none() { 3 } else { 0 };
+        venue.room(owner, Usage { documents, bytes, ..Usage::default() }).await?;
         if put(venue, owner, known.as_ref(), version, &timer).await? == Written::Done {
             return Ok(timer);
         }

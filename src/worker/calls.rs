@@ -22,7 +22,7 @@ use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin};
 use crate::policy;
-use crate::store::{Checkpoint, Held};
+use crate::store::{Checkpoint, Held, StoreError};
 use crate::workspace::Workspace;
 use bytes::Bytes;
 use futures::future::join_all;
@@ -454,6 +454,9 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Fenced => Err(Stop::Lost),
         // Asking again would not mend what is damaged.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
+        OpError::Store(error @ StoreError::Over(_)) => {
+            Ok(CallOutcome::plain(Outcome::Limit, format!("error: {error}")))
+        }
         OpError::Store(error) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, error.to_string())),
         OpError::Invalid(_) => Ok(CallOutcome::plain(Outcome::Arguments, format!("error: {error}"))),

@@ -375,14 +375,14 @@ async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
 
 /// An event that the agent or its mailbox doesn't take. Of a terminated agent the refusal is a
 /// job that can be read; an unknown owner gets no keys of its own. Whoever was refused because
-/// too much was going on may try again under the same id, so that no job may stand there.
+/// too much was going on, or too much is kept, may try again under the same id, so that no job may stand there.
 async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
-    let result =
-        JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, format!("agent `{}`: {refusal}", delivery.agent));
+    let code = if matches!(refusal, Refusal::Quota(_)) { ErrorCode::QuotaExceeded } else { ErrorCode::Refused };
+    let result = JobResult::ended(JobStatus::Rejected, code, format!("agent `{}`: {refusal}", delivery.agent));
     let event = admit.event.as_ref();
     let make = match refusal {
         Refusal::Terminated => true,
-        Refusal::UnknownAgent | Refusal::MailboxFull { .. } | Refusal::Busy => false,
+        Refusal::UnknownAgent | Refusal::MailboxFull { .. } | Refusal::Busy | Refusal::Quota(_) => false,
     };
     if let Some(open) = event.and_then(|event| event.open.as_ref())
         && let Err(error) = reject(worker, admit, open, &result, make).await

@@ -8,10 +8,10 @@ use crate::domain::lattice::Path;
 use crate::domain::options::output_path;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
-use crate::workspace::{WorkspaceError, WriteOp};
+use crate::workspace::{self, WorkspaceError, WriteOp};
 
 /// Place of the write among those of the calls of a reply, of which there are fewer.
-const PLACE: u32 = u32::MAX - 1;
+const PLACE: u32 = workspace::OWN;
 
 /// Where the task that ends here is to leave its output.
 fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {

@@ -134,7 +134,7 @@ pub(super) async fn run(
     let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
-    let workspace = Workspace::new(Arc::clone(&worker.venue.store), owner.clone(), setting.authority.home().clone());
+    let workspace = worker.venue.workspace(&owner, setting.authority.home().clone()).await;
     let pinned = pins::resolved(&owner, &setting.authority, &workspace, agent).await?;
     let setting = match &pinned {
         Some(pinned) => Setting { config: Arc::new(pinned.config.clone()), ..setting },

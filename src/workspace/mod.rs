@@ -7,6 +7,7 @@
 mod docs;
 mod overlay;
 mod page;
+mod quota;
 mod read;
 mod window;
 mod write;
@@ -15,8 +16,9 @@ use crate::domain::ids::Owner;
 use crate::domain::lattice::layout::{Collection, Root, Scope};
 use crate::domain::lattice::value::ChangeError;
 use crate::domain::lattice::{Path, PathError};
+use crate::domain::quota::Quota;
 use crate::domain::resource::Use;
-use crate::store::{DocWrite, Store, StoreError, Written, decode};
+use crate::store::{DocWrite, Standing, Store, StoreError, Written, decode};
 use overlay::Overlay;
 use serde_json::Value;
 use std::sync::Arc;
@@ -28,6 +30,9 @@ pub use write::WriteOp;
 
 /// Tries of a write outside a turn before it gives up on a contended document.
 const IMMEDIATE_TRIES: u32 = 64;
+
+/// From this place on writes are the turn's own: what was accepted ends, whatever its owner's quota.
+pub const OWN: u32 = u32::MAX - 1;
 
 /// Why a tree operation failed.
 #[derive(Debug, thiserror::Error)]
@@ -77,6 +82,7 @@ pub struct Workspace {
     store: Arc<dyn Store>,
     owner: Owner,
     scope: Scope,
+    quota: Option<Quota>,
     state: Mutex<State>,
 }
 
@@ -87,6 +93,8 @@ struct State {
     operations: Vec<(u32, Operation)>,
     /// Uses of resources, by call index: to be allowed again at the commit.
     uses: Vec<(u32, Use)>,
+    /// What the owner kept at the first write.
+    standing: Option<Standing>,
 }
 
 /// What is done again on a newer version.
@@ -101,7 +109,13 @@ enum Operation {
 impl Workspace {
     /// The tree as committed.
     pub fn new(store: Arc<dyn Store>, owner: Owner, scope: Scope) -> Self {
-        Self { store, owner, scope, state: Mutex::default() }
+        Self { store, owner, scope, quota: None, state: Mutex::default() }
+    }
+
+    /// With a quota for what is written: what operators have said of the owner counts before it.
+    #[must_use]
+    pub fn within(self, quota: Quota) -> Self {
+        Self { quota: Some(quota), ..self }
     }
 
     /// Whose tree it is.
@@ -123,6 +137,9 @@ impl Workspace {
         let mut state = self.state.lock().await;
         let mut next = state.overlay.clone();
         let result = self.repeat(&mut next, &operation).await?;
+        if call < OWN {
+            quota::admits(self, &mut state, &next).await?;
+        }
         state.overlay = next;
         state.operations.push((call, operation));
         Ok(result)
@@ -144,7 +161,11 @@ impl Workspace {
             if writes.is_empty() {
                 return Ok(result);
             }
-            match self.store.write(now, &self.owner, &writes).await? {
+            let written = match &self.quota {
+                Some(quota) => self.store.write_within(now, &self.owner, &writes, quota).await?,
+                None => self.store.write(now, &self.owner, &writes).await?,
+            };
+            match written {
                 Written::Done => return Ok(result),
                 Written::Conflict(_) => {}
             }

@@ -109,6 +109,20 @@ impl Overlay {
         Ok(found)
     }
 
+    /// Documents that it puts.
+    pub(super) fn puts(&self) -> impl Iterator<Item = (&DocKey, &Bytes)> {
+        self.docs.iter().filter_map(|(key, pending)| match &pending.change {
+            Change::Put(bytes) => Some((key, bytes)),
+            Change::Delete | Change::Check => None,
+        })
+    }
+
+    /// Documents that it puts or deletes.
+    pub(super) fn changed_keys(&self) -> Vec<DocKey> {
+        let changed = self.docs.iter().filter(|(_, pending)| pending.change != Change::Check);
+        changed.map(|(key, _)| key.clone()).collect()
+    }
+
     /// Bytes of documents as this turn sees them, those it did not change in one read.
     pub(super) async fn fetch_all(
         &self,

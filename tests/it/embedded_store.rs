@@ -56,6 +56,7 @@ fn admit(to: &str, id: Option<&str>) -> Admit {
         open: None,
         finish: None,
         outbox: vec![OutboxEntry { id: format!("out-{id}"), message: Bytes::from_static(b"m") }],
+        within: None,
     });
     let token = uuid::Uuid::new_v4().to_string();
     let ttl = Duration::from_secs(30);

@@ -66,6 +66,7 @@ mod paused;
 mod priorities;
 mod prompts;
 mod queue;
+mod quota;
 mod reads;
 mod redis_store;
 mod repair;

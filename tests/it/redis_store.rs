@@ -49,6 +49,7 @@ fn message(session: &SessionKey, id: &str, body: &[u8]) -> Admit {
             open: None,
             finish: None,
             outbox: Vec::new(),
+            within: None,
         }),
         lease: Some(LeaseRequest {
             token: uuid::Uuid::new_v4().to_string(),

@@ -219,7 +219,7 @@ async fn a_result_that_a_session_waits_for_is_sent_again() {
         (job.clone(), PendingJob { agent: "helper".parse().unwrap(), started: START, under, frame: 0 })
     });
     let state = SessionState { pending: pending.into(), ..SessionState::default() };
-    let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into() };
+    let seat = Seat { version: 1, state: serde_json::to_vec(&state).unwrap().into(), within: None };
     let key = SessionKey { agent: "parent".parse().unwrap(), session: "s".parse().unwrap() };
     let seated = venue.venue.store.seat(venue.venue.now(), &venue.owner, &key, Some(&seat)).await.unwrap();
     assert_eq!(seated, Seated::Done);

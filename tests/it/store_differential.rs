@@ -1,21 +1,23 @@
 //! Random operations on two backends with injected time: every answer and all that is readable
 //! afterwards must be equal.
 
+mod parts;
+
 use crate::store_conformance::quota::recount;
 use crate::support::dice::Dice;
-use bytes::Bytes;
+use parts::{committed, comparable, entry, event_id, job, new_job, released, within};
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::time::Duration;
-use trellis::domain::ids::{EventId, JobId, Owner, SessionKey, sha256_hex};
+use trellis::domain::ids::{Owner, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
 use trellis::domain::priority::{HIGH, LOW};
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{
     Admit, Admitted, After, Amend, Amendment, Change, Checkpoint, Commit, Committed, DocWrite, EventKind, Expect,
-    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, NewJob, Next, OutboxEntry, Released,
-    Store, keys,
+    Grant, JobFinish, Lease, LeaseOutcome, LeaseRequest, MailboxEntry, NewEvent, Next, Released, Store, StoreError,
+    Written, keys,
 };
 
 const STEPS: usize = 200;
@@ -24,7 +26,9 @@ const SEEDS: std::ops::Range<u64> = 0..12;
 const COMPARED_EVERY: usize = 5;
 
 /// Answers that the runs must reach together, or they test little.
-const REACHED: [&str; 31] = [
+const REACHED: [&str; 33] = [
+    "Refused(Quota(Over",
+    "Err(Over(Over",
     "Already(Paused)",
     "job_status: Some(Paused)",
     "Stirred",
@@ -101,55 +105,6 @@ macro_rules! both {
     }};
 }
 
-fn job(n: u64) -> JobId {
-    JobId::new(&format!("{n:032x}")).unwrap()
-}
-
-fn event_id(n: u64) -> EventId {
-    EventId::new(format!("e{n}")).unwrap()
-}
-
-fn new_job(n: u64) -> NewJob {
-    NewJob {
-        job: job(n),
-        head: format!("{{\"head\":{n}}}").into(),
-        parent: n.checked_sub(1).filter(|n| n % 2 == 0).map(job),
-    }
-}
-
-fn entry(id: String) -> OutboxEntry {
-    OutboxEntry { message: format!("{{\"m\":\"{id}\"}}").into(), id }
-}
-
-/// Wakes that a store makes have ids of its own.
-fn comparable(mut entries: Vec<OutboxEntry>) -> Vec<Bytes> {
-    entries.sort_by(|a, b| a.message.cmp(&b.message));
-    entries.into_iter().map(|entry| entry.message).collect()
-}
-
-fn without_wake_ids(mut next: Next) -> Next {
-    if let Next::Released { wakes } = &mut next {
-        for wake in wakes {
-            wake.id.clear();
-        }
-    }
-    next
-}
-
-fn committed(answer: Committed) -> Committed {
-    match answer {
-        Committed::Done(next) => Committed::Done(without_wake_ids(next)),
-        other @ (Committed::Fenced | Committed::Conflict(_) | Committed::Cancelled) => other,
-    }
-}
-
-fn released(answer: Released) -> Released {
-    match answer {
-        Released::Done(next) => Released::Done(without_wake_ids(next)),
-        Released::Fenced => Released::Fenced,
-    }
-}
-
 impl Run<'_> {
     fn same<T: Debug + PartialEq>(&self, left: &T, right: &T) {
         assert!(left == right, "step {} at {}: {}\nleft  {left:?}\nright {right:?}", self.step, self.now, self.last);
@@ -203,6 +158,7 @@ impl Run<'_> {
             open: (kind == EventKind::Task).then(|| new_job(n)),
             finish: finish.filter(|_| self.dice.one_in(2)),
             outbox: if self.dice.one_in(4) { vec![entry(format!("admit-{n}"))] } else { Vec::new() },
+            within: within(&mut self.dice),
         }
     }
 
@@ -298,9 +254,20 @@ impl Run<'_> {
     }
 
     async fn write_docs(&mut self) {
-        let writes: Vec<_> = (0..=self.dice.below(3)).map(|_| self.write()).collect();
-        self.last = format!("write {writes:?}");
-        both!(self.write(self.now, &self.owner, &writes));
+        let mut writes: Vec<_> = (0..=self.dice.below(3)).map(|_| self.write()).collect();
+        let Some(quota) = within(&mut self.dice) else {
+            self.last = format!("write {writes:?}");
+            both!(self.write(self.now, &self.owner, &writes));
+            return;
+        };
+        let more = Change::Put("new".into());
+        writes.push(DocWrite { key: format!("w/n{}", self.step), expect: Expect::Any, change: more });
+        self.last = format!("write within {quota:?} {writes:?}");
+        let told = |answer: Result<Written, StoreError>| format!("{answer:?}");
+        let left = told(self.stores[0].write_within(self.now, &self.owner, &writes, &quota).await);
+        let right = told(self.stores[1].write_within(self.now, &self.owner, &writes, &quota).await);
+        self.same(&left, &right);
+        self.tally(&left);
     }
 
     async fn commit(&mut self) {

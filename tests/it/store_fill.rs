@@ -106,7 +106,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
 
 #[test]
 fn an_embedded_store_has_the_limit_of_its_configuration() {
-    let up = Up::start_with(&["store.max_bytes=1"]);
+    let up = Up::start_with(&["store.max_bytes=1", "quota.bytes=0"]);
     up.agent("clerk", "echo");
     up.run(&["lattice", "write", "w/a", "1"]).ok();
     up.run(&["submit", "clerk", "x"]).expect(8, "from 80 % on no new work is taken");

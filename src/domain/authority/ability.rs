@@ -3,7 +3,7 @@
 use super::capability::ability_covers;
 
 /// Every ability that an operation, a route or a resource asks for; a test holds it against the code.
-pub const ABILITIES: [&str; 42] = [
+pub const ABILITIES: [&str; 44] = [
     "agent/create",
     "agent/delete",
     "agent/fork",
@@ -35,6 +35,8 @@ pub const ABILITIES: [&str; 42] = [
     "policy/roots",
     "policy/show",
     "queue/publish",
+    "quota/set",
+    "quota/show",
     "read",
     "resource/list",
     "resource/purge",

@@ -26,7 +26,7 @@ use crate::ingress::{self, Arrival, SubmitError};
 use crate::jobs;
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
 use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
-use crate::store::{NewJob, Refusal, keys, steps};
+use crate::store::{NewJob, Refusal, StoreError, keys, steps};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -301,6 +301,7 @@ async fn submit(
         }
         SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
         SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => no_agent(&agent),
+        SubmitError::Refused { refusal: Refusal::Quota(over), .. } => OpError::Store(StoreError::Over(over)),
         SubmitError::Refused { .. } | SubmitError::Conflict(_) => OpError::Conflict(error.to_string()),
         SubmitError::Store(error) => OpError::Store(error),
     })

@@ -1,13 +1,14 @@
 //! Stage 2, admit: dedupe, gate, append, and the lease.
 
-use super::docs;
 use super::layout::{self, Space};
 use super::lease;
 use super::mailbox::Slot;
 use super::outbox;
 use super::tx::{Fault, Tx, View};
+use super::{counts, docs};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
+use crate::domain::quota::Usage;
 use crate::domain::time::Millis;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, Admitted, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
@@ -68,6 +69,11 @@ fn intake(
     if let Some(refusal) = no_room(tx, slot, gate, event.kind)? {
         return Ok(Intake::Refused(refusal));
     }
+    if let Some(quota) = &event.within
+        && let Err(over) = counts::admits(tx, &slot.owner, quota, &adds(slot, event))?
+    {
+        return Ok(Intake::Refused(Refusal::Quota(over)));
+    }
     tx.register(&slot.owner)?;
     let seen = format!("{} {}", event.body_hash, event.job.as_ref().map_or("-", JobId::as_str));
     tx.put(Space::Core, seen_key, seen.into_bytes());
@@ -86,6 +92,13 @@ fn intake(
         outbox::put(tx, now, &slot.owner, entry)?;
     }
     Ok(Intake::New)
+}
+
+/// What an event brings. A job is a head, a status and a place in the list.
+fn adds(slot: &Slot, event: &NewEvent) -> Usage {
+    let (jobs, head) = event.open.as_ref().map_or((0, 0), |open| (1, open.head.len()));
+    let bytes = (event.body.len() + head) as u64;
+    Usage { documents: 3 * jobs, bytes, sessions: u64::from(!slot.is_known()), jobs }
 }
 
 /// Results always enter: what they answer was started here.

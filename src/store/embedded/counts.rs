@@ -3,8 +3,8 @@
 use super::layout::{self, MailRecord, Space, end_of};
 use super::tx::{Db, Durable, Fault, Tx, View};
 use super::{docs, index};
-use crate::domain::quota::{Counts, Kind, Own, Usage};
-use crate::store::{Recount, Standing, keys};
+use crate::domain::quota::{Counts, Kind, Over, Own, Quota, Usage};
+use crate::store::{Change, DocWrite, Recount, Standing, keys};
 use std::ops::ControlFlow;
 
 /// What a request adds.
@@ -55,6 +55,28 @@ pub(super) fn standing(view: &impl View, owner: &str) -> Result<Standing, Fault>
 fn own(view: &impl View, owner: &str) -> Result<Own, Fault> {
     let Some(line) = docs::get(view, owner, keys::QUOTA)?.value else { return Ok(Own::default()) };
     Own::decode(&line).ok_or_else(|| Fault::Record(format!("document `{}` is damaged", keys::QUOTA)))
+}
+
+/// Whether an owner may keep so much more. What operators have said of it counts before `quota`.
+pub(super) fn admits(view: &impl View, owner: &str, quota: &Quota, adds: &Usage) -> Result<Result<(), Over>, Fault> {
+    let quota = quota.of_owner(own(view, owner)?);
+    Ok(if quota.is_none() { Ok(()) } else { quota.admits(&usage(view, owner)?, adds) })
+}
+
+/// What writes add to what is there.
+pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> Result<Usage, Fault> {
+    let mut sum = Growth::default();
+    for write in writes {
+        let new = match &write.change {
+            Change::Put(bytes) => Some(bytes.len()),
+            Change::Delete => None,
+            Change::Check => continue,
+        };
+        let old = docs::get(view, owner, &write.key)?.value.map(|old| old.len());
+        let more = of_document(&write.key, old, new);
+        sum = Growth::by(|kind| sum.get(kind) + more.get(kind));
+    }
+    Ok(grown(&Usage::default(), &sum))
 }
 
 /// Counts what a request has added.

@@ -1,13 +1,14 @@
 //! Jobs ended from outside their turn, and documents written from outside turns.
 
-use super::docs;
 use super::layout::MailRecord;
 use super::mailbox::Slot;
 use super::outbox;
 use super::sweep;
 use super::tx::{Fault, Tx};
+use super::{counts, docs};
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::quota::{Over, Quota};
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, EventKind, Finished, JobFinish, NewJob, OutboxEntry, Parked, Written};
 use std::ops::ControlFlow;
@@ -88,6 +89,25 @@ fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fau
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(places)
+}
+
+/// [`crate::store::Store::write_within`].
+pub(super) fn write_within(
+    tx: &mut Tx<'_>,
+    now: Millis,
+    owner: &Owner,
+    writes: &[DocWrite],
+    quota: &Quota,
+) -> Result<Result<Written, Over>, Fault> {
+    let token = owner.token();
+    // What is refused because it changed meanwhile is tried again on what is there then.
+    if docs::conflicts(tx, &token, writes)?.is_empty() {
+        let adds = counts::of_writes(tx, &token, writes)?;
+        if let Err(over) = counts::admits(tx, &token, quota, &adds)? {
+            return Ok(Err(over));
+        }
+    }
+    write(tx, now, owner, writes).map(Ok)
 }
 
 /// [`crate::store::Store::write`].

@@ -40,6 +40,7 @@ use super::{
     Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use async_trait::async_trait;
 use std::path::Path;
@@ -210,6 +211,17 @@ impl Store for EmbeddedStore {
         self.call(move |tx| finish::write(tx, now, &owner, &writes)).await
     }
 
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError> {
+        let (owner, writes, quota) = (owner.clone(), writes.to_vec(), *quota);
+        self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await?.map_err(StoreError::Over)
+    }
+
     async fn finish(
         &self,
         now: Millis,
@@ -244,7 +256,7 @@ impl Store for EmbeddedStore {
         seat: Option<&Seat>,
     ) -> Result<Seated, StoreError> {
         let (owner, session, seat) = (owner.clone(), session.clone(), seat.cloned());
-        self.call(move |tx| seat::seat(tx, now, &owner, &session, seat.as_ref())).await
+        self.call(move |tx| seat::seat(tx, now, &owner, &session, seat.as_ref())).await?.map_err(StoreError::Over)
     }
 
     async fn amend(

@@ -1,10 +1,11 @@
 //! Sessions set to a turn, changed and forgotten from outside their turns.
 
-use super::docs;
 use super::layout::Space;
 use super::mailbox::Slot;
 use super::tx::{Fault, Tx, View};
+use super::{counts, docs};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::quota::{Over, Usage};
 use crate::domain::time::Millis;
 use crate::store::{Amend, Amended, Amendment, Seat, Seated};
 
@@ -15,26 +16,32 @@ pub(super) fn seat(
     owner: &Owner,
     session: &SessionKey,
     seat: Option<&Seat>,
-) -> Result<Seated, Fault> {
+) -> Result<Result<Seated, Over>, Fault> {
     let mut slot = Slot::load(tx, owner, session)?;
     if let Some(until) = slot.now.live_until(now) {
-        return Ok(Seated::Held(Millis(until)));
+        return Ok(Ok(Seated::Held(Millis(until))));
     }
     let Some(seat) = seat else {
         slot.erase(tx)?;
-        return Ok(Seated::Done);
+        return Ok(Ok(Seated::Done));
     };
     let is_so = slot.now.version == seat.version
         && tx.get(Space::Core, &slot.part(b"s"))?.is_some_and(|state| *state == *seat.state);
     if slot.now.arrivals > 0 || slot.now.version > 0 && !is_so {
-        return Ok(Seated::Taken);
+        return Ok(Ok(Seated::Taken));
+    }
+    let adds = Usage { sessions: 1, bytes: seat.state.len() as u64, ..Usage::default() };
+    if let Some(quota) = seat.within.as_ref().filter(|_| !slot.is_known())
+        && let Err(over) = counts::admits(tx, &slot.owner, quota, &adds)?
+    {
+        return Ok(Err(over));
     }
     tx.register(&slot.owner)?;
     slot.remember(tx, &seat.state)?;
     slot.now.version = seat.version;
     slot.now.touched = now.0;
     slot.save(tx)?;
-    Ok(Seated::Done)
+    Ok(Ok(Seated::Done))
 }
 
 /// [`crate::store::Store::amend`].

@@ -7,6 +7,7 @@ use super::connection::Again;
 use super::keyspace::LIBRARY;
 use crate::domain::ids::{EventId, JobId, SessionKey};
 use crate::domain::job::JobStatus;
+use crate::domain::quota::{Kind, Quota};
 use crate::domain::time::Millis;
 use crate::store::{
     After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, MailboxEntry, NewEvent, NewJob,
@@ -166,6 +167,17 @@ impl Args {
             .jobs(event.open.as_slice())
             .finishes(event.finish.as_slice())
             .outbox(&event.outbox)
+            .quota(event.within.as_ref())
+    }
+
+    /// What may be kept.
+    pub fn quota(&mut self, quota: Option<&Quota>) -> &mut Self {
+        let Some(quota) = quota else { return self.flag(false) };
+        self.flag(true);
+        for kind in Kind::ALL {
+            self.number(quota.get(kind));
+        }
+        self
     }
 
     /// What happens to the lease.

@@ -1,12 +1,31 @@
-//! The lease of a session: how it is asked for, and what it brings.
+//! What becomes of an event; the lease of a session: how it is asked for, and what it brings.
 
 use super::codec::{Answer, Args};
-use super::millis;
+use super::{millis, usage};
 use crate::domain::dead::Attempt;
 use crate::domain::job::{ErrorCode, JobResult};
 use crate::domain::limits::ATTEMPTS_KEPT;
 use crate::domain::time::Millis;
-use crate::store::{Admit, Grant, Lease, LeaseOutcome, LeaseRequest, StoreError};
+use crate::store::{Admit, Grant, Intake, Lease, LeaseOutcome, LeaseRequest, Refusal, StoreError};
+
+/// What became of the event.
+pub fn intake(part: &mut Answer) -> Result<Intake, StoreError> {
+    Ok(match part.text()?.as_str() {
+        "nothing" => Intake::Nothing,
+        "new" => Intake::New,
+        "duplicate" => Intake::Duplicate,
+        "conflict" => Intake::Conflict,
+        "unknown" => Intake::Refused(Refusal::UnknownAgent),
+        "terminated" => Intake::Refused(Refusal::Terminated),
+        "busy" => Intake::Refused(Refusal::Busy),
+        "full" => {
+            let limit = u32::try_from(part.number()?).unwrap_or(u32::MAX);
+            Intake::Refused(Refusal::MailboxFull { limit })
+        }
+        "over" => Intake::Refused(Refusal::Quota(usage::over(part)?)),
+        other => return Err(part.unexpected("an intake", other)),
+    })
+}
 
 /// Asks for a lease, or for none.
 pub fn ask(args: &mut Args, request: Option<&LeaseRequest>) {

@@ -46,12 +46,12 @@ mod usage;
 
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::limits::GRANT_EVENTS;
+use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
     Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
-    Fill, Finished, Forget, Forgotten, Held, Intake, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page,
-    Parked, Recount, Refusal, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept,
-    Window, Written,
+    Fill, Finished, Forget, Forgotten, Held, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page, Parked,
+    Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -137,6 +137,33 @@ impl RedisStore {
         Ok((answer.text()?, answer))
     }
 
+    /// Writes documents, within a quota or whatever it is.
+    async fn put(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: Option<&Quota>,
+    ) -> Result<Written, StoreError> {
+        let args = |method: &str, known: bool| {
+            let mut args = self.timed(method, owner, now);
+            args.flag(known).writes(writes).quota(quota);
+            args
+        };
+        let (outcome, mut answer) = if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
+            self.call_registered(owner, |known| args("write", known)).await?
+        } else {
+            let mut answer = self.call(&args("erase", false)).await?;
+            (answer.text()?, answer)
+        };
+        match outcome.as_str() {
+            "done" => Ok(Written::Done),
+            "conflict" => Ok(Written::Conflict(answer.conflicts()?)),
+            "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
+            other => Err(answer.unexpected("`done` or `conflict`", other)),
+        }
+    }
+
     async fn register(&self, owner: &Owner) -> Result<(), StoreError> {
         let token = owner.token();
         let mut cmd = redis::cmd("ZADD");
@@ -155,23 +182,6 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn intake(part: &mut Answer) -> Result<Intake, StoreError> {
-    Ok(match part.text()?.as_str() {
-        "nothing" => Intake::Nothing,
-        "new" => Intake::New,
-        "duplicate" => Intake::Duplicate,
-        "conflict" => Intake::Conflict,
-        "unknown" => Intake::Refused(Refusal::UnknownAgent),
-        "terminated" => Intake::Refused(Refusal::Terminated),
-        "busy" => Intake::Refused(Refusal::Busy),
-        "full" => {
-            let limit = u32::try_from(part.number()?).unwrap_or(u32::MAX);
-            Intake::Refused(Refusal::MailboxFull { limit })
-        }
-        other => return Err(part.unexpected("an intake", other)),
-    })
-}
-
 #[async_trait]
 impl Store for RedisStore {
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError> {
@@ -184,7 +194,7 @@ impl Store for RedisStore {
         }
         grant::ask(&mut args, request.lease.as_ref());
         let mut answer = self.call(&args).await?;
-        let intake = intake(&mut answer.nested()?)?;
+        let intake = grant::intake(&mut answer.nested()?)?;
         Ok(Admitted { intake, lease: grant::outcome(&mut answer.nested()?, request)? })
     }
 
@@ -280,22 +290,17 @@ impl Store for RedisStore {
     }
 
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
-        let args = |method: &str, known: bool| {
-            let mut args = self.timed(method, owner, now);
-            args.flag(known).writes(writes);
-            args
-        };
-        let (outcome, mut answer) = if writes.iter().any(|write| matches!(write.change, Change::Put(_))) {
-            self.call_registered(owner, |known| args("write", known)).await?
-        } else {
-            let mut answer = self.call(&args("erase", false)).await?;
-            (answer.text()?, answer)
-        };
-        match outcome.as_str() {
-            "done" => Ok(Written::Done),
-            "conflict" => Ok(Written::Conflict(answer.conflicts()?)),
-            other => Err(answer.unexpected("`done` or `conflict`", other)),
-        }
+        self.put(now, owner, writes, None).await
+    }
+
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError> {
+        self.put(now, owner, writes, Some(quota)).await
     }
 
     async fn finish(
@@ -356,13 +361,14 @@ impl Store for RedisStore {
         let mut args = self.timed("seat", owner, now);
         args.bytes(session.token()).flag(seat.is_some());
         if let Some(seat) = seat {
-            args.number(seat.version).bytes(&seat.state);
+            args.number(seat.version).bytes(&seat.state).quota(seat.within.as_ref());
         }
         let mut answer = self.call(&args).await?;
         match answer.text()?.as_str() {
             "done" => Ok(Seated::Done),
             "taken" => Ok(Seated::Taken),
             "held" => Ok(Seated::Held(answer.millis()?)),
+            "over" => Err(StoreError::Over(usage::over(&mut answer)?)),
             other => Err(answer.unexpected("an outcome of `seat`", other)),
         }
     }

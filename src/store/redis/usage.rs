@@ -1,7 +1,7 @@
 //! What an owner keeps, as the functions say it.
 
 use super::codec::Answer;
-use crate::domain::quota::{Counts, Own, Usage};
+use crate::domain::quota::{Counts, Kind, Over, Own, Usage};
 use crate::store::{Recount, Standing, StoreError, keys};
 
 fn usage(part: &mut Answer) -> Result<Usage, StoreError> {
@@ -23,4 +23,12 @@ pub fn recount(mut answer: Answer) -> Result<Recount, StoreError> {
         "done" => Ok(Recount::Done { was: usage(&mut answer.nested()?)?, is: usage(&mut answer.nested()?)? }),
         other => Err(answer.unexpected("`more` or `done`", other)),
     }
+}
+
+/// Answer of a function that found no room for something.
+pub fn over(answer: &mut Answer) -> Result<Over, StoreError> {
+    let number = answer.number()?;
+    let kind = usize::try_from(number).ok().and_then(|at| Kind::ALL.get(at.checked_sub(1)?).copied());
+    let kind = kind.ok_or_else(|| answer.unexpected("the number of a quota", &number.to_string()))?;
+    Ok(Over { kind, used: answer.number()?, adds: answer.number()?, allowed: answer.number()? })
 }

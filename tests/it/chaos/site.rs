@@ -20,6 +20,7 @@ use trellis::domain::agent::AgentConfig;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::event::Completion;
 use trellis::domain::ids::{JobId, Owner};
+use trellis::domain::quota::QuotaSettings;
 use trellis::ops::Catalog;
 use trellis::retry::Policy;
 use trellis::secrets::Vault;
@@ -92,6 +93,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         secrets: Vault::default(),
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
+        quota: QuotaSettings::default(),
         metrics,
     }
 }

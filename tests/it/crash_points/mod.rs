@@ -29,6 +29,7 @@ use trellis::domain::cap::SpendSettings;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::ids::{EventId, JobId, Owner};
 use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::quota::QuotaSettings;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
 use trellis::jobs;
@@ -129,6 +130,7 @@ impl Run {
             secrets: Vault::default(),
             boundaries: Vec::new(),
             spend: SpendSettings::default(),
+            quota: QuotaSettings::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

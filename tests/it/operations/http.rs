@@ -136,6 +136,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         secrets: server.venue.secrets.clone(),
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
+        quota: trellis::domain::quota::QuotaSettings::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
+use trellis::domain::quota::QuotaSettings;
 use trellis::ops::http::HttpPolicy;
 use trellis::ops::{Caller, Catalog};
 use trellis::secrets::Vault;
@@ -28,6 +29,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         catalog: Catalog::with(true, policy),
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
+        quota: QuotaSettings::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
     }

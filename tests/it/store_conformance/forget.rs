@@ -104,7 +104,7 @@ pub async fn a_session_that_is_due_or_waits_is_not_forgotten(world: World) {
 
 pub async fn a_seated_session_without_mail_is_forgotten_like_any_other(world: World) {
     world.agent().await;
-    let seat = Seat { version: 7, state: Bytes::from_static(b"state") };
+    let seat = Seat { version: 7, state: Bytes::from_static(b"state"), within: None };
     assert_eq!(world.store.seat(at(4), &world.owner, &session("branch"), Some(&seat)).await.unwrap(), Seated::Done);
     let facts = world.facts("branch").await;
     assert_eq!((facts.touched, facts.arrivals), (at(4), 0));

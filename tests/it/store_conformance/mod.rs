@@ -118,7 +118,10 @@ macro_rules! conformance {
                     one_that_was_told_to_come_gives_way_and_the_other_is_told;
                 quota:
                     what_an_owner_keeps_is_counted a_recount_goes_on_beside_writes_and_mends_what_drifted
-                    owners_are_counted_apart;
+                    owners_are_counted_apart writes_that_would_pass_a_quota_are_refused_whole
+                    an_owners_own_quota_counts_before_the_venues
+                    events_that_would_pass_a_quota_are_refused_and_not_remembered
+                    what_was_accepted_ends_whatever_the_quota_is;
                 forget:
                     a_forgotten_event_is_new_again a_session_that_rests_is_forgotten_and_begins_anew
                     a_session_that_got_something_meanwhile_keeps_all
@@ -226,6 +229,7 @@ fn event(kind: EventKind, id: &str) -> NewEvent {
         open: None,
         finish: None,
         outbox: Vec::new(),
+        within: None,
     }
 }
 

@@ -1,8 +1,8 @@
 //! What owners keep is counted with every change. After every case of the suite the counts are those of a recount.
 
 use super::*;
-use trellis::domain::quota::{Counts, Usage};
-use trellis::store::{Forget, Forgotten, Recount, Resting, Seat, Seated};
+use trellis::domain::quota::{Counts, Kind, Over, Own, Quota, Usage};
+use trellis::store::{Forget, Forgotten, Intake, Recount, Refusal, Resting, Seat, Seated, StoreError};
 
 /// A whole recount: what stood, and what is.
 pub async fn recount(store: &dyn Store, owner: &Owner, mend: bool) -> (Usage, Usage) {
@@ -61,7 +61,7 @@ pub async fn what_an_owner_keeps_is_counted(world: World) {
     assert_eq!(world.store.forget(T0, &world.owner, &forget).await.unwrap(), Forgotten::Done);
     assert_eq!(world.used().await, before, "nothing is left of it");
 
-    let seat = Seat { version: 3, state: Bytes::from_static(b"12345") };
+    let seat = Seat { version: 3, state: Bytes::from_static(b"12345"), within: None };
     let seated = async |seat| world.store.seat(T0, &world.owner, &session("fork"), seat).await.unwrap();
     assert_eq!(seated(Some(&seat)).await, Seated::Done);
     let with = Counts { sessions: 1, bytes: before.bytes + 5, ..before };
@@ -102,4 +102,104 @@ pub async fn owners_are_counted_apart(world: World) {
     assert_eq!(world.used().await, ann);
     let used = world.store.usage(&bob).await.unwrap().used;
     assert_eq!((used.documents, used.jobs), (2, 1));
+}
+
+impl World {
+    async fn within(&self, quota: Quota, writes: &[DocWrite]) -> Result<Written, Over> {
+        match self.store.write_within(T0, &self.owner, writes, &quota).await {
+            Ok(written) => Ok(written),
+            Err(StoreError::Over(over)) => Err(over),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn appended(&self, to: &str, event: NewEvent, within: Quota) -> Intake {
+        self.append(T0, to, NewEvent { within: Some(within), ..event }).await.intake
+    }
+}
+
+const NONE: Quota = Counts { documents: 0, bytes: 0, sessions: 0, jobs: 0 };
+
+fn delete(key: &str) -> DocWrite {
+    DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Delete }
+}
+
+pub async fn writes_that_would_pass_a_quota_are_refused_whole(world: World) {
+    let two = Quota { documents: 2, ..NONE };
+    assert_eq!(world.within(two, &[put("w/a", "1"), put("w/b", "1")]).await, Ok(Written::Done));
+    let refused = world.within(two, &[put("w/a", "2"), put("w/c", "1")]).await;
+    assert_eq!(refused, Err(Over { kind: Kind::Documents, used: 2, adds: 1, allowed: 2 }));
+    assert_eq!((world.text("w/a").await.as_deref(), world.text("w/c").await), (Some("1"), None));
+    assert_eq!(world.within(two, &[delete("w/a"), put("w/c", "1")]).await, Ok(Written::Done));
+
+    let bytes = Quota { bytes: 12, ..NONE };
+    assert_eq!(world.within(bytes, &[put("w/b", "12345")]).await, Ok(Written::Done));
+    let refused = world.within(bytes, &[put("w/b", "123456")]).await;
+    assert_eq!(refused, Err(Over { kind: Kind::Bytes, used: 12, adds: 1, allowed: 12 }));
+    // Lowered since: what is smaller, is as large as before or goes is never refused.
+    let less = Quota { documents: 1, bytes: 1, ..NONE };
+    for write in [put("w/b", "1234"), put("w/b", "4321"), delete("w/b"), delete("w/never")] {
+        assert_eq!(world.within(less, &[write]).await, Ok(Written::Done));
+    }
+    let expect = Expect::Version(7);
+    let conflict = world.within(less, &[DocWrite { expect, ..put("w/d", "many bytes") }]).await.unwrap();
+    assert!(matches!(conflict, Written::Conflict(_)), "what conflicts is tried again first: {conflict:?}");
+    assert_eq!(world.within(NONE, &[put("w/d", "1234567890")]).await, Ok(Written::Done));
+}
+
+pub async fn an_owners_own_quota_counts_before_the_venues(world: World) {
+    let own = Own { documents: Some(2), bytes: Some(0), ..Own::default() };
+    world.write(T0, &[put(keys::QUOTA, &own.encode())]).await;
+    let standing = world.store.usage(&world.owner).await.unwrap();
+    assert_eq!((standing.own, standing.used.documents), (own, 1));
+    let venues = Quota { documents: 100, bytes: 5, sessions: 0, jobs: 0 };
+    assert_eq!(world.within(venues, &[put("w/a", "more than five")]).await, Ok(Written::Done));
+    for venues in [venues, NONE] {
+        assert_eq!(world.within(venues, &[put("w/b", "1")]).await.unwrap_err().kind, Kind::Documents);
+    }
+    assert_eq!(world.write(T0, &[put("w/b", "1")]).await, Written::Done, "nothing else has a quota");
+}
+
+pub async fn events_that_would_pass_a_quota_are_refused_and_not_remembered(world: World) {
+    world.agent().await;
+    for (kind, quota, event) in [
+        (Kind::Jobs, Quota { jobs: 1, ..NONE }, task("t2")),
+        (Kind::Sessions, Quota { sessions: 1, ..NONE }, message("m2")),
+        (Kind::Documents, Quota { documents: 5, ..NONE }, task("t3")),
+        (Kind::Bytes, Quota { bytes: 1, ..NONE }, message("m3")),
+    ] {
+        world.append(T0, "main", task("t1")).await;
+        let to = format!("{kind:?}");
+        let refused = world.appended(&to, event.clone(), quota).await;
+        assert!(
+            matches!(refused, Intake::Refused(Refusal::Quota(Over { kind: found, .. })) if found == kind),
+            "{refused:?}"
+        );
+        assert_eq!(world.appended("main", task("t1"), quota).await, Intake::Duplicate, "it was accepted");
+        assert_eq!(world.appended(&to, event, NONE).await, Intake::New, "under the same id, when there is room");
+    }
+    assert_eq!(
+        world.appended("main", message("m9"), Quota { sessions: 1, jobs: 1, documents: 1, bytes: 0 }).await,
+        Intake::New
+    );
+    let seat = Seat { version: 1, state: Bytes::new(), within: Some(Quota { sessions: 1, ..NONE }) };
+    let refused = world.store.seat(T0, &world.owner, &session("fork"), Some(&seat)).await.unwrap_err();
+    assert!(matches!(refused, StoreError::Over(Over { kind: Kind::Sessions, .. })), "{refused}");
+}
+
+pub async fn what_was_accepted_ends_whatever_the_quota_is(world: World) {
+    world.agent().await;
+    let grant = world.run(T0, task("t1")).await;
+    let own = Own { documents: Some(1), bytes: Some(1), sessions: Some(1), jobs: Some(1) };
+    world.write(T0, &[put(keys::QUOTA, &own.encode())]).await;
+    let commit = Commit {
+        writes: vec![put("w/out", "a long output")],
+        finish: vec![ends("t1", JobStatus::Complete)],
+        ..last_turn(&grant)
+    };
+    assert!(matches!(world.commit(T0, &grant, &commit).await, Committed::Done(_)));
+    assert_eq!(world.status("t1").await, Some(JobStatus::Complete));
+    // A result of what was begun, and a task that a turn has begun.
+    assert_eq!(world.append(T0, "main", event(EventKind::Result, "r1")).await.intake, Intake::New);
+    assert_eq!(world.append(T0, "child", task("t2")).await.intake, Intake::New);
 }

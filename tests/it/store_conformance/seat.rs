@@ -4,7 +4,7 @@ use super::*;
 use trellis::store::{Refusal, Seat, Seated};
 
 fn seat(version: u64) -> Seat {
-    Seat { version, state: Bytes::from(format!("state {version}")) }
+    Seat { version, state: Bytes::from(format!("state {version}")), within: None }
 }
 
 impl World {

@@ -104,6 +104,7 @@ impl Server {
             secrets: Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap()),
             boundaries: Vec::new(),
             spend: SpendSettings::default(),
+            quota: trellis::domain::quota::QuotaSettings::default(),
             metrics: Arc::new(Metrics::new()),
         })
     }

@@ -17,6 +17,7 @@ use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey};
 use trellis::domain::job::Job;
 use trellis::domain::lattice::Path as LatticePath;
 use trellis::domain::lattice::layout::Scope;
+use trellis::domain::quota::QuotaSettings;
 use trellis::domain::retention::Rules;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
@@ -87,6 +88,7 @@ impl TestVenue {
             secrets: Vault::default(),
             boundaries: Vec::new(),
             spend: SpendSettings::default(),
+            quota: QuotaSettings::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

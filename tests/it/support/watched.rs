@@ -4,6 +4,7 @@ use async_trait::async_trait;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use trellis::domain::quota::Quota;
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
@@ -73,6 +74,7 @@ watched! {
     scan(owner: &Owner, prefix: &str, after: Option<&str>, reverse: bool, limit: usize) -> Vec<(DocKey, Doc)>;
     page(owner: &Owner, prefix: &str, window: Window) -> Page;
     write(now: Millis, owner: &Owner, writes: &[DocWrite]) -> Written;
+    write_within(now: Millis, owner: &Owner, writes: &[DocWrite], quota: &Quota) -> Written;
     finish(now: Millis, owner: &Owner, session: &SessionKey, finish: &JobFinish, open: Option<&NewJob>,
         outbox: &[OutboxEntry]) -> Finished;
     park(now: Millis, owner: &Owner, session: &SessionKey, job: &JobId, pause: bool) -> Parked;

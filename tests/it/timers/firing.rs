@@ -107,7 +107,7 @@ async fn a_timer_between_two_sweeps_fires_on_time(on: On) {
 
 /// The venue over another store.
 fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
-    let Venue { bus, clock, name, key, secrets, boundaries, spend, metrics, .. } = &*venue.venue;
+    let Venue { bus, clock, name, key, secrets, boundaries, spend, quota, metrics, .. } = &*venue.venue;
     Venue {
         store,
         bus: Arc::clone(bus),
@@ -118,6 +118,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         secrets: secrets.clone(),
         boundaries: boundaries.clone(),
         spend: spend.clone(),
+        quota: *quota,
         metrics: Arc::clone(metrics),
     }
 }

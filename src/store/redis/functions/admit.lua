@@ -4,6 +4,7 @@ local function take_event(take)
   return {
     id = take(), hash = take(), kind = take(), job = optional(take), order = take(), body = take(),
     open = list(take, take_job), finish = list(take, take_finish), outbox = list(take, take_entry),
+    quota = take_quota(take),
   }
 end
 
@@ -14,6 +15,16 @@ local function is_busy(o, s)
     end
   end
   return false
+end
+
+-- What it would pass of its owner's quota. A job is a head, a status and a place in the list.
+local function event_over(o, s, event)
+  local bytes = #event.body
+  for _, job in ipairs(event.open) do
+    bytes = bytes + #job[2]
+  end
+  local sessions = call('ZSCORE', o .. ':sessions', s) and 0 or 1
+  return over(o, event.quota, { 3 * #event.open, bytes, sessions, #event.open })
 end
 
 -- Why the event is not appended, or nothing.
@@ -35,6 +46,8 @@ local function refusal(o, s, g, event)
     return { 'busy' }
   elseif event.kind ~= 'r' and call('ZCARD', mailbox_key(o, s)) >= g.mailbox then
     return { 'full', g.mailbox }
+  elseif event.quota then
+    return event_over(o, s, event)
   end
 end
 

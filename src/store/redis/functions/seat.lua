@@ -29,9 +29,14 @@ register('seat', function(keys, args)
     erase_session(o, s)
     return { 'done' }
   end
-  local version, state = take(), take()
+  local version, state, quota = take(), take(), take_quota(take)
   if f[3] or f[2] and (f[2] ~= version or f[4] ~= state) then
     return { 'taken' }
+  end
+  local is_known = call('ZSCORE', o .. ':sessions', s)
+  local refused = quota and not is_known and over(o, quota, { 0, #state, 1, 0 })
+  if refused then
+    return refused
   end
   weigh_state(o, s, state)
   call('ZADD', o .. ':sessions', 0, s)

@@ -9,9 +9,14 @@ local function write(keys, args)
     return { 'unregistered' }
   end
   local writes = list(take, take_write)
+  local quota = take_quota(take)
   local found = conflicts(o, writes)
   if #found > 0 then
     return { 'conflict', found }
+  end
+  local refused = quota and writes_over(o, quota, writes)
+  if refused then
+    return refused
   end
   apply(o, now, writes)
   gates_changed(o, now, writes)

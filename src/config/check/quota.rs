@@ -1,0 +1,18 @@
+//! `quota.*`: what an owner may keep.
+
+use super::{Layers, number, parse};
+use crate::domain::quota::{Bytes, MOST, QuotaSettings};
+
+pub(super) fn read(l: &mut Layers) -> QuotaSettings {
+    QuotaSettings {
+        documents: number(l, "quota.documents", 0..=MOST.cast_signed()),
+        bytes: parse(
+            l,
+            "quota.bytes",
+            "bytes such as `1073741824`, or `1%` to `100%` of the store's limit",
+            Bytes::parse,
+        ),
+        sessions: number(l, "quota.sessions", 0..=MOST.cast_signed()),
+        jobs: number(l, "quota.jobs", 0..=MOST.cast_signed()),
+    }
+}

@@ -1,0 +1,57 @@
+//! What a turn has written so far, and the quota of its owner.
+//!
+//! The commit of a turn asks for no quota: what it has been told is written is written. What others write between
+//! a call and the commit can pass a quota by as much as turns had in hand.
+
+use super::overlay::Overlay;
+use super::{State, Workspace};
+use crate::domain::quota::{Counts, Usage};
+use crate::store::StoreError;
+
+/// Whether the owner may keep what the turn has written with one more call. What adds nothing is always possible.
+pub(super) async fn admits(tree: &Workspace, state: &mut State, next: &Overlay) -> Result<(), StoreError> {
+    let Some(quota) = tree.quota else { return Ok(()) };
+    let standing = match state.standing {
+        Some(standing) => standing,
+        None => *state.standing.insert(tree.store.usage(&tree.owner).await?),
+    };
+    let quota = quota.of_owner(standing.own);
+    if quota.admits(&standing.used, &next.most()).is_ok() {
+        return Ok(());
+    }
+    let (before, after) = (state.overlay.growth(tree).await?, next.growth(tree).await?);
+    let adds = |kind| if after.get(kind) > before.get(kind) { u64::try_from(after.get(kind)).unwrap_or(0) } else { 0 };
+    quota.admits(&standing.used, &Usage::by(adds)).map_err(StoreError::Over)
+}
+
+impl Overlay {
+    /// The most that can come to what is there.
+    fn most(&self) -> Usage {
+        self.puts().fold(Usage::default(), |sum, (key, bytes)| Usage {
+            documents: sum.documents + 1,
+            bytes: sum.bytes + (key.len() + bytes.len()) as u64,
+            ..sum
+        })
+    }
+
+    /// What comes to what is there.
+    async fn growth(&self, tree: &Workspace) -> Result<Counts<i64>, StoreError> {
+        let keys = self.changed_keys();
+        let mut sum = Counts::<i64>::default();
+        if keys.is_empty() {
+            return Ok(sum);
+        }
+        let weight = |key: &str, value: usize| i64::try_from(key.len() + value).unwrap_or(i64::MAX);
+        for (key, bytes) in self.puts() {
+            sum.documents += 1;
+            sum.bytes += weight(key, bytes.len());
+        }
+        for (key, doc) in keys.iter().zip(tree.store.read(&tree.owner, &keys).await?) {
+            if let Some(old) = doc.value {
+                sum.documents -= 1;
+                sum.bytes -= weight(key, old.len());
+            }
+        }
+        Ok(sum)
+    }
+}

@@ -1,0 +1,296 @@
+//! Quotas per owner as users meet them: over HTTP, in the queue, on the command line and in a turn, on both stores.
+
+use crate::support::cli::Up;
+use crate::support::http::{Answer, Server};
+use crate::support::redis::RedisServer;
+use crate::support::venue::TestVenue;
+use futures::StreamExt;
+use reqwest::Method;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+use trellis::audit;
+use trellis::bus::{Address, InKind, Live, Message};
+use trellis::clock::Clock;
+use trellis::domain::event::Submission;
+use trellis::domain::job::JobStatus;
+use trellis::domain::quota::{Bytes, Kind, QuotaSettings, Usage};
+use trellis::domain::retention::Rules;
+use trellis::jobs;
+use trellis::quotas;
+use trellis::retention::Janitor;
+
+const RULES: &str = r#"
+[[rule]]
+when = { agent = "writer", turn = 1 }
+then = { calls = [
+  { tool = "lattice_write", arguments = { path = "w/new/a", value = "12345" } },
+  { tool = "agent_request", arguments = { agentId = "a", input = "go", wait = 0 } },
+  { tool = "lattice_write", arguments = { path = "w/old/a", value = "1" } },
+  { tool = "lattice_delete", arguments = { path = "w/old/b" } },
+  { tool = "lattice_write", arguments = { path = "w/old/c", value = "in its place" } },
+] }
+
+[[rule]]
+then = { text = "done" }
+"#;
+
+#[derive(Clone, Copy)]
+enum On {
+    Embedded,
+    Redis,
+}
+
+/// Stamps every case on both stores.
+macro_rules! on_both {
+    ($($case:ident)*) => {
+        mod embedded {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    super::$case(super::On::Embedded).await;
+                }
+            )*
+        }
+        mod redis {
+            $(
+                #[tokio::test(flavor = "multi_thread")]
+                async fn $case() {
+                    super::$case(super::On::Redis).await;
+                }
+            )*
+        }
+    };
+}
+
+on_both! {
+    an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes
+    whatever_adds_something_is_refused_and_writes_nothing
+    a_submission_over_the_queue_is_answered_and_may_be_sent_again
+    a_turn_is_told_of_its_owners_quota_and_ends
+    retention_and_a_removal_give_back_all_that_was_counted
+}
+
+async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
+    let (venue, dir) = match on {
+        On::Embedded => TestVenue::embedded_at(RULES, Clock::system()).await,
+        On::Redis => {
+            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
+            (venue, dir)
+        }
+    };
+    for agent in ["a", "writer"] {
+        venue.agent(agent, json!({})).await;
+    }
+    Some((venue, dir))
+}
+
+async fn used(venue: &TestVenue) -> Usage {
+    venue.venue.store.usage(&venue.owner).await.unwrap().used
+}
+
+/// Lets the owner keep so much more than it does.
+async fn allow(venue: &TestVenue, kind: Kind, more: u64) {
+    let limit = Some(used(venue).await.get(kind) + more);
+    quotas::set(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
+    // Its own number is a document, too.
+    let limit = Some(used(venue).await.get(kind) + more);
+    quotas::set(&venue.venue, &venue.owner, &[(kind, limit)]).await.unwrap();
+}
+
+async fn lift(venue: &TestVenue) {
+    quotas::set(&venue.venue, &venue.owner, &Kind::ALL.map(|kind| (kind, None))).await.unwrap();
+}
+
+async fn counts_are_right(venue: &TestVenue) {
+    assert_eq!(audit::all(&venue.venue).await.unwrap().drift, Vec::<String>::new());
+}
+
+fn is_over(answer: &Answer, kind: Kind) {
+    answer.is_problem(507, &format!("QUOTA_EXCEEDED: this owner's quota of {}", kind.as_str()));
+    assert_eq!(answer.body["code"], "QUOTA_EXCEEDED");
+    assert_eq!(answer.header("retry-after"), "", "time alone makes no room");
+}
+
+async fn an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let run = async |owner: &str, operation: &str, input: Value| {
+        let body = json!({"operation": format!("v/ops/lattice/{operation}"), "input": input});
+        api.send(Method::POST, "/api/v1/run", &[("x-trellis-owner", owner)], body.to_string()).await
+    };
+    run("local/me", "write", json!({"path": "w/c/a", "value": "12345"})).await.body(200);
+    let shown = api.get("/api/v1/quota").await.body(200);
+    let documents = shown["documents"]["used"].as_u64().unwrap();
+    assert_eq!((&shown["documents"]["limit"], &shown["documents"]["own"]), (&Value::Null, &json!(false)));
+    api.put("/api/v1/quota", json!({"documents": documents + 2})).await.body(200);
+    run("local/me", "write", json!({"path": "w/c/b", "value": "1"})).await.body(200);
+    is_over(&run("local/me", "write", json!({"path": "w/c/c", "value": "1"})).await, Kind::Documents);
+    for (path, value) in [("w/c/a", "1"), ("w/c/a", "longer than it was before")] {
+        run("local/me", "write", json!({"path": path, "value": value})).await.body(200);
+    }
+    for n in 0..3 {
+        run("local/you", "write", json!({"path": format!("w/c/{n}"), "value": "1"})).await.body(200);
+    }
+    run("local/me", "delete", json!({"path": "w/c/b"})).await.body(200);
+    run("local/me", "write", json!({"path": "w/c/c", "value": "1"})).await.body(200);
+    let shown = api.get("/api/v1/quota").await.body(200);
+    assert_eq!(shown["documents"], json!({"used": documents + 2, "limit": documents + 2, "own": true}));
+    for (body, part) in [
+        (json!({}), "expected `documents`"),
+        (json!({"documents": -1}), "-1"),
+        (json!({"files": 1}), "files"),
+        (json!({"jobs": "many"}), "many"),
+    ] {
+        api.put("/api/v1/quota", body).await.is_problem(400, part);
+    }
+    let shown = api.put("/api/v1/quota", json!({"documents": null})).await.body(200);
+    assert_eq!(shown["documents"]["own"], false);
+    counts_are_right(&venue).await;
+}
+
+async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    let session_id = Some("s".parse().unwrap());
+    let first = venue.arrive("a", "t1", true, Submission { session_id, ..Submission::default() }).await;
+    assert_eq!(venue.ended(&first.job.unwrap()).await.status, JobStatus::Complete);
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let task = json!({"input": "x"});
+    let asset = json!({"content": "x".repeat(50_000)});
+    let timer = json!({"every": "1h", "input": "x"});
+    let invoke = |operation: &str, input: Value| json!({"operation": operation, "input": input});
+    for (kind, method, path, body) in [
+        (Kind::Jobs, Method::POST, "agents/a/tasks", task.clone()),
+        (Kind::Sessions, Method::POST, "agents/a/tasks", task.clone()),
+        (Kind::Bytes, Method::POST, "agents/a/messages", task.clone()),
+        (Kind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/write", json!({"path": "w/x", "value": 1}))),
+        (Kind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/read", json!({"path": "w/x"}))),
+        (Kind::Jobs, Method::POST, "run", invoke("v/ops/agent/request", json!({"agentId": "a", "input": 1}))),
+        (Kind::Documents, Method::POST, "run", invoke("v/ops/asset/store", asset.clone())),
+        (Kind::Bytes, Method::POST, "run", invoke("v/ops/asset/store", asset)),
+        (Kind::Documents, Method::PUT, "agents/new", json!({"model": {"provider": "scripted", "name": "echo"}})),
+        (Kind::Documents, Method::POST, "agents/a/fork", json!({"to": "copy"})),
+        (Kind::Sessions, Method::POST, "agents/a/sessions/s/fork", json!({"to": "copy", "at": 1})),
+        (Kind::Documents, Method::POST, "agents/a/timers", timer),
+    ] {
+        allow(&venue, kind, 0).await;
+        let before = used(&venue).await;
+        let answer = api.send(method, &format!("/api/v1/{path}"), &[], body.to_string()).await;
+        assert_eq!(answer.status.as_u16(), 507, "{kind:?} {path}: {}", answer.body);
+        is_over(&answer, kind);
+        assert_eq!(used(&venue).await, before, "{kind:?} {path}");
+        lift(&venue).await;
+    }
+    // What is there already is stored again as before.
+    api.post("/api/v1/run", invoke("v/ops/asset/store", json!({"content": "kept"}))).await.body(200);
+    allow(&venue, Kind::Documents, 0).await;
+    api.post("/api/v1/run", invoke("v/ops/asset/store", json!({"content": "kept"}))).await.body(200);
+    counts_are_right(&venue).await;
+}
+
+async fn a_submission_over_the_queue_is_answered_and_may_be_sent_again(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    let bus = &venue.venue.bus;
+    let mut answers = bus.listen(&Live::Reply("_INBOX.quota.1".into())).await.unwrap();
+    quotas::set(&venue.venue, &venue.owner, &[(Kind::Documents, Some(1))]).await.unwrap();
+    let to = Address::In { owner: venue.owner.clone(), agent: "a".parse().unwrap(), kind: InKind::Task };
+    let body = json!({"input": "x", "replyTo": "_INBOX.quota.1"});
+    let message = Message { to, id: Some("q1".into()), body };
+    for expected in ["REJECTED", "REJECTED", "COMPLETE"] {
+        if expected == "COMPLETE" {
+            lift(&venue).await;
+        }
+        bus.publish(&message).await.unwrap();
+        let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
+        let answer: Value = serde_json::from_slice(&answer).unwrap();
+        assert_eq!(answer["status"], expected, "{answer}");
+        if expected == "REJECTED" {
+            assert_eq!(answer["errorCode"], "QUOTA_EXCEEDED", "{answer}");
+            assert!(answer["error"].as_str().unwrap().contains("quota of documents is 1"), "{answer}");
+            assert_eq!(used(&venue).await.jobs, 0, "no record is kept of it");
+        }
+    }
+    assert_eq!(audit::all(&venue.venue).await.unwrap().unaccounted, 0);
+}
+
+async fn a_turn_is_told_of_its_owners_quota_and_ends(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    for (name, value) in [("a", "12345"), ("b", "12345")] {
+        venue.write(&format!("w/old/{name}"), json!(value)).await;
+    }
+    // Room for the job itself, and for nothing else.
+    allow(&venue, Kind::Documents, 3).await;
+    let submitted = venue.submit("writer", "t1", json!("go")).await;
+    let job = venue.ended(&submitted.job.unwrap()).await;
+    assert_eq!(job.status, JobStatus::Complete);
+    let turns = venue.turns("writer", job.head.session.as_str()).await;
+    let said = json!(turns[0].said).to_string();
+    assert_eq!(said.matches("QUOTA_EXCEEDED: this owner's quota of documents").count(), 2, "{said}");
+    assert_eq!(said.matches("\\\"written\\\":true").count(), 2, "{said}");
+    let read = async |path: &str| venue.read(path).await;
+    assert_eq!((read("w/new/a").await, read("w/old/b").await), (None, None));
+    assert_eq!((read("w/old/a").await, read("w/old/c").await), (Some(json!("1")), Some(json!("in its place"))));
+    assert_eq!(jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 1, "no child was begun");
+    assert!(used(&venue).await.documents > 3, "its own records are kept");
+    counts_are_right(&venue).await;
+}
+
+async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    let before = used(&venue).await;
+    for n in 0..5 {
+        let job = venue.run("a", &format!("t{n}"), json!("x")).await;
+        assert_eq!(job.status, JobStatus::Complete);
+    }
+    let kept = used(&venue).await;
+    assert_eq!((kept.jobs, kept.sessions), (before.jobs + 5, before.sessions + 5));
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let rules = Rules { jobs: Some(Duration::ZERO), turns: Some(Duration::ZERO) };
+    let janitor = Janitor::new(rules);
+    for _ in 0..10 {
+        janitor.look(&venue.venue).await.unwrap();
+    }
+    let left = used(&venue).await;
+    assert_eq!((left.jobs, left.sessions), (before.jobs, before.sessions));
+    assert!(left.bytes < kept.bytes && left.documents < kept.documents, "{kept:?} {left:?}");
+    counts_are_right(&venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_share_of_the_stores_limit_is_nobodys_limit_without_one() {
+    let (mut venue, _dir) = TestVenue::embedded(RULES).await;
+    Arc::get_mut(&mut venue.venue).unwrap().quota =
+        QuotaSettings { bytes: Bytes::Share(25), ..QuotaSettings::default() };
+    assert!(venue.venue.quota().await.is_none());
+    venue.write("w/a", json!("x".repeat(10_000))).await;
+}
+
+#[test]
+fn operators_see_and_set_quotas_on_the_command_line() {
+    let up = Up::start_with(&["quota.jobs=2"]);
+    up.agent("clerk", "echo");
+    for _ in 0..2 {
+        up.run(&["submit", "clerk", "x", "--wait"]).ok();
+    }
+    up.run(&["submit", "clerk", "x"]).expect(6, "QUOTA_EXCEEDED: this owner's quota of jobs is 2, 2 are used");
+    let table = up.run(&["quota"]).ok();
+    let jobs = table.lines().find(|line| line.starts_with("jobs")).unwrap();
+    assert_eq!(jobs.split_whitespace().collect::<Vec<_>>(), ["jobs", "2", "2", "the", "venue"], "{table}");
+    assert!(table.lines().any(|line| line.starts_with("bytes") && line.contains("any")), "{table}");
+    up.run(&["submit", "clerk", "x", "--owner", "local/you"]).expect(5, "no agent");
+    up.run(&["quota", "set", "local/me", "--jobs", "many"]).expect(2, "expected a number or `default`");
+    up.run(&["quota", "set", "local/me"]).expect(2, "expected `documents`");
+    let set = up.run(&["quota", "set", "local/me", "--jobs", "3", "--output", "json"]).ok();
+    let set: Value = serde_json::from_str(&set).unwrap();
+    assert_eq!(set["jobs"], json!({"used": 2, "limit": 3, "own": true}));
+    up.run(&["submit", "clerk", "x", "--wait"]).ok();
+    let other = up.run(&["quota", "local/you"]).ok();
+    assert!(other.contains("local/you"), "{other}");
+    up.run(&["quota", "set", "local/me", "--jobs", "default"]).ok();
+    up.run(&["submit", "clerk", "x"]).expect(6, "quota of jobs is 2, 3 are used");
+}

@@ -1,0 +1,65 @@
+//! What is asked of both stores, and what of their answers is compared.
+
+use crate::support::dice::Dice;
+use bytes::Bytes;
+use trellis::domain::ids::{EventId, JobId};
+use trellis::domain::quota::Quota;
+use trellis::store::{Committed, NewJob, Next, OutboxEntry, Released};
+
+pub fn job(n: u64) -> JobId {
+    JobId::new(&format!("{n:032x}")).unwrap()
+}
+
+pub fn event_id(n: u64) -> EventId {
+    EventId::new(format!("e{n}")).unwrap()
+}
+
+pub fn new_job(n: u64) -> NewJob {
+    NewJob {
+        job: job(n),
+        head: format!("{{\"head\":{n}}}").into(),
+        parent: n.checked_sub(1).filter(|n| n % 2 == 0).map(job),
+    }
+}
+
+/// Mostly none, else one that is passed now and then.
+pub fn within(dice: &mut Dice) -> Option<Quota> {
+    if !dice.one_in(3) {
+        return None;
+    }
+    let mut of = |most: u64| if dice.one_in(2) { 0 } else { 1 + dice.below(most) };
+    Some(Quota { documents: of(60), bytes: of(1_500), sessions: of(6), jobs: of(40) })
+}
+
+pub fn entry(id: String) -> OutboxEntry {
+    OutboxEntry { message: format!("{{\"m\":\"{id}\"}}").into(), id }
+}
+
+/// Wakes that a store makes have ids of its own.
+pub fn comparable(mut entries: Vec<OutboxEntry>) -> Vec<Bytes> {
+    entries.sort_by(|a, b| a.message.cmp(&b.message));
+    entries.into_iter().map(|entry| entry.message).collect()
+}
+
+pub fn without_wake_ids(mut next: Next) -> Next {
+    if let Next::Released { wakes } = &mut next {
+        for wake in wakes {
+            wake.id.clear();
+        }
+    }
+    next
+}
+
+pub fn committed(answer: Committed) -> Committed {
+    match answer {
+        Committed::Done(next) => Committed::Done(without_wake_ids(next)),
+        other @ (Committed::Fenced | Committed::Conflict(_) | Committed::Cancelled) => other,
+    }
+}
+
+pub fn released(answer: Released) -> Released {
+    match answer {
+        Released::Done(next) => Released::Done(without_wake_ids(next)),
+        Released::Fenced => Released::Fenced,
+    }
+}
