@@ -64,25 +64,36 @@ pub async fn caps(
     let mut shown = Vec::new();
     if let Some(session) = session {
         let agent = agents::get(venue, owner, &session.agent).await?;
-        let own = agent.map_or_else(Ceiling::default, |(agent, _)| agent.config.limits.session);
+        let config = agent.map(|(agent, _)| agent.config);
+        let own = config.as_ref().map_or_else(Ceiling::default, |config| config.limits.session);
         if let Some(cap) = venue.spend.of_session(own) {
-            shown.push(one(venue, owner, &keys::session_book(session), &cap, true).await?);
+            let ttl = config.as_ref().and_then(|config| config.session.ttl.as_ref());
+            let since = agents::sessions::over(venue, owner, session, ttl).await?;
+            shown.push(one(venue, owner, (&keys::session_book(session), since), &cap, true).await?);
         }
     }
     if let Some(cap) = venue.spend.of_day(owner, venue.now()) {
         let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
-        shown.push(one(venue, owner, &keys::owner_book(&date), &cap, true).await?);
+        shown.push(one(venue, owner, (&keys::owner_book(&date), 0), &cap, true).await?);
     }
     for cap in venue.spend.of_models(venue.now()) {
         let (Of::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
-        shown.push(one(venue, &venue_owner(), &keys::model_book(&day.date, name), &cap, sees_all).await?);
+        shown.push(one(venue, &venue_owner(), (&keys::model_book(&day.date, name), 0), &cap, sees_all).await?);
     }
     Ok(shown)
 }
 
-async fn one(venue: &Venue, owner: &Owner, key: &str, cap: &Cap, whole: bool) -> Result<Value, StoreError> {
+/// One cap with what its book says, which begins after turn `since` of its session.
+async fn one(
+    venue: &Venue,
+    owner: &Owner,
+    (key, since): (&str, u64),
+    cap: &Cap,
+    whole: bool,
+) -> Result<Value, StoreError> {
     let doc = venue.store.read(owner, &[key.to_owned()]).await?.pop().and_then(|doc| doc.value);
     let book: Book = doc.map(|bytes| decode(key, &bytes)).transpose()?.unwrap_or_default();
+    let book = book.begun(since);
     let (spent, taken) = (book.spent, book.taken());
     let mut shown = match &cap.of {
         Of::Session => json!({"of": "session"}),

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::domain::authority::grant::Boundary;
 use crate::domain::hosts::HostRule;
-use crate::domain::limits::APPROVAL_TIME_MAX;
+use crate::domain::limits::{APPROVAL_TIME_MAX, MODEL_CALL_MAX};
 use crate::domain::rate::Limit;
 use crate::domain::retention::Rules;
 use std::{collections::BTreeMap, net::SocketAddr, ops::RangeInclusive, path::PathBuf, time::Duration};
@@ -152,7 +152,7 @@ fn kept(l: &mut Layers, key: &str) -> Option<Duration> {
 }
 
 fn models(l: &mut Layers) -> ModelsConfig {
-    let timeout = duration(l, "models.timeout", Duration::from_millis(10)..=HOUR);
+    let timeout = duration(l, "models.timeout", Duration::from_millis(10)..=MODEL_CALL_MAX);
     let mut errors = Vec::new();
     let mut endpoints = BTreeMap::new();
     for (name, leaves) in l.named(&ENDPOINTS) {

@@ -100,6 +100,7 @@ fn single_wrong_values_say_what_was_expected() {
         ("catalog.test", "maybe", "expected `true` or `false`, got `maybe`"),
         ("auth.mode", "jwt2", "expected `none` or `jwt`, got `jwt2`"),
         ("worker", "3", "expected a section with keys, got `3`"),
+        ("models.timeout", "61m", "expected a duration from 10ms to 1h such as `30s` or `5m`, got `61m`"),
         ("models.endpoints.x.base_url", "ftp://x", "expected a URL with `http://` or `https://`, got `ftp://x`"),
         ("models.endpoints.x.url", "http://x", "is not a setting; did you mean `models.endpoints.x.base_url`?"),
         ("log.level", "a=b=c", "expected a level (`info`) or filter (`info,trellis::worker=debug`), got `a=b=c`"),

@@ -1,6 +1,7 @@
 //! Holding, settling and what is left, to the last token.
 
 use super::*;
+use crate::domain::limits::MODEL_CALL_MAX;
 use serde_json::json;
 
 fn account(limits: serde_json::Value) -> Account {
@@ -148,6 +149,18 @@ fn what_nobody_gives_back_is_spent_in_time() {
     let later = Call { now: Millis(1).plus(BUDGET_HOLD), ..call("b", 50, 400) };
     assert_eq!(hold(&mut accounts, later).map(|granted| granted.reply), Ok(50));
     assert_eq!(accounts[0].spent.tokens, 900);
+}
+
+#[test]
+fn a_hold_outlives_the_longest_call() {
+    let mut accounts = [account(json!({"tokens": 1_000}))];
+    hold(&mut accounts, call("a", 500, 400)).unwrap();
+    let end = Millis(1).plus(MODEL_CALL_MAX);
+    // Others wait as long as it runs: nothing of it counts as spent before it has said what it used.
+    assert_eq!(hold(&mut accounts, Call { now: end, ..call("b", 500, 400) }), Err(Short::Held));
+    settle(&mut accounts, "a", Some((usage(100, 20), None)));
+    assert_eq!(accounts[0].spent.tokens, 120);
+    assert_eq!(hold(&mut accounts, Call { now: end, ..call("b", 50, 400) }).map(|granted| granted.reply), Ok(400));
 }
 
 #[test]

@@ -50,8 +50,12 @@ pub const SUBMISSION_BYTES: usize = 900_000;
 /// Longest time that an agent may give a person to answer its questions: 30 days.
 pub const APPROVAL_TIME_MAX: Duration = Duration::from_hours(30 * 24);
 
-/// How long a model call may hold a part of a budget before it counts as spent: longer than any call.
-pub const BUDGET_HOLD: Duration = Duration::from_mins(30);
+/// Longest time that a venue may give one call of a model (`models.timeout`).
+pub const MODEL_CALL_MAX: Duration = Duration::from_hours(1);
+
+/// How long a model call may hold a part of a budget before it counts as spent: longer than any call, and what its
+/// worker does around it. What the worker of a session that died left held counts with the next call of that session.
+pub const BUDGET_HOLD: Duration = Duration::from_mins(90);
 
 /// Questions that an agent may ask a person at once: what fits on one screen.
 pub const QUESTIONS: usize = 20;

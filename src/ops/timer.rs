@@ -4,7 +4,7 @@
 //! a turn that is run again sets nothing twice.
 
 use super::agent::ask::submission;
-use super::agent::priority_schema;
+use super::agent::{narrowed, priority_schema};
 use super::child::{self, call_id};
 use super::lattice::number;
 use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
@@ -69,7 +69,7 @@ fn trigger() -> Value {
         "sessionId": text("conversation to use"),
         "priority": priority_schema(),
         "name": text("setting a timer of this name again replaces it"),
-        "context": {"type": "array", "description": format!("What it may do at most. {trusted}"), "x-trusted": true},
+        "context": narrowed(),
         "contextIds": {"type": "array", "items": {"type": "string"}, "description": format!("Shared buckets. {trusted}"), "x-trusted": true}
     })
 }

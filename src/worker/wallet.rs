@@ -40,6 +40,8 @@ struct Shelf {
     /// With what those of its own task begin.
     accounts: Vec<(DocKey, Option<Account>)>,
     caps: Vec<(DocKey, Cap)>,
+    /// Turns of the session before it began anew.
+    since: u64,
 }
 
 /// What is on a shelf.
@@ -64,9 +66,10 @@ impl<'w> Wallet<'w> {
             holder: session.clone(),
             accounts: inherited.chain(of_task).collect(),
             caps: keyed(own),
+            since: setting.state.since,
         };
         let holder = format!("{}/{session}", owner.token());
-        let shared = Shelf { owner: venue_owner(), holder, accounts: Vec::new(), caps: keyed(shared) };
+        let shared = Shelf { owner: venue_owner(), holder, accounts: Vec::new(), caps: keyed(shared), since: 0 };
         Self { venue, purse, session, own, shared }
     }
 
@@ -197,6 +200,7 @@ impl Shelf {
             }
             for ((key, cap), doc) in self.caps.iter().zip(books) {
                 let book = doc.value.as_ref().map(|bytes| decode::<Book>(key, bytes)).transpose()?.unwrap_or_default();
+                let book = if cap.of == Of::Session { book.begun(self.since) } else { book };
                 places.push((key, doc.version));
                 tray.capped.push(Capped { cap: cap.clone(), book });
             }

@@ -38,7 +38,20 @@ then = { calls = [
 
 [[rule]]
 when = { agent = "top", turn = 1 }
-then = { calls = [{ tool = "agent_request", arguments = { agentId = "middle", input = "go", wait = 20000, context = [] } }] }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "middle", input = "go", wait = 20000 } }] }
+
+[[rule]]
+when = { agent = "boss", turn = 1 }
+then = { calls = [
+    { tool = "agent_request", arguments = { agentId = "clerk", sessionId = "less", input = "go", wait = 20000, context = [{ with = "w/a", can = "crud/read" }] } },
+    { tool = "agent_request", arguments = { agentId = "clerk", sessionId = "none", input = "go", wait = 20000, context = [] } },
+    { tool = "agent_request", arguments = { agentId = "clerk", sessionId = "more", input = "go", wait = 20000, context = [{ with = "w/c", can = "crud/read" }] } },
+    { tool = "agent_request", arguments = { agentId = "clerk", sessionId = "wrong", input = "go", wait = 20000, context = "w/a" } },
+    { tool = "agent_request", arguments = { agentId = "clerk", sessionId = "bad", input = "go", wait = 20000, context = ["../x"] } },
+    { tool = "agent_message", arguments = { agentId = "clerk", sessionId = "told", message = "go", context = [{ with = "w/a", can = "crud/read" }] } },
+    { tool = "agent_trigger", arguments = { agentId = "clerk", input = "go", after = "1h", context = [{ with = "w", can = "*" }] } },
+    { tool = "agent_request", arguments = { agentId = "clerk", sessionId = "same", input = "go", wait = 20000 } },
+] }
 
 [[rule]]
 when = { agent = "middle", turn = 1 }
@@ -133,9 +146,45 @@ async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
         trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
     assert_eq!(total, 3);
     let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
-    // What the model of `top` said of grants (`context = []`) didn't count: `w/a` can be read.
     let made = outcomes(&venue, "clerk", leaf.head.session.as_str()).await;
     assert_eq!(made, ["ok", "denied", "denied", "denied"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_model_says_of_grants_narrows_or_is_refused_and_is_never_ignored() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    venue.agent("clerk", json!({})).await;
+    venue.agent("boss", json!({"tools": ["v/ops/agent/trigger"]})).await;
+    let grants = json!([{"with": "w/a", "can": "crud"}, {"with": "w/b", "can": "crud"}, {"with": "g", "can": "agent"}]);
+    assert_eq!(run(&venue, "boss", "s", Some(grants)).await.status, JobStatus::Complete);
+    let made = outcomes(&venue, "boss", "s").await;
+    assert_eq!(made, ["ok", "ok", "denied", "bad arguments", "bad arguments", "ok", "denied", "ok"]);
+    let turn = venue.turns("boss", "s").await.remove(0);
+    let said: Vec<_> = turn.said.iter().map(|message| format!("{message:?}")).collect();
+    for (at, part) in
+        [(3, "GRANT_NOT_WITHIN_PARENT"), (4, "context"), (5, "GRANT_INVALID"), (7, "GRANT_NOT_WITHIN_PARENT")]
+    {
+        assert!(said[at].contains(part), "expected `{part}` in {}", said[at]);
+    }
+    // Of what the clerk does: read and write of `w/a`, read of `w/b`, write of `w/b`.
+    for (session, expected) in [
+        ("less", ["ok", "denied", "denied", "denied"]),
+        ("none", ["denied", "denied", "denied", "denied"]),
+        ("same", ["ok", "ok", "ok", "ok"]),
+    ] {
+        assert_eq!(outcomes(&venue, "clerk", session).await, expected, "{session}");
+    }
+    for _ in 0..600 {
+        if !venue.turns("clerk", "told").await.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(outcomes(&venue, "clerk", "told").await, ["ok", "denied", "denied", "denied"], "of a message, too");
+    for session in ["more", "wrong", "bad"] {
+        assert!(venue.turns("clerk", session).await.is_empty(), "{session}: nothing was asked of it");
+    }
 }
 
 #[tokio::test]

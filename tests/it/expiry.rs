@@ -15,6 +15,7 @@ use trellis::domain::time::Millis;
 use trellis::jobs;
 use trellis::ledger;
 use trellis::ops::Caller;
+use trellis::spending;
 use trellis::store::keys;
 
 /// 2026-01-01T00:00:00Z.
@@ -128,6 +129,60 @@ async fn an_event_after_its_time_finds_a_session_new_and_empty(mut venue: TestVe
     assert_eq!(turns.len(), 4);
     ask(&venue, "s", "4", "and on").await;
     assert_eq!(saw(&venue, "s").await.0, 1, "it goes on from there");
+}
+
+/// What is used of the session's cap, and how its task ended.
+async fn spent(venue: &TestVenue) -> u64 {
+    let caps = spending::caps(&venue.venue, &venue.owner, Some(&key("s")), false).await.unwrap();
+    assert_eq!((&caps[0]["of"], &caps[0]["tokens"]["limit"]), (&json!("session"), &json!(9_000)));
+    caps[0]["tokens"]["used"].as_u64().unwrap()
+}
+
+/// Asks until the cap is reached; how many tasks have ended before.
+async fn until_capped(venue: &TestVenue, id: &str) -> usize {
+    for n in 0..50 {
+        let job = accepted(venue, "s", &format!("{id}{n}"), "go").await;
+        ended(venue, "s", &job).await;
+        let job = jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+        let Some(error) = job.result.unwrap().error else { continue };
+        assert!(error.contains("the cap of this session is reached"), "{error}");
+        return n;
+    }
+    panic!("the cap is never reached");
+}
+
+async fn a_session_that_begins_anew_has_a_cap_of_its_own(mut venue: TestVenue) {
+    agent(&mut venue).await;
+    let model = json!({"provider": "scripted", "name": "rules", "maxTokens": 100});
+    let limits = json!({"session": {"tokens": 9_000}});
+    venue.agent("a", json!({"model": model, "session": {"ttl": "1h"}, "limits": limits})).await;
+    let first = until_capped(&venue, "one").await;
+    let before = spent(&venue).await;
+    assert!(first > 0 && before > 0, "{first} {before}");
+    venue.venue.clock.advance(59 * MINUTE);
+    assert_eq!(until_capped(&venue, "two").await, 0, "in time it is the same session, and the same cap");
+    venue.venue.clock.advance(61 * MINUTE);
+    assert_eq!(spent(&venue).await, 0, "expired is new");
+    ask(&venue, "s", "three", "go").await;
+    let begun = spent(&venue).await;
+    assert!(begun > 0 && begun < before, "{begun} of {before}");
+    // It counts on from there, to the same end.
+    assert!(until_capped(&venue, "four").await >= first - 1, "as many as before");
+    venue.venue.clock.advance(59 * MINUTE);
+    assert_eq!(until_capped(&venue, "five").await, 0);
+}
+
+#[tokio::test]
+async fn a_session_that_begins_anew_has_a_cap_of_its_own_embedded() {
+    let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
+    a_session_that_begins_anew_has_a_cap_of_its_own(venue).await;
+}
+
+#[tokio::test]
+async fn a_session_that_begins_anew_has_a_cap_of_its_own_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, _prefix) = TestVenue::redis_at(server, RULES, Clock::manual(START)).await;
+    a_session_that_begins_anew_has_a_cap_of_its_own(venue).await;
 }
 
 #[tokio::test]

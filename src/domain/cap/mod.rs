@@ -56,6 +56,14 @@ pub struct Book {
     /// Held by running calls, by the session that makes them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub held: BTreeMap<String, Hold>,
+    /// Of a session its turns before it: those whose time to live was over.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub since: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(n: &u64) -> bool {
+    *n == 0
 }
 
 /// A cap with its book.
@@ -88,7 +96,7 @@ impl Cap {
 impl Book {
     /// What somebody who died left held is spent: the call may have been made.
     fn reclaim(&mut self, session: &str, now: Millis) {
-        let Self { held, spent } = self;
+        let Self { held, spent, .. } = self;
         held.retain(|holder, hold| {
             let left = holder == session || now >= hold.until;
             if left {
@@ -96,6 +104,13 @@ impl Book {
             }
             !left
         });
+    }
+
+    /// The book of a session that begins after its turn `since`: an expired session is new, and so is what it may
+    /// spend.
+    #[must_use]
+    pub fn begun(self, since: u64) -> Self {
+        if since > self.since { Self { since, ..Self::default() } } else { self }
     }
 
     /// What is spent and held.

@@ -3,6 +3,7 @@
 use super::*;
 use crate::domain::budget::Price;
 use crate::domain::chat::ModelSettings;
+use crate::domain::limits::MODEL_CALL_MAX;
 
 const PRICE: Price = Price { input: 3.0, output: 15.0 };
 
@@ -99,6 +100,28 @@ fn what_the_dead_have_held_is_spent_once() {
     // The first comes back after all: it was spent in full, and is not spent again.
     settle(&mut caps, "dead", Some(used(150)));
     assert_eq!(caps[0].book.spent.tokens, 400);
+}
+
+#[test]
+fn the_book_of_a_session_that_begins_anew_is_new() {
+    let old = Book { spent: used(900), held: BTreeMap::new(), since: 0 };
+    assert_eq!(old.clone().begun(0), old);
+    let new = old.begun(7);
+    assert_eq!(new, Book { since: 7, ..Book::default() });
+    let later = Book { spent: used(5), ..new };
+    assert_eq!(later.clone().begun(7), later, "it goes on");
+    assert_eq!(later.clone().begun(3), later, "nor does one who knows less empty it");
+    assert_eq!(later.begun(9).spent, Used::default());
+}
+
+#[test]
+fn a_hold_outlives_the_longest_call() {
+    let mut caps = [capped("tokens=1000")];
+    hold(&mut caps, call("a", 500, 400)).unwrap();
+    let end = Millis(1).plus(MODEL_CALL_MAX);
+    assert_eq!(hold(&mut caps, Call { now: end, ..call("b", 10, 400) }), Err(Short::Held));
+    settle(&mut caps, "a", Some(used(120)));
+    assert_eq!(caps[0].book.spent.tokens, 120, "what it has used, and not what it had held");
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn asking(content: &str, more: Value) -> Value {
     buckets["items"] = json!({"type": "string"});
     let mut properties = json!({
         "agentId": {"type": "string"}, content: {}, "sessionId": {"type": "string"},
-        "context": trusted("array", "What the request may do at most: namespaces of resources, or {with, can}."),
+        "context": narrowed(),
         "contextIds": buckets,
         "loads": {"type": "object", "description": "Paths that the session shows from now on, each with null or {label, budget}"},
         "sessionContext": trusted(
@@ -95,6 +95,12 @@ fn asking(content: &str, more: Value) -> Value {
         properties.extend(more);
     }
     schema(&properties, &["agentId", content])
+}
+
+/// What a request may do at most. A model may name it too: it hands on the same or less, or the call is refused.
+pub(crate) fn narrowed() -> Value {
+    let about = "What the request may do at most, no more than you: namespaces of resources, or {with, can}; absent: what you may hand on.";
+    json!({"type": "array", "description": about})
 }
 
 /// How urgent a task is.
