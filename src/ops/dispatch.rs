@@ -20,9 +20,17 @@ use serde_json::Value;
 pub fn resolve<'c>(catalog: &'c super::Catalog, path: &str) -> Result<&'c Registered, OpError> {
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
-        let hint = nearest(path, &known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+        let hint = elsewhere(path).map(str::to_owned);
+        let hint = hint.or_else(|| nearest(path, &known).map(|n| format!(", did you mean `{n}`"))).unwrap_or_default();
         OpError::NotFound(format!("no operation `{}`{hint}", quoted(path)))
     })
+}
+
+/// What to use in the place of operations that Covia's clients know and no venue of this kind has.
+fn elsewhere(path: &str) -> Option<&'static str> {
+    path.starts_with("v/ops/ucan/").then_some(
+        ": this venue makes and looks into no tokens, `trellis token` does; present a token, or a chain of them, as `Authorization`",
+    )
 }
 
 /// The final arguments of a call: what the model sent is validated as the model sees the operation,

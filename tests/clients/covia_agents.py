@@ -64,7 +64,8 @@ def agents(venue):
     waits = venue.invoke("v/ops/agent/request", {"agentId": "a", "input": "waits"})
     expect("resumed", manager.resume("a", auto_wake=True).status in ("SLEEPING", "RUNNING"), True)
     expect("what had waited", "waits" in str(waits.result(timeout=20)), True)
-    refused("resume without waking", 400, lambda: manager.resume("a", auto_wake=False))
+    said = refused("resume without waking", 400, lambda: manager.resume("a", auto_wake=False))
+    expect("why not without waking", "autoWake" in said, True)
 
     forked = manager.fork("a", "b", config={"description": "a fork"}, include_timeline=True)
     expect("forked", (forked.created, forked.forkedFrom, manager.info("b").config["description"]), (True, "a", "a fork"))

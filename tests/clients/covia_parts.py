@@ -34,8 +34,10 @@ def venue(venue, url):
     expect("no job of it", venue.list_jobs(), before)
     refused("MCP", 404, venue.mcp_discovery)
     refused("an agent card", 404, venue.agent_card)
-    refused("a token", 404, lambda: venue.ucan.issue("did:key:z6Mk", [], 1))
-    refused("a look at a token", 404, lambda: venue.ucan.verify("x.y.z"))
+    said = refused("a token", 404, lambda: venue.ucan.issue("did:key:z6Mk", [], 1))
+    expect("what to use for a token", "`trellis token`" in said and "`Authorization`" in said, True)
+    said = refused("a look at a token", 404, lambda: venue.ucan.verify("x.y.z"))
+    expect("what to use to look into a token", "`trellis token`" in said, True)
 
 
 def workspace(venue):
@@ -90,6 +92,7 @@ def secrets(venue):
     expect("names", (sorted(kept.list()), sorted(venue.list_secrets())), (["OTHER", "TOKEN"], ["OTHER", "TOKEN"]))
     said = refused("a value", 403, lambda: kept.extract("TOKEN"))
     expect("the value is not in the refusal", "second value" in said, False)
+    expect("why, and where it may go", "host" in said, True)
     kept.delete("TOKEN")
     venue.delete_secret("OTHER")
     expect("no names", kept.list(), [])
