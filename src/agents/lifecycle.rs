@@ -133,7 +133,14 @@ async fn change(
         };
         let Some(after) = change(&record)? else { return Ok((record, false)) };
         let after = AgentRecord { updated: venue.now(), ..after };
-        if venue.store.write(venue.now(), owner, &writes(&after, Expect::Version(version))).await? == Written::Done {
+        let writes = writes(&after, Expect::Version(version));
+        // Of an owner who keeps as much as it may an agent is stopped and let go on, and not made larger.
+        let written = if after.config == record.config {
+            venue.store.write(venue.now(), owner, &writes).await?
+        } else {
+            venue.keep(owner, &writes).await?
+        };
+        if written == Written::Done {
             return Ok((after, true));
         }
     }

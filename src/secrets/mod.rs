@@ -8,6 +8,7 @@ pub use rotate::{Rotated, rotate};
 
 use crate::domain::ids::Owner;
 use crate::domain::limits::{LIST_BYTES, SECRETS};
+use crate::domain::quota::Quota;
 use crate::domain::secret::keys::NONCE_BYTES;
 use crate::domain::secret::{Binding, KeyId, KeyRing, OpenError, Plain, SecretName, SecretRecord, Stamp};
 use crate::domain::time::Millis;
@@ -64,6 +65,8 @@ pub struct Set {
     pub hosts: Option<Binding>,
     /// Replace one that exists.
     pub overwrite: bool,
+    /// What its owner may keep with it.
+    pub within: Quota,
 }
 
 /// An opened secret.
@@ -126,7 +129,8 @@ impl Vault {
             let existed = before.is_some();
             let stamp = stamp(before.map(|record| record.stamp), asked.hosts.clone(), now);
             let record = self.seal(owner, &asked.name, &asked.value, stamp.clone())?;
-            if put(store, now, owner, key.clone(), doc.version, &record).await? {
+            let write = document(key.clone(), doc.version, &record);
+            if store.write_within(now, owner, &[write], &asked.within).await? == Written::Done {
                 return Ok((stamp, existed));
             }
         }
@@ -176,9 +180,12 @@ async fn put(
     version: u64,
     record: &SecretRecord,
 ) -> Result<bool, StoreError> {
+    Ok(store.write(now, owner, &[document(key, version, record)]).await? == Written::Done)
+}
+
+fn document(key: String, version: u64, record: &SecretRecord) -> DocWrite {
     let bytes = Bytes::from(serde_json::to_vec(record).expect("records serialise"));
-    let write = DocWrite { key, expect: Expect::Version(version), change: Change::Put(bytes) };
-    Ok(store.write(now, owner, &[write]).await? == Written::Done)
+    DocWrite { key, expect: Expect::Version(version), change: Change::Put(bytes) }
 }
 
 /// Names of an owner's secrets.

@@ -11,8 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Live, Message};
+use trellis::domain::quota::Kind;
 use trellis::jobs;
 use trellis::outbox::seal;
+use trellis::quotas;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
 struct Fleet {
@@ -153,6 +155,21 @@ async fn one_submission_by_three_ways_is_one_job() {
     let mut sent = fleet.sent().await;
     sent.sort();
     assert_eq!(sent, [job.as_str(), "echo.k", "other.k"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_task_beyond_its_owners_quota_is_answered_and_leaves_the_queue() {
+    let Some(fleet) = Fleet::start().await else { return };
+    let (venue, owner) = (Arc::clone(&fleet.venue.venue), fleet.venue.owner.clone());
+    quotas::set(&venue, &owner, &[(Kind::Documents, Some(1))]).await.unwrap();
+    let mut answers = venue.bus.listen(&Live::Reply("_INBOX.queue.quota".into())).await.unwrap();
+    let body = json!({"input": "x", "replyTo": "_INBOX.queue.quota"});
+    fleet.publish_as(Some("t1"), "echo", InKind::Task, body.clone()).await;
+    let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!("QUOTA_EXCEEDED")), "{answer}");
+    fleet.rests().await;
+    assert_eq!(jobs::list(&venue, &owner, 0, 10).await.unwrap().total, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,9 +16,11 @@ use trellis::domain::event::Submission;
 use trellis::domain::job::JobStatus;
 use trellis::domain::quota::{Bytes, Kind, QuotaSettings, Usage};
 use trellis::domain::retention::Rules;
+use trellis::domain::secret::KeyRing;
 use trellis::jobs;
 use trellis::quotas;
 use trellis::retention::Janitor;
+use trellis::secrets::Vault;
 
 const RULES: &str = r#"
 [[rule]]
@@ -79,6 +81,9 @@ async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
             (venue, dir)
         }
     };
+    let (mut venue, dir) = (venue, dir);
+    let keys = KeyRing::parse(&"01".repeat(32)).unwrap();
+    Arc::get_mut(&mut venue.venue).unwrap().secrets = Vault::new(keys);
     for agent in ["a", "writer"] {
         venue.agent(agent, json!({})).await;
     }
@@ -172,8 +177,10 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
         (Kind::Bytes, Method::POST, "run", invoke("v/ops/asset/store", asset)),
         (Kind::Documents, Method::PUT, "agents/new", json!({"model": {"provider": "scripted", "name": "echo"}})),
         (Kind::Documents, Method::POST, "agents/a/fork", json!({"to": "copy"})),
+        (Kind::Bytes, Method::PATCH, "agents/a", json!({"config": {"systemPrompt": "longer than none"}})),
         (Kind::Sessions, Method::POST, "agents/a/sessions/s/fork", json!({"to": "copy", "at": 1})),
         (Kind::Documents, Method::POST, "agents/a/timers", timer),
+        (Kind::Bytes, Method::PUT, "secrets/mail", json!({"value": "hunter2hunter2"})),
     ] {
         allow(&venue, kind, 0).await;
         let before = used(&venue).await;
@@ -183,6 +190,11 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
         assert_eq!(used(&venue).await, before, "{kind:?} {path}");
         lift(&venue).await;
     }
+    allow(&venue, Kind::Bytes, 0).await;
+    for verb in ["suspend", "resume"] {
+        assert!(api.put(&format!("/api/v1/agents/a/{verb}"), json!({})).await.status.is_success(), "{verb}");
+    }
+    lift(&venue).await;
     // What is there already is stored again as before.
     api.post("/api/v1/run", invoke("v/ops/asset/store", json!({"content": "kept"}))).await.body(200);
     allow(&venue, Kind::Documents, 0).await;
@@ -258,6 +270,27 @@ async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
     let left = used(&venue).await;
     assert_eq!((left.jobs, left.sessions), (before.jobs, before.sessions));
     assert!(left.bytes < kept.bytes && left.documents < kept.documents, "{kept:?} {left:?}");
+    counts_are_right(&venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_count_that_drifted_is_told_by_the_audit_and_mended_by_a_repair() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, prefix) = TestVenue::redis_at(server, RULES, Clock::system()).await;
+    venue.agent("a", json!({})).await;
+    venue.write("w/c/a", json!("12345")).await;
+    let right = used(&venue).await;
+    counts_are_right(&venue).await;
+    let key = format!("{prefix}:{{{}}}:count", venue.owner.token());
+    server.command(&["HINCRBY", &key, "bytes", "1000"]).await.unwrap();
+    let books = audit::all(&venue.venue).await.unwrap();
+    let line = format!("local/me: its quota counts {} bytes where {} are", right.bytes + 1000, right.bytes);
+    assert_eq!((books.drift, books.unaccounted), (vec![line], 0));
+    assert_eq!(used(&venue).await.bytes, right.bytes + 1000, "an audit changes nothing");
+    let repaired = audit::repair(&venue.venue).await.unwrap();
+    assert_eq!(repaired.len(), 1, "{repaired:?}");
+    assert!(repaired[0].found.contains("its quota counts"), "{repaired:?}");
+    assert_eq!(used(&venue).await, right);
     counts_are_right(&venue).await;
 }
 

@@ -121,7 +121,13 @@ impl Operation for Secret {
                 };
                 let value = Plain::new(value).map_err(|error| OpError::Invalid(error.to_string()))?;
                 let overwrite = arguments["overwrite"].as_bool().unwrap_or(false);
-                let set = Set { name: name_of(&arguments)?, value, hosts: hosts_of(&arguments)?, overwrite };
+                let set = Set {
+                    name: name_of(&arguments)?,
+                    value,
+                    hosts: hosts_of(&arguments)?,
+                    overwrite,
+                    within: venue.quota().await,
+                };
                 let (stamp, existed) = venue.secrets.set(&*venue.store, venue.now(), owner, &set).await?;
                 json!({
                     "name": set.name, "stored": true, "existed": existed, "version": stamp.version, "hosts": stamp.hosts

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use trellis::clock::Clock;
 use trellis::domain::ids::Owner;
+use trellis::domain::quota::Quota;
 use trellis::domain::secret::{KeyRing, Plain};
 use trellis::secrets::{Rotated, SecretError, Set, Vault, list, rotate};
 use trellis::store::embedded::EmbeddedStore;
@@ -16,7 +17,7 @@ fn vault(keys: &str) -> Vault {
 
 async fn set(vault: &Vault, store: &dyn Store, owner: &Owner, name: &str, value: &str) {
     let value = Plain::new(value.to_owned()).unwrap();
-    let set = Set { name: name.parse().unwrap(), value, hosts: None, overwrite: false };
+    let set = Set { name: name.parse().unwrap(), value, hosts: None, overwrite: false, within: Quota::default() };
     vault.set(store, Clock::default().now(), owner, &set).await.unwrap();
 }
 
@@ -131,7 +132,7 @@ async fn of_many_who_set_at_once_each_gets_a_version_of_its_own() {
     let (vault, now) = (vault("a"), Clock::default().now());
     let set = |n: usize| {
         let value = Plain::new(format!("value number {n}")).unwrap();
-        Set { name: "Z".parse().unwrap(), value, hosts: None, overwrite: true }
+        Set { name: "Z".parse().unwrap(), value, hosts: None, overwrite: true, within: Quota::default() }
     };
     let asked: Vec<Set> = (0..8).map(set).collect();
     let all = asked.iter().map(|set| vault.set(&*site.store, now, &site.owners[0], set));
