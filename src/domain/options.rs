@@ -18,9 +18,10 @@ struct Shown {
     budget: Option<usize>,
 }
 
-/// The loads of a call: how each path is shown, by path.
+/// The loads of a call: how each path is shown, by path; no more than a session can be asked to show.
 pub fn loads(named: &Value) -> Result<Vec<Load>, String> {
     let Some(named) = named.as_object() else { return Ok(Vec::new()) };
+    check_count(named.len())?;
     let one = |(path, how): (&String, &Value)| {
         let parsed = Path::parse(path).map_err(|error| error.to_string())?;
         let Shown { label, budget } = match how {
@@ -34,15 +35,20 @@ pub fn loads(named: &Value) -> Result<Vec<Load>, String> {
 
 /// Whether a session can be asked to show these.
 pub fn check_loads(loads: &[Load]) -> Result<(), String> {
-    if loads.len() > LOADS {
-        return Err(format!("expected at most {LOADS} paths, got {}", loads.len()));
-    }
+    check_count(loads.len())?;
     for load in loads {
         let path = Path::parse(&load.path).map_err(|error| error.to_string())?;
         let again = Load::new(&path, load.label.clone(), Some(load.budget))?;
         if again != *load {
             return Err(format!("`{}`: expected a path as it is written and a budget within its limits", load.path));
         }
+    }
+    Ok(())
+}
+
+fn check_count(loads: usize) -> Result<(), String> {
+    if loads > LOADS {
+        return Err(format!("expected at most {LOADS} paths, got {loads}"));
     }
     Ok(())
 }

@@ -195,8 +195,27 @@ async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit,
         by,
         may_override,
     };
-    let admission = ingress::let_in(venue, &arrival).await?;
-    Ok(admission.map_err(|error| refusal(error.code(), error.to_string())))
+    match ingress::let_in(venue, &arrival).await? {
+        Ok(admit) => Ok(Ok(admit)),
+        Err(error) => {
+            let refused = refusal(error.code(), error.to_string());
+            if sealed && arrival.task {
+                never_begun(worker, &arrival, &refused).await?;
+            }
+            Ok(Err(refused))
+        }
+    }
+}
+
+/// Ends the job that a turn has started with a task that isn't let in: the session that waits for it is told.
+async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) -> Result<(), StoreError> {
+    let job = JobId::derive(&worker.venue.key, &arrival.owner, &arrival.id);
+    match jobs::get(&worker.venue, &arrival.owner, &job).await? {
+        Some(job) if !job.status.is_terminal() => {
+            jobs::end(&worker.venue, &arrival.owner, &job, refused, Vec::new()).await.map(drop)
+        }
+        _ => Ok(()),
+    }
 }
 
 async fn submission(worker: &Worker, delivery: &Delivery) {

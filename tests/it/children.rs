@@ -1,10 +1,17 @@
 //! Child jobs in real turns: what becomes of them when the job above is cancelled.
 
+use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use std::time::Duration;
-use trellis::domain::ids::JobId;
+use trellis::bus::{Address, InKind, Message};
+use trellis::domain::context::load::Load;
+use trellis::domain::event::Submission;
+use trellis::domain::ids::{EventId, IdOf, JobId};
 use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::limits::LOADS;
+use trellis::domain::principal::Principal;
+use trellis::ingress::{self, Arrival};
 use trellis::jobs;
 
 const RULES: &str = r#"
@@ -25,12 +32,20 @@ when = { agent = "bottom" }
 then = { fault = "hang" }
 
 [[rule]]
+when = { agent = "loader", turn = 1 }
+then = { calls = [{ tool = "agent_request", arguments = { agentId = "bottom", input = "go", wait = 0, loads = "{{input}}" } }, { tool = "agent_message", arguments = { agentId = "bottom", message = "go", loads = "{{input}}" } }] }
+
+[[rule]]
+when = { agent = "loader", turn = 2 }
+then = { text = "{{tool_result}}" }
+
+[[rule]]
 then = { text = "done" }
 "#;
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
-    for agent in ["top", "busy", "middle", "bottom"] {
+    for agent in ["top", "busy", "middle", "bottom", "loader"] {
         venue.agent(agent, json!({})).await;
     }
     (venue, dir)
@@ -79,4 +94,54 @@ async fn a_child_that_is_cancelled_leaves_the_job_above_alone() {
     let bottom = all(&venue).await.into_iter().find(|job| job.head.agent.as_str() == "bottom").unwrap();
     jobs::cancel(&venue.venue, &venue.owner, &bottom.head.id, None).await.unwrap();
     assert_eq!(venue.ended(&job).await.status, JobStatus::Complete, "it hears of it and goes on");
+}
+
+#[tokio::test]
+async fn what_would_be_refused_when_it_arrives_is_an_error_of_the_call() {
+    let (venue, _dir) = venue().await;
+    venue.worker().await;
+    let loads: Map<String, Value> = (0..=LOADS).map(|n| (format!("w/{n}"), Value::Null)).collect();
+    let ended = venue.run("loader", "t1", Value::Object(loads)).await;
+    let said = ended.result.unwrap().output.unwrap().to_string();
+    assert!(said.contains("`loads`: expected at most 100 paths, got 101"), "{said}");
+    assert_eq!(all(&venue).await.len(), 1, "nothing was begun");
+}
+
+#[tokio::test]
+async fn a_child_whose_task_is_not_let_in_ends() {
+    let (venue, _dir) = venue().await;
+    let (owner, key) = (venue.owner.clone(), venue.venue.key.clone());
+    let id = EventId::of_venue(&key, IdOf::Operation { owner: &owner, key: &EventId::new("k").unwrap() });
+    let arrival = Arrival {
+        owner: owner.clone(),
+        agent: "bottom".parse().unwrap(),
+        task: true,
+        id: id.clone(),
+        submission: Submission::default(),
+        received: venue.venue.now(),
+        sequence: 0,
+        by: Principal::ANYBODY,
+        may_override: false,
+    };
+    let job = ingress::submit(&venue.venue, &arrival).await.unwrap().job.unwrap();
+    let load = |n| Load { path: format!("w/{n}"), label: None, budget: 500 };
+    let wrong = Submission { loads: (0..=LOADS).map(load).collect(), ..Submission::default() };
+    let to = (&owner, &arrival.agent, InKind::Task);
+    let publish = async |key: &[u8]| {
+        let body = serde_json::to_value(ingress::sealed(key, to, &id, wrong.clone())).unwrap();
+        let to = Address::In { owner: owner.clone(), agent: arrival.agent.clone(), kind: InKind::Task };
+        venue.venue.bus.publish(&Message { to, id: Some(id.to_string()), body }).await.unwrap();
+    };
+    operate(&venue.venue, &boss(&owner), "v/ops/agent/suspend", json!({"agentId": "bottom"})).await.unwrap();
+    venue.worker().await;
+    publish(&[7; 32]).await;
+    while !venue.venue.bus.in_transit().await.unwrap().is_empty() {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let status = jobs::get(&venue.venue, &owner, &job).await.unwrap().unwrap().status;
+    assert_eq!(status, JobStatus::Pending, "a forger's word doesn't count");
+    publish(&key).await;
+    let ended = venue.ended(&job).await;
+    assert_eq!(ended.status, JobStatus::Rejected);
+    assert!(ended.result.unwrap().error.unwrap().contains("at most 100 paths"));
 }

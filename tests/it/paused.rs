@@ -11,6 +11,7 @@ use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::domain::limits::GRANT_EVENTS;
 use trellis::domain::time::Millis;
 use trellis::jobs;
 use trellis::ops::OpError;
@@ -121,6 +122,7 @@ on_both! {
     its_time_goes_on_and_its_end_is_no_turn
     an_answer_waits_with_the_job_that_it_is_for
     a_message_reaches_the_task_alone
+    it_is_told_more_than_a_turn_can_hear
     the_queue_holds_jobs_and_speaks_to_them
 }
 
@@ -230,6 +232,24 @@ async fn a_message_reaches_the_task_alone(on: On) {
     venue.ended(&behind).await;
     assert!(matches!(tell(&venue, &id, json!("more")).await, Err(OpError::Conflict(_))));
     assert!(matches!(tell(&venue, &id, Value::Null).await, Err(OpError::Invalid(_))));
+}
+
+async fn it_is_told_more_than_a_turn_can_hear(on: On) {
+    let Some((venue, _dir)) = venue(on, Clock::system()).await else { return };
+    // One that is paused before its first turn, and one behind which the other waits.
+    let id = venue.submit("slow", "t", json!({"task": "add up the invoices"})).await.job.unwrap();
+    run(&venue, "pause", &id).await.unwrap();
+    let behind = venue.submit("slow", "t2", json!("and again")).await.job.unwrap();
+    for n in 0..GRANT_EVENTS + 6 {
+        let of = if n % 2 == 0 { &id } else { &behind };
+        tell(&venue, of, json!(format!("message {n}: only invoices of 2026"))).await.unwrap();
+    }
+    venue.worker().await;
+    run(&venue, "resume", &id).await.unwrap();
+    for id in [&id, &behind] {
+        let done = venue.ended(id).await;
+        assert_eq!(done.result.unwrap().output, Some(json!("of 2026")), "it heard some of them");
+    }
 }
 
 async fn the_queue_holds_jobs_and_speaks_to_them(on: On) {

@@ -268,6 +268,8 @@ async fn send(
             ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.to_string(),
         ));
     }
+    // What would be refused when it arrives is refused now: its caller would hear nothing of it.
+    ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     let Arrival { owner, agent, id, submission, .. } = arrival;
     let sealed = ingress::sealed(&call.venue.key, (owner, agent, kind), id, submission.clone());
     let body = serde_json::to_value(&sealed).expect("submissions serialise");

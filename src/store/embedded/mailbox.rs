@@ -253,8 +253,8 @@ impl Slot {
         Ok(Mail { place: place.to_owned(), arrival: record.arrival, entry })
     }
 
-    /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them; the first task among them is the one that
-    /// was begun, whatever came before it since.
+    /// The first `limit` entries, and none behind [`GRANT_BYTES`] of them. A task is always among them, however much
+    /// lies before it that only it may see: the one that was begun, else the first.
     pub(super) fn mail(&self, view: &impl View, limit: usize) -> Result<Vec<Mail>, Fault> {
         self.first(view, limit, true)
     }
@@ -281,22 +281,40 @@ impl Slot {
             Ok(ControlFlow::Continue(()))
         })?;
         let first = mail.iter().position(|mail| mail.entry.kind == EventKind::Task);
-        let (Some(first), Some(begun)) = (first, &self.now.task) else { return Ok(mail) };
-        let found = if let Some(at) = mail.iter().position(|mail| mail.place == *begun) {
+        let task = match (&self.now.task, first) {
+            (Some(begun), _) => Some(begun.clone()),
+            (None, Some(_)) => None,
+            (None, None) => self.first_task(view)?,
+        };
+        let Some(task) = task else { return Ok(mail) };
+        let found = if let Some(at) = mail.iter().position(|mail| mail.place == task) {
             Some(mail.remove(at))
         } else {
-            let key = [layout::mailbox(&self.owner, &self.token).as_slice(), begun.as_bytes()].concat();
+            let key = [layout::mailbox(&self.owner, &self.token).as_slice(), task.as_bytes()].concat();
             let bytes = view.get(Space::Mail, &key)?;
-            bytes.map(|bytes| self.entry(view, begun, &bytes, &crashes)).transpose()?
+            bytes.map(|bytes| self.entry(view, &task, &bytes, &crashes)).transpose()?
         };
-        if let Some(mut begun) = found {
+        if let Some(mut found) = found {
             if !bodies {
-                begun.entry.body = Bytes::new();
+                found.entry.body = Bytes::new();
             }
-            mail.insert(first, begun);
-            mail.truncate(limit);
+            mail.truncate(limit.saturating_sub(1));
+            mail.insert(first.unwrap_or(mail.len()).min(mail.len()), found);
         }
         Ok(mail)
+    }
+
+    /// The place of the task that is first in order, behind all that isn't one.
+    fn first_task(&self, view: &impl View) -> Result<Option<String>, Fault> {
+        let mailbox = layout::mailbox(&self.owner, &self.token);
+        let from = [mailbox.as_slice(), HIGH.as_bytes()].concat();
+        let mut first = None;
+        view.walk(Space::Mail, &from, &layout::end_of(&mailbox), &mut |key, _| {
+            let place = key.get(mailbox.len()..).and_then(|place| std::str::from_utf8(place).ok());
+            first = place.map(str::to_owned);
+            Ok(ControlFlow::Break(()))
+        })?;
+        Ok(first)
     }
 
     /// Whether a task waits here whose job hasn't ended.

@@ -112,6 +112,8 @@ macro_rules! conformance {
                 priority:
                     urgent_tasks_come_first_and_each_priority_in_its_order
                     a_task_that_was_begun_stays_the_first a_task_that_was_begun_is_handed_out_within_the_limit
+                    a_task_is_handed_out_however_much_lies_before_it
+                    a_task_is_handed_out_however_large_what_lies_before_it_is
                     a_crash_and_a_new_grant_keep_what_was_begun a_pause_before_its_first_turn_holds_no_place
                     urgent_sessions_wait_before_others_and_low_ones_behind
                     a_session_that_waits_moves_up_with_an_urgent_task

@@ -81,6 +81,37 @@ pub async fn a_task_that_was_begun_is_handed_out_within_the_limit(w: World) {
     assert_eq!(handed_out(&again), ["begun", "u0"]);
 }
 
+pub async fn a_task_is_handed_out_however_much_lies_before_it(w: World) {
+    w.agent().await;
+    for n in 0..3 {
+        w.append(T0, "main", says(EventKind::Message, &format!("m{n}"))).await;
+    }
+    w.append(T0, "main", of(Priority::Normal, 1, "any")).await;
+    w.append(T0, "main", of(Priority::Low, 1, "low")).await;
+    let narrow = || LeaseRequest { mailbox_limit: 2, ..ask() };
+    let first = granted(w.admit_with(at(1), "main", None, Some(narrow())).await);
+    assert_eq!(handed_out(&first), ["m0", "any"]);
+    assert_eq!(w.status("any").await, Some(JobStatus::Started));
+    let again = narrow();
+    w.append(at(2), "main", of(Priority::High, 2, "urgent")).await;
+    let next = granted(w.admit_with(first.until, "main", None, Some(again)).await);
+    assert_eq!(handed_out(&next), ["m0", "any"], "it was begun");
+    let counted: Vec<_> = next.mailbox.iter().map(|entry| entry.crashes).collect();
+    assert_eq!(counted, [1, 1]);
+}
+
+pub async fn a_task_is_handed_out_however_large_what_lies_before_it_is(w: World) {
+    w.agent().await;
+    for n in 0..3 {
+        let body = Bytes::from(vec![b'x'; 600 * 1024]);
+        w.append(T0, "main", NewEvent { body, ..says(EventKind::Message, &format!("m{n}")) }).await;
+    }
+    w.append(T0, "main", of(Priority::Normal, 1, "any")).await;
+    let grant = look(&w, at(1)).await;
+    assert_eq!(handed_out(&grant), ["m0", "m1", "any"]);
+    assert_eq!(w.status("any").await, Some(JobStatus::Started));
+}
+
 pub async fn a_crash_and_a_new_grant_keep_what_was_begun(w: World) {
     w.agent().await;
     let lapsed = w.run(T0, of(Priority::Normal, 1, "begun")).await;

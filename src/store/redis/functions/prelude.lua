@@ -397,27 +397,34 @@ local function mail_entry(o, s, member, raw)
   return { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
 end
 
--- The first task is the one that was begun, whatever came before it since.
-local function begun_first(o, s, entries, limit)
-  local begun = call('HGET', session_key(o, s), 'task')
+-- What the order of the first task may begin with: `HIGH` of src/domain/priority.rs.
+local TASKS = '25-'
+
+-- A task is always among them, however much lies before it that only it may see: the one that was begun, else the first.
+local function task_first(o, s, entries, limit)
   local first, at
   for i, entry in ipairs(entries) do
     first = first or entry[2] == 't' and i
-    at = entry[1] == begun and i or at
   end
-  if not begun or not first or at == first then
+  local task = call('HGET', session_key(o, s), 'task')
+  if not task and not first then
+    task = call('ZRANGEBYLEX', mailbox_key(o, s), '[' .. TASKS, '+', 'LIMIT', 0, 1)[1]
+  end
+  for i, entry in ipairs(entries) do
+    at = entry[1] == task and i or at
+  end
+  if not task or at and at == first then
     return entries
   end
-  local raw = not at and call('HGET', event_key(o, s), begun)
-  local entry = at and table.remove(entries, at) or raw and mail_entry(o, s, begun, raw)
+  local raw = not at and call('HGET', event_key(o, s), task)
+  local entry = at and table.remove(entries, at) or raw and mail_entry(o, s, task, raw)
   if entry then
     if limit == 0 then
       entry[6] = ''
-    end
-    table.insert(entries, first, entry)
-    if limit > 0 and #entries > limit then
+    elseif #entries >= limit then
       table.remove(entries)
     end
+    table.insert(entries, math.min(first or #entries + 1, #entries + 1), entry)
   end
   return entries
 end
@@ -437,7 +444,7 @@ local function pending(o, s, limit)
     end
     bytes = bytes + #entries[i][6]
   end
-  return begun_first(o, s, entries, limit)
+  return task_first(o, s, entries, limit)
 end
 
 -- What goes out: places as the caller writes them.
