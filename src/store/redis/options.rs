@@ -9,7 +9,7 @@ pub enum ServerOrInjected {
     Injected,
 }
 
-/// How to open a [`RedisStore`].
+/// How to open a [`super::RedisStore`].
 #[derive(Debug, Clone)]
 pub struct RedisOptions {
     /// `redis://[user:password@]host:port/db`.
