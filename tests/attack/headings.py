@@ -75,8 +75,8 @@ def places(v, text):
     yield run("bucket", ["ok"], {"contextWrite": True}, {"contextIds": ["b" + str(v.serial)]}, input=text)
     yield run("child", [[("agent_request", {"agentId": "hchild", "input": "x", "wait": 4000})], "ok", "ok"])
     yield run("memory", [[("memory_write", {"content": text, "topics": [text[:50]], "topic": text[:50]})], "ok"], {"resources": {"memory": {"mode": "read-write", "preload": "all"}}}, {"context": ["app/u1"]})
-    yield run("goal", [[("subgoal", {"description": text, "goal": text})], "ok", "ok"], {"loop": "goalTree"})
-    yield run("summary", [[("compact", {"summary": text})], "ok", "ok"], {"loop": "goalTree"})
+    yield run("goal", [[("subgoal", {"description": text})], "ok", "ok"], {"loop": "goalTree", "tools": ["subgoal"]})
+    yield run("summary", [[("compact", {"summary": text})], "ok", "ok"], {"loop": "goalTree", "tools": ["compact"]})
     yield run("reason of a failure", [[("agent_request", {"agentId": "none" + text, "input": "x"})], "ok"])
 
 

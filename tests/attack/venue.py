@@ -38,9 +38,17 @@ def free_port():
         return s.getsockname()[1]
 
 
+class Raw:
+    """A reply of the model that is no reply: `send(handler, body)` writes what it wants onto the connection."""
+
+    def __init__(self, send):
+        self.send = send
+
+
 class Model:
     """An OpenAI-compatible server. `says(name, [reply, ...])` scripts the model `local/name`: a reply is a text, a list
-    of `(tool, arguments)`, or a function of the request. The last one is repeated. `seen[name]` are the requests."""
+    of `(tool, arguments)` or `(tool, arguments, id)`, a `Raw`, or a function of the request. The last one is repeated.
+    `seen[name]` are the requests."""
 
     def __init__(self):
         self.scripts, self.seen, self.lock = {}, {}, threading.Lock()
@@ -61,14 +69,16 @@ class Model:
                     steps = model.scripts.get(name, ["ok"])
                     step = steps[min(len(seen), len(steps)) - 1]
                 reply = step(body) if callable(step) else step
+                if isinstance(reply, Raw):
+                    return reply.send(self, body)
                 delta = {"role": "assistant"}
                 if isinstance(reply, str):
                     delta["content"] = reply
                 else:
                     delta["tool_calls"] = [
-                        {"index": i, "id": f"c{len(seen)}_{i}", "type": "function",
+                        {"index": i, "id": given[0] if given else f"c{len(seen)}_{i}", "type": "function",
                          "function": {"name": tool, "arguments": a if isinstance(a, str) else json.dumps(a)}}
-                        for i, (tool, a) in enumerate(reply)]
+                        for i, (tool, a, *given) in enumerate(reply)]
                 finish = "stop" if isinstance(reply, str) else "tool_calls"
                 usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
                 if body.get("stream"):
@@ -121,7 +131,7 @@ class Venue:
             self.sets.append(f"store.url=embedded:{self.folder}/data")
         else:
             nats, redis = free_port(), free_port()
-            where = os.environ.get("NATS_SERVER") or shutil.which("nats-server") or "/work/main/.tools/venv/bin/nats-server"
+            where = os.environ.get("NATS_SERVER") or shutil.which("nats-server") or str(HERE.parent.parent / ".tools/venv/bin/nats-server")
             self.start([where, "-c", str(CONFIG / "nats.conf"), "-sd", str(self.folder / "js"), "-a", "127.0.0.1", "-p", str(nats)], "nats")
             self.start(["redis-server", str(CONFIG / "redis.conf"), "--dir", str(self.folder), "--port", str(redis), "--bind", "127.0.0.1"], "redis")
             self.nats, self.redis = f"nats://127.0.0.1:{nats}", redis
