@@ -1,8 +1,8 @@
 //! Caps on spending in real turns: of a session, of an owner's day and of a model's day; two workers that
 //! race for one, a worker that dies with a hold, midnight, and what people are told.
 
+use crate::support::both::On;
 use crate::support::cli::Up;
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::path::Path;
@@ -34,12 +34,6 @@ then = { text = "done", delay_ms = 30 }
 then = { text = "done" }
 "#;
 
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
 fn start() -> Millis {
     Millis::parse("2026-11-22T10:00:00Z").unwrap()
 }
@@ -51,13 +45,7 @@ fn ceiling(text: &str) -> Ceiling {
 /// A venue with these caps, by a clock that stands still; `None` where there is no such server.
 async fn venue(on: On, spend: SpendSettings) -> Option<(TestVenue, tempfile::TempDir)> {
     let clock = Clock::manual(start());
-    let (mut venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(RULES, clock).await,
-        On::Redis => {
-            let (venue, dir, _prefix) = TestVenue::redis_at(RedisServer::shared()?, RULES, clock).await;
-            (venue, dir)
-        }
-    };
+    let (mut venue, dir) = on.venue(RULES, clock).await?;
     Arc::get_mut(&mut venue.venue).unwrap().spend = spend;
     venue.sweep = Duration::from_millis(50);
     for name in ["a", "slow"] {

@@ -1,6 +1,6 @@
 //! Agents that cause each other's turns: chains have no cycle, a depth and a number, and an origin has an hour's limit.
 
-use crate::support::redis::RedisServer;
+use crate::support::both::{On, on_both};
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::Duration;
@@ -63,21 +63,9 @@ then = { text = "done" }
 
 const START: Millis = Millis(1_767_225_600_000);
 
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
 async fn venue(on: On, rules: &str) -> Option<(TestVenue, tempfile::TempDir)> {
     let clock = Clock::manual(START);
-    let (mut venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(rules, clock).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, rules, clock).await;
-            (venue, dir)
-        }
-    };
+    let (mut venue, dir) = on.venue(rules, clock).await?;
     venue.sweep = Duration::from_secs(1);
     let tools = json!({"tools": ["agent/message", "agent/chat", "agent/request", "agent/trigger", "agent/wake"]});
     let agents =
@@ -230,24 +218,11 @@ async fn a_request_from_outside_costs_no_count(on: On) {
     assert_eq!(counts(&venue).await, 0);
 }
 
-macro_rules! on_both {
-    ($($case:ident),* $(,)?) => {
-        mod embedded {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $case() { super::$case(super::On::Embedded).await; })*
-        }
-        mod redis {
-            $(#[tokio::test(flavor = "multi_thread")]
-            async fn $case() { super::$case(super::On::Redis).await; })*
-        }
-    };
+on_both! {
+    agents_that_answer_each_other_stop
+    timers_do_not_hide_a_chain
+    an_origin_has_an_hours_turns
+    a_wake_goes_on_within_its_origin
+    messages_count_against_the_run
+    a_request_from_outside_costs_no_count
 }
-
-on_both!(
-    agents_that_answer_each_other_stop,
-    timers_do_not_hide_a_chain,
-    an_origin_has_an_hours_turns,
-    a_wake_goes_on_within_its_origin,
-    messages_count_against_the_run,
-    a_request_from_outside_costs_no_count,
-);

@@ -1,6 +1,6 @@
 //! What a killed worker held is free after its lease and a sweep; what may have killed it waits without a slot.
 
-use crate::support::redis::RedisServer;
+use crate::support::both::On;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -29,21 +29,9 @@ then = { delay_ms = 3600000, text = "at last" }
 then = { text = "done" }
 "#;
 
-#[derive(Clone, Copy)]
-enum On {
-    Laptop,
-    Redis,
-}
-
 async fn venue(on: On) -> Option<(TestVenue, TempDir)> {
     let clock = Clock::manual(START);
-    let (mut venue, dir) = match on {
-        On::Laptop => TestVenue::embedded_at(RULES, clock).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, clock).await;
-            (venue, dir)
-        }
-    };
+    let (mut venue, dir) = on.venue(RULES, clock).await?;
     (venue.lease, venue.sweep) = (LEASE, SWEEP);
     Some((venue, dir))
 }
@@ -119,8 +107,8 @@ async fn a_slot_is_free_after_lease_and_sweep(on: On, owner_cap: u32) {
 
 #[tokio::test]
 async fn the_slot_of_a_killed_worker_is_free_after_lease_and_sweep() {
-    a_slot_is_free_after_lease_and_sweep(On::Laptop, 0).await;
-    a_slot_is_free_after_lease_and_sweep(On::Laptop, 1).await;
+    a_slot_is_free_after_lease_and_sweep(On::Embedded, 0).await;
+    a_slot_is_free_after_lease_and_sweep(On::Embedded, 1).await;
 }
 
 #[tokio::test]
@@ -171,7 +159,7 @@ async fn a_suspect_holds_no_slot_while_it_waits(on: On) {
 
 #[tokio::test]
 async fn what_may_have_killed_a_worker_waits_without_a_slot() {
-    a_suspect_holds_no_slot_while_it_waits(On::Laptop).await;
+    a_suspect_holds_no_slot_while_it_waits(On::Embedded).await;
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! Jobs that are paused, go on, end while they are paused, and are spoken to.
 
+use crate::support::both::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::operate::{boss, operate};
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -35,21 +35,8 @@ then = { text = "of 2026" }
 then = { text = "of all years" }
 "#;
 
-/// Where everything is kept.
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
 async fn venue(on: On, clock: Clock) -> Option<(TestVenue, tempfile::TempDir)> {
-    let (venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(RULES, clock).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, clock).await;
-            (venue, dir)
-        }
-    };
+    let (venue, dir) = on.venue(RULES, clock).await?;
     venue.agent("slow", json!({"tools": ["v/test/ops/delay", "v/ops/test/delay"]})).await;
     let asks = json!({"operation": "v/ops/lattice/write", "approval": "ask"});
     venue.agent("asker", json!({"tools": [asks], "defaultTools": false})).await;
@@ -93,27 +80,6 @@ async fn paused(venue: &TestVenue, name: &str) -> JobId {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     id
-}
-
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Embedded).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Redis).await;
-                }
-            )*
-        }
-    };
 }
 
 on_both! {

@@ -1,5 +1,6 @@
 //! Quotas per owner as users meet them: over HTTP, in the queue, on the command line and in a turn, on both stores.
 
+use crate::support::both::{On, on_both};
 use crate::support::cli::Up;
 use crate::support::http::{Answer, Server};
 use crate::support::redis::RedisServer;
@@ -37,34 +38,6 @@ then = { calls = [
 then = { text = "done" }
 "#;
 
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
-/// Stamps every case on both stores.
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Embedded).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Redis).await;
-                }
-            )*
-        }
-    };
-}
-
 on_both! {
     an_owner_at_its_quota_hinders_no_other_and_goes_on_when_it_deletes
     whatever_adds_something_is_refused_and_writes_nothing
@@ -74,13 +47,7 @@ on_both! {
 }
 
 async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
-    let (venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(RULES, Clock::system()).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
-            (venue, dir)
-        }
-    };
+    let (venue, dir) = on.venue(RULES, Clock::system()).await?;
     let (mut venue, dir) = (venue, dir);
     let keys = KeyRing::parse(&"01".repeat(32)).unwrap();
     Arc::get_mut(&mut venue.venue).unwrap().secrets = Vault::new(keys);

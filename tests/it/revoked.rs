@@ -1,7 +1,7 @@
 //! What was revoked starts nothing any more: tasks, messages, timers, agents that were made, children.
 
+use crate::support::both::{On, on_both};
 use crate::support::operate::{boss, operate};
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -36,21 +36,8 @@ then = { calls = [{ tool = "agent_request", arguments = { agentId = "idle", inpu
 then = { text = "done" }
 "#;
 
-/// Where everything is kept.
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
 async fn venue(on: On, clock: Clock) -> Option<(TestVenue, tempfile::TempDir)> {
-    let (venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(RULES, clock).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, clock).await;
-            (venue, dir)
-        }
-    };
+    let (venue, dir) = on.venue(RULES, clock).await?;
     for agent in ["a", "maker", "looper", "top", "idle"] {
         venue.agent(agent, json!({})).await;
     }
@@ -114,27 +101,6 @@ fn sorted<T: ToString>(list: &[T]) -> Vec<String> {
     let mut list: Vec<_> = list.iter().map(ToString::to_string).collect();
     list.sort();
     list
-}
-
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Embedded).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Redis).await;
-                }
-            )*
-        }
-    };
 }
 
 on_both! {

@@ -1,7 +1,7 @@
 //! A revocation between two turns, or inside one: nothing is forgotten, done twice or said not to have happened.
 
+use crate::support::both::{On, on_both};
 use crate::support::operate;
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -84,20 +84,9 @@ then = { text = "I look", calls = [
 then = { text = "heard" }
 "#;
 
-enum On {
-    Embedded,
-    Redis,
-}
-
 /// A venue with a worker; `None` without a server for it.
-async fn venue(on: &On) -> Option<(TestVenue, tempfile::TempDir)> {
-    let (venue, dir) = match on {
-        On::Embedded => TestVenue::embedded(RULES).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
-            (venue, dir)
-        }
-    };
+async fn venue(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
+    let (venue, dir) = on.venue(RULES, Clock::system()).await?;
     venue.write("w/secret", json!({"pin": "4711"})).await;
     venue.worker().await;
     venue.agent("clerk", json!({"tools": ["v/ops/test/delay"]})).await;
@@ -154,7 +143,7 @@ fn outcomes(turn: &TurnRecord) -> Vec<&str> {
 }
 
 async fn unrelated(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     let (turns, shown) = clerk(&venue, "w/elsewhere").await;
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
@@ -172,7 +161,7 @@ async fn unrelated(on: On) {
 }
 
 async fn of_what_was_read(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     let (_, shown) = clerk(&venue, "w/secret").await;
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])));
     assert_eq!(venue.read("w/list").await, Some(json!(["two"])));
@@ -188,7 +177,7 @@ async fn of_what_was_read(on: On) {
 }
 
 async fn of_what_was_written(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     let (turns, shown) = clerk(&venue, "w/list").await;
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])), "appended once");
     assert_eq!(venue.read("w/list").await, None, "taken back before its commit");
@@ -196,7 +185,7 @@ async fn of_what_was_written(on: On) {
     assert!(shown.contains("Capability denied: lattice_append requires crud/append on w/list"), "{shown}");
     assert!(shown.contains("the pin is 4711"), "{shown}");
     // What was committed and then revoked was done, and stays done.
-    let Some((venue, _dir)) = self::venue(&on).await else { return };
+    let Some((venue, _dir)) = self::venue(on).await else { return };
     let (turns, shown) = clerk(&venue, "w/log").await;
     assert_eq!(venue.read("w/log").await, Some(json!(["one"])), "appended once");
     assert_eq!(outcomes(&turns[0]), ["ok", "ok"]);
@@ -205,7 +194,7 @@ async fn of_what_was_written(on: On) {
 
 /// What holds the request of a session back from another that holds less.
 async fn a_gap_is_marked(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     venue.agent("talker", json!({})).await;
     let read = |path: &str| json!([{"with": path, "can": "crud/read"}]);
     for (n, path) in [(1, "w/a"), (2, "w/b"), (3, "w/a/x")] {
@@ -221,7 +210,7 @@ async fn a_gap_is_marked(on: On) {
 }
 
 async fn what_went_out_is_done(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     let tools: Vec<_> =
         ["agent/create", "agent/trigger", "test/once", "test/delay"].map(|name| format!("v/ops/{name}")).into();
@@ -279,7 +268,7 @@ async fn boss(venue: &TestVenue) -> JobId {
 }
 
 async fn a_delegate_that_was_asked_is_recorded_as_asked(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     let job = boss(&venue).await;
     take_back(&venue, Some("agent:boss"), None).await;
     wait_for_turns(&venue, "boss", 1).await;
@@ -295,7 +284,7 @@ async fn a_delegate_that_was_asked_is_recorded_as_asked(on: On) {
 }
 
 async fn a_section_that_went_out_with_a_delegate_is_said_to_have_gone(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     let job = boss(&venue).await;
     venue.revoke("w/secret").await;
     wait_for_turns(&venue, "boss", 1).await;
@@ -327,7 +316,7 @@ async fn said(venue: &TestVenue, agent: &str, id: &str, submission: Submission) 
 
 /// A chat whose grant is taken back while its turn runs, and others who go on in the same session.
 async fn a_chat_under_a_grant_that_is_taken_back_keeps_what_was_done(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     venue.agent("idle", json!({"model": {"provider": "scripted", "name": "never"}})).await;
     venue.agent("guest", json!({"tools": ["v/ops/test/delay"]})).await;
     let envelope = Envelope { grants: vec!["jti-lost".to_owned()], ..Envelope::default() };
@@ -359,7 +348,7 @@ async fn a_chat_under_a_grant_that_is_taken_back_keeps_what_was_done(on: On) {
 
 /// The clerk's two turns as a chat, with what it has read taken back in the second.
 async fn a_chat_goes_on_with_the_gap_marked(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     venue.arrive("clerk", "m-0", false, task()).await;
     calls_are_made(&venue, 2).await;
     venue.revoke("w/secret").await;
@@ -387,7 +376,7 @@ async fn wait_for_turns(venue: &TestVenue, agent: &str, count: usize) {
 }
 
 async fn nobody_is_asked_about_what_is_denied(on: On) {
-    let Some((venue, _dir)) = venue(&on).await else { return };
+    let Some((venue, _dir)) = venue(on).await else { return };
     venue.agent("payer", json!({"tools": ["v/ops/test/delay"]})).await;
     let asks = vec![Capability { with: "w/pay".into(), can: "crud/write".into() }];
     policy::set_approvals(&venue.venue, &venue.owner, asks).await.unwrap().unwrap();
@@ -399,19 +388,6 @@ async fn nobody_is_asked_about_what_is_denied(on: On) {
     assert_eq!(outcomes(&turns[0]), ["denied", "ok"]);
     let asked = venue.venue.store.scan(&venue.owner, keys::APPROVALS, None, false, 10).await.unwrap();
     assert!(asked.is_empty(), "{asked:?}");
-}
-
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() { super::$case(super::On::Embedded).await; })*
-        }
-        mod redis {
-            $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-            async fn $case() { super::$case(super::On::Redis).await; })*
-        }
-    };
 }
 
 on_both! {

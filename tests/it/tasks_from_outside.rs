@@ -1,7 +1,7 @@
 //! Tasks that others complete or fail, and what a request says of its session and its output.
 
+use crate::support::both::{On, on_both};
 use crate::support::operate::{boss, operate};
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -27,34 +27,6 @@ then = { calls = [{ tool = "agent_request", arguments = { agentId = "deaf", inpu
 then = { text = "done" }
 "#;
 
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
-/// Stamps every case on both stores.
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Embedded).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Redis).await;
-                }
-            )*
-        }
-    };
-}
-
 on_both! {
     who_completes_a_task_first_decides_and_a_running_turn_has_no_effect
     what_a_task_has_started_hears_how_it_ended
@@ -64,13 +36,7 @@ on_both! {
 }
 
 async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
-    let (venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(RULES, Clock::system()).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
-            (venue, dir)
-        }
-    };
+    let (venue, dir) = on.venue(RULES, Clock::system()).await?;
     for agent in ["a", "slow"] {
         venue.agent(agent, json!({})).await;
     }

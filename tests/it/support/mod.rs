@@ -1,5 +1,6 @@
 //! What several tests need.
 
+pub mod both;
 pub mod cli;
 pub mod dice;
 pub mod endless;

@@ -1,6 +1,7 @@
 //! Fires: on time, once, after crashes, restarts and downtimes.
 
 use super::{ECHO, On, START, all_jobs, boss, call_as, check_indexes, get, pass, run, set, until, venue};
+use crate::support::both::on_both;
 use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use futures::future::join_all;
@@ -20,28 +21,6 @@ use trellis::timers;
 use trellis::venue::Venue;
 
 const TEN: Duration = Duration::from_secs(10);
-
-/// Stamps every case on both stores.
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Embedded).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Redis).await;
-                }
-            )*
-        }
-    };
-}
 
 on_both! {
     fifty_fires_swept_by_two_workers_are_fifty_jobs

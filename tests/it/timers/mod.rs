@@ -4,8 +4,8 @@ mod firing;
 mod fleet;
 mod setting;
 
+use crate::support::both::On;
 use crate::support::operate::{boss, operate_once};
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -25,23 +25,10 @@ const START: Millis = Millis(1_767_225_600_000);
 
 const ECHO: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
-/// Where the timers are kept.
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
 /// A venue whose clock stands until it is moved, with the agent `a`; `None` without a server for it.
 async fn venue(on: On, rules: &str) -> Option<(TestVenue, tempfile::TempDir)> {
     let clock = Clock::manual(START);
-    let (venue, dir) = match on {
-        On::Embedded => TestVenue::embedded_at(rules, clock).await,
-        On::Redis => {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, rules, clock).await;
-            (venue, dir)
-        }
-    };
+    let (venue, dir) = on.venue(rules, clock).await?;
     venue.agent("a", json!({})).await;
     Some((venue, dir))
 }
