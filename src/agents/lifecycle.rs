@@ -1,34 +1,13 @@
-//! The life of an agent: update, suspend, resume, end, remove, fork.
+//! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
 
 use super::{TRIES, contended, fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::jobs::{self, Cancelled};
-use crate::ledger::why::{self, Reached};
-use crate::store::{Change, DocWrite, Expect, MailboxEntry, Seated, StoreError, Written, keys};
+use crate::store::{Expect, StoreError, Written, keys};
 use crate::venue::Venue;
 use serde_json::{Map, Value, json};
-use std::time::Duration;
-
-/// Sessions of an agent that one step looks at.
-const SESSIONS: usize = 200;
-
-/// Lines of what models have seen that one document keeps: about 100 KB.
-const READS_PER_PAGE: usize = 500;
-
-/// Such documents that one write makes.
-const READ_PAGES: usize = 20;
-
-/// Documents that one write deletes.
-const DELETED: usize = 500;
-
-/// Longest wait for workers to let go of the sessions of an agent that is removed.
-const LET_GO: Duration = Duration::from_secs(20);
-
-/// Pause between two looks at them.
-const LOOK: Duration = Duration::from_millis(100);
 
 /// Why an agent isn't changed.
 #[derive(Debug, thiserror::Error)]
@@ -105,7 +84,7 @@ pub struct By<'a> {
 }
 
 impl By<'_> {
-    fn may(self, record: &AgentRecord, what: &'static str) -> Result<(), LifeError> {
+    pub(super) fn may(self, record: &AgentRecord, what: &'static str) -> Result<(), LifeError> {
         if self.turn && record.config.asks_people() {
             return Err(LifeError::AsksPeople(record.id.clone(), what));
         }
@@ -256,109 +235,6 @@ pub async fn resume(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> R
         }
     })
     .await
-}
-
-/// Ends an agent: it takes no new work, and its unfinished tasks are cancelled, which the answer
-/// counts. The name is kept. Ending it again cancels what has been left by a crash.
-pub async fn terminate(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(AgentRecord, usize), LifeError> {
-    let (record, _) = change(venue, owner, id, |record| match record.status {
-        AgentStatus::Terminated => Ok(None),
-        AgentStatus::Active | AgentStatus::Suspended => {
-            Ok(Some(AgentRecord { status: AgentStatus::Terminated, error: None, ..record.clone() }))
-        }
-    })
-    .await?;
-    let reason = format!("agent `{id}` was deleted");
-    crate::timers::fail_all(venue, owner, id, &reason).await?;
-    let mut cancelled = 0;
-    let mut after = None;
-    loop {
-        let page = venue.store.sessions(owner, Some(id), after.as_ref(), SESSIONS).await?;
-        let Some(last) = page.last() else { return Ok((record, cancelled)) };
-        after = Some(last.key.clone());
-        for job in page.iter().flat_map(|session| &session.mailbox).filter_map(MailboxEntry::open_task) {
-            if let Cancelled::Done(_) = jobs::cancel(venue, owner, job, Some(&reason)).await? {
-                cancelled += 1;
-            }
-        }
-    }
-}
-
-/// Ends an agent and frees its name: its sessions and documents are gone after it. Jobs stay, until
-/// they are deleted. May be called again after an error.
-pub async fn remove(venue: &Venue, owner: &Owner, id: &AgentId, by: By<'_>) -> Result<usize, LifeError> {
-    let Some((record, _)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
-    by.may(&record, "remove it")?;
-    let (_, cancelled) = terminate(venue, owner, id).await?;
-    forget_sessions(venue, owner, id).await?;
-    keep_reads(venue, owner, &record).await?;
-    // The record last: until then a repetition knows what is to be done.
-    delete_under(venue, owner, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
-    let delete = |key| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-    let last = [delete(keys::agent_gate(id)), delete(keys::agent(id))];
-    venue.store.write(venue.now(), owner, &last).await?;
-    Ok(cancelled)
-}
-
-/// What its models have seen outlives it, for as long as its turns would have been kept.
-async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Result<(), LifeError> {
-    let (id, store) = (&record.id, &*venue.store);
-    let key = |number| keys::reads(id, record.created, number);
-    let first = store.read(owner, &[key(0)]).await?.pop().unwrap_or_default();
-    if first.value.is_some() {
-        // By a try before this one, which had all of its turns.
-        return Ok(());
-    }
-    let mut seen = why::all(store, owner, id).await?;
-    for reached in &mut seen {
-        reached.removed = Some(venue.now());
-    }
-    let put = |(number, page): (usize, &[Reached])| DocWrite {
-        key: key(number),
-        expect: Expect::Any,
-        change: Change::Put(serde_json::to_vec(page).expect("records serialise").into()),
-    };
-    let pages: Vec<DocWrite> = seen.chunks(READS_PER_PAGE).enumerate().map(put).collect();
-    // The first one last: who finds it finds all.
-    for pages in pages.rchunks(READ_PAGES) {
-        store.write(venue.now(), owner, pages).await?;
-    }
-    Ok(())
-}
-
-async fn forget_sessions(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<(), LifeError> {
-    let deadline = venue.clock.steady() + LET_GO;
-    loop {
-        let page = venue.store.sessions(owner, Some(id), None, SESSIONS).await?;
-        if page.is_empty() {
-            return Ok(());
-        }
-        let mut held = None;
-        for session in &page {
-            if let Seated::Held(_) = venue.store.seat(venue.now(), owner, &session.key, None).await? {
-                held = Some(session.key.clone());
-            }
-        }
-        if let Some(session) = held {
-            if venue.clock.steady() >= deadline {
-                return Err(LifeError::Busy(session));
-            }
-            tokio::time::sleep(LOOK).await;
-        }
-    }
-}
-
-async fn delete_under(venue: &Venue, owner: &Owner, prefix: &str, but: &str) -> Result<(), LifeError> {
-    let mut after: Option<String> = None;
-    loop {
-        let page = venue.store.scan(owner, prefix, after.as_deref(), false, DELETED).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
-        after = Some(last.clone());
-        let keys = page.into_iter().map(|(key, _)| key).filter(|key| key != but);
-        let deletes: Vec<_> = keys.map(|key| DocWrite { key, expect: Expect::Any, change: Change::Delete }).collect();
-        // Without conditions there is no conflict.
-        venue.store.write(venue.now(), owner, &deletes).await?;
-    }
 }
 
 /// What a fork copies.

@@ -1,6 +1,7 @@
 //! Agents as callers see them: create, read, list; `lifecycle` and `sessions` have the rest.
 
 pub mod amend;
+pub mod ending;
 pub mod lifecycle;
 pub mod names;
 pub mod sessions;

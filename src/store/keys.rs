@@ -37,6 +37,7 @@
 //! | `m.due/<due>-<timer>` | empty; timers by the time at which they are looked at | with the timer | as the timer |
 //! | `m.of/<agent>/<timer>` | empty; timers that still fire, by agent | with the timer | while it fires |
 //! | `j/<job>/c/<child>` | empty; jobs started in its service | admit, checkpoint | as the head |
+//! | `g.end/<agent>` | `<since-ms> end` or `<since-ms> remove`: an agent that is being deleted | agent operations | until all of it is done |
 //! | `x/<prefix>` | empty; documents under this prefix are garbage | commits, API writes | until freed |
 //! | `v/project` | JSON map, the values of `v/context/project`; in the tenant's owner only | operators | until deleted |
 //! | `v/users/<user>` | JSON map, the values of `v/context/users/<user>`; in the tenant's owner only | operators | until deleted |
@@ -62,8 +63,10 @@ use crate::store::DocKey;
 
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 
+mod marks;
 mod spend;
 
+pub use marks::{ENDING, GARBAGE, ending, ending_agent, garbage};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, model_book, owner_book, rate, session_book,
     session_day, session_days, session_of_day,
@@ -396,14 +399,6 @@ pub const USER_VALUES: &str = "v/users/";
 /// Document of a tenant's values of one user.
 pub fn user_values(user: &OwnerPart) -> String {
     format!("{USER_VALUES}{}", user.token())
-}
-
-/// Prefix of garbage marks.
-pub const GARBAGE: &str = "x/";
-
-/// Mark of a document prefix that nobody can reach any more: the janitor frees it.
-pub fn garbage(prefix: &str) -> String {
-    format!("{GARBAGE}{prefix}")
 }
 
 /// Bytes of a status document.

@@ -1,6 +1,7 @@
 //! The sweep: makes certain what messages only make prompt.
 
 use super::{Worker, invoked};
+use crate::agents::ending;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
@@ -108,8 +109,9 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     let timers = timers::fire(venue, owner).await?;
     let more_jobs = external::look(venue, owner).await?;
     invoked::sweep(worker, owner).await?;
+    let more_ends = ending::sweep(venue, owner).await?;
     free_garbage(worker, owner).await?;
-    Ok((swept.more || timers.more || more_jobs, timers.at))
+    Ok((swept.more || timers.more || more_jobs || more_ends, timers.at))
 }
 
 /// Frees documents that nobody can reach any more, a few at a time.

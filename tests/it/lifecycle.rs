@@ -268,7 +268,8 @@ async fn a_task_is_cancelled_by_its_agent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_changes_no_agent_that_asks_people() {
-    use trellis::agents::lifecycle::{By, Fork, Patch, fork, remove, resume, suspend, update};
+    use trellis::agents::ending::remove;
+    use trellis::agents::lifecycle::{By, Fork, Patch, fork, resume, suspend, update};
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     let asks = json!({"tools": [{"operation": "v/ops/lattice/write", "approval": "ask"}]});
     venue.agent("asks", asks).await;

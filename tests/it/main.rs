@@ -31,6 +31,7 @@ mod context;
 mod crash_points;
 mod day;
 mod decode;
+mod deletions;
 mod deployment;
 mod embedded_store;
 mod endless;

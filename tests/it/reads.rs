@@ -159,7 +159,7 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     assert!(before.len() > 5);
     let store = &*venue.venue.store;
     let by = lifecycle::By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
-    lifecycle::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
+    trellis::agents::ending::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
     assert!(why(&venue, "w/secret/a").await.is_empty(), "its turns are gone");
     let after = why::removed(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();
     assert!(after.iter().all(|reached| reached.removed.is_some()));

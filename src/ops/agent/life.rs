@@ -2,7 +2,7 @@
 
 use super::{agent_id, key_needed, layers, schema, strict_schema};
 use crate::agents::lifecycle::{self, By, Fork, LifeError, Patch};
-use crate::agents::{doing, names};
+use crate::agents::{doing, ending, names};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
@@ -189,11 +189,11 @@ impl Operation for Life {
                 shown(call, &record, "changed", changed).await?
             }
             Verb::Delete if arguments["remove"] == true => {
-                let cancelled = lifecycle::remove(venue, owner, &id, by).await?;
+                let cancelled = ending::remove(venue, owner, &id, by).await?;
                 json!({"agentId": id, "status": "TERMINATED", "removed": true, "cancelled": cancelled})
             }
             Verb::Delete => {
-                let (record, cancelled) = lifecycle::terminate(venue, owner, &id).await?;
+                let (record, cancelled) = ending::terminate(venue, owner, &id).await?;
                 shown(call, &record, "cancelled", cancelled).await?
             }
             Verb::Fork => {

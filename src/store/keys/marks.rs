@@ -1,0 +1,24 @@
+//! Marks of what the sweep still has to do.
+
+use crate::domain::ids::{AgentId, decode_token};
+
+/// Prefix of garbage marks.
+pub const GARBAGE: &str = "x/";
+
+/// Mark of a document prefix that nobody can reach any more: the janitor frees it.
+pub fn garbage(prefix: &str) -> String {
+    format!("{GARBAGE}{prefix}")
+}
+
+/// Prefix of the marks of agents that are being deleted.
+pub const ENDING: &str = "g.end/";
+
+/// Mark of an agent whose deletion has begun: whoever began it may die, then the sweep ends it.
+pub fn ending(agent: &AgentId) -> String {
+    format!("{ENDING}{}", agent.token())
+}
+
+/// The agent of such a mark.
+pub fn ending_agent(key: &str) -> Option<AgentId> {
+    AgentId::new(decode_token(key.strip_prefix(ENDING)?)?).ok()
+}
