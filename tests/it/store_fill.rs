@@ -6,16 +6,18 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use trellis::bus::{Address, InKind, Message};
 use trellis::clock::Clock;
 use trellis::doctor;
 use trellis::domain::event::{Parent, Submission};
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::job::JobStatus;
+use trellis::domain::limits::STORE_LOOK;
 use trellis::domain::principal::Principal;
 use trellis::ingress::{Arrival, SubmitError, submit};
-use trellis::store::{Change, DocWrite, Expect, StoreError};
+use trellis::store::embedded::EmbeddedStore;
+use trellis::store::{Change, DocWrite, Expect, Store, StoreError};
 
 const RULES: &str = r#"
 [[rule]]
@@ -112,4 +114,49 @@ fn an_embedded_store_has_the_limit_of_its_configuration() {
     up.run(&["submit", "clerk", "x"]).expect(8, "from 80 % on no new work is taken");
     let doctor = up.run(&["doctor"]);
     assert!(doctor.out.contains("embedded size"), "{}{}", doctor.out, doctor.err);
+}
+
+/// A store with room for a few tables: journals alone may take half of it.
+const SMALL: u64 = 256 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_embedded_store_takes_work_again_after_what_filled_it_was_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = EmbeddedStore::open_within(dir.path(), Some(SMALL)).unwrap();
+    let (owner, now) = ("local/me".parse().unwrap(), trellis::domain::time::Millis(1));
+    let mut noise = vec![0; 1 << 20];
+    let started = Instant::now();
+    let change = async |n: u64, change: Change| {
+        let write = DocWrite { key: format!("w/ballast/{n}"), expect: Expect::Any, change };
+        store.write(now, &owner, &[write]).await.unwrap();
+    };
+    let fill = async || store.fill(started.elapsed()).await;
+    // What is written over fills the disk, too.
+    let mut written = 0;
+    while !fill().await.is_tight() {
+        getrandom::fill(&mut noise).unwrap();
+        change(written % 60, Change::Put(noise.clone().into())).await;
+        written += 1;
+        assert!(written < 5_000, "the store is never full: {}", fill().await);
+        if written % 20 == 0 {
+            tokio::time::sleep(STORE_LOOK).await;
+        }
+    }
+    for n in 0..60 {
+        change(n, Change::Delete).await;
+    }
+    while fill().await.is_tight() {
+        assert!(started.elapsed() < Duration::from_mins(3), "nothing is freed: {}", fill().await);
+        tokio::time::sleep(STORE_LOOK).await;
+    }
+    assert!(fill().await.admits("s").is_ok());
+    let used = fill().await.used;
+    assert!(used < SMALL, "{used}");
+    // Nothing that is there was lost by it.
+    change(7, Change::Put(b"kept".to_vec().into())).await;
+    drop(store);
+    let store = EmbeddedStore::open_within(dir.path(), Some(SMALL)).unwrap();
+    let found = store.read(&owner, &["w/ballast/7".into(), "w/ballast/8".into()]).await.unwrap();
+    assert_eq!(found[0].value.as_deref(), Some(&b"kept"[..]));
+    assert_eq!(found[1].value, None);
 }

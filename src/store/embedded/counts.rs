@@ -34,7 +34,7 @@ pub(super) fn usage(view: &impl View, owner: &str) -> Result<Usage, Fault> {
     decode(&bytes).ok_or_else(|| Fault::Record(format!("the counts of owner `{owner}` are damaged")))
 }
 
-fn decode(bytes: &[u8]) -> Option<Usage> {
+pub(super) fn decode(bytes: &[u8]) -> Option<Usage> {
     let (mut usage, mut rest) = (Usage::default(), bytes);
     for kind in Kind::ALL {
         (*usage.at(kind), rest) = layout::number(rest)?;

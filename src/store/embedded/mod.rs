@@ -26,6 +26,7 @@ mod mailbox;
 mod open;
 mod outbox;
 mod reads;
+mod reclaim;
 mod seat;
 mod session;
 mod sweep;
@@ -43,7 +44,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use async_trait::async_trait;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -58,8 +59,10 @@ pub struct EmbeddedStore {
     name: Arc<str>,
     durable: Arc<RwLock<Arc<Durable>>>,
     level: Level,
-    /// Bytes that it may have on the disk.
+    /// Where the database is, and the bytes that it may have on the disk.
+    database: PathBuf,
     limit: Option<u64>,
+    reclaimer: Option<reclaim::Reclaimer>,
     requests: Option<writer::Requests>,
     writer: Option<JoinHandle<()>>,
     /// Released last, when the database is closed.
@@ -89,13 +92,17 @@ impl EmbeddedStore {
         let durable = Durable { db: db.clone(), snapshot: db.database.snapshot() };
         let durable = Arc::new(RwLock::new(Arc::new(durable)));
         let (requests, jobs) = writer::Requests::channel(name.clone());
-        let writer = writer::Writer::new(db, index, durable.clone(), &requests);
+        let writer = writer::Writer::new(db.clone(), index, durable.clone(), &requests);
         let thread = writer.and_then(|writer| {
             std::thread::Builder::new().name("trellis-store".into()).spawn(move || writer.run(jobs))
         });
-        let thread = thread.map_err(|e| Fault::Database(e.into()).at(&name))?;
-        let (requests, writer) = (Some(requests), Some(thread));
-        Ok(Arc::new(Self { name, durable, level: Level::default(), limit, requests, writer, _lock: lock }))
+        let failed = |e: std::io::Error| Fault::Database(e.into()).at(&name);
+        let thread = thread.map_err(failed)?;
+        let database = open::folder(dir);
+        let reclaimer = reclaim::Reclaimer::start(db, database.clone(), limit, requests.clone()).map_err(failed)?;
+        let (requests, writer, reclaimer) = (Some(requests), Some(thread), Some(reclaimer));
+        let level = Level::default();
+        Ok(Arc::new(Self { name, durable, level, database, limit, reclaimer, requests, writer, _lock: lock }))
     }
 
     /// `embedded:<folder>`, as in errors.
@@ -133,6 +140,7 @@ impl EmbeddedStore {
 impl Drop for EmbeddedStore {
     /// Waits for the writer to finish what it has, so that the folder is free afterwards.
     fn drop(&mut self) {
+        self.reclaimer = None;
         self.requests = None;
         if let Some(writer) = self.writer.take() {
             let _ = writer.join();
@@ -141,9 +149,10 @@ impl Drop for EmbeddedStore {
 }
 
 impl EmbeddedStore {
-    /// What lies on the disk.
+    /// What lies on the disk, journals and files on their way out included.
     async fn size(&self) -> Fill {
-        let used = self.query(|state| Ok(state.db.database.disk_space()?)).await;
+        let dir = self.database.clone();
+        let used = self.query(move |_| reclaim::bytes_of(&dir).map_err(|e| Fault::Database(e.into()))).await;
         used.map_or_else(|_| Fill::default(), |used| Fill { used, limit: self.limit })
     }
 }

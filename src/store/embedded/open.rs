@@ -9,7 +9,7 @@ use fjall::PersistMode;
 use std::fs::{DirBuilder, File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Session records rewritten in one batch at open.
 const VOID_BATCH: usize = 1000;
@@ -68,9 +68,14 @@ pub(super) fn is_held(dir: &Path) -> bool {
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
+/// The database in a store's folder.
+pub(super) fn folder(dir: &Path) -> PathBuf {
+    dir.join("db")
+}
+
 /// Opens the database, with every lease void and the index built.
 pub(super) fn database(dir: &Path) -> Result<(Db, Index), Fault> {
-    let db = Db::open(&dir.join("db"))?;
+    let db = Db::open(&folder(dir))?;
     let core = db.keyspace(Space::Core);
     let mut batch = db.database.batch();
     let state = Durable { db: db.clone(), snapshot: db.database.snapshot() };

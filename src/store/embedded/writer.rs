@@ -115,6 +115,11 @@ impl Requests {
         (Self { jobs, store }, receiver)
     }
 
+    /// Name of the store, as in errors.
+    pub(super) fn store(&self) -> &str {
+        &self.store
+    }
+
     /// Has `request` applied; answers when it is durable.
     pub(super) async fn call<T: Send + 'static>(
         &self,
