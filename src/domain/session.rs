@@ -142,7 +142,7 @@ pub struct TaskProgress {
     pub job: JobId,
     /// Turns that served it.
     pub turns: u32,
-    /// It was told that text alone doesn't complete the task.
+    /// It was told that text alone, or nothing at all, doesn't complete the task.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reminded: bool,
     /// Answers that were given back because they were not what its outputs must be.

@@ -49,7 +49,12 @@ pub struct Bounded {
     after_return: bool,
     /// One more than the highest number of a call so far.
     calls: u64,
+    /// Why it says nothing, in the provider's words: the library drops them.
+    refusal: String,
 }
+
+/// Longest refusal that is told.
+const REFUSAL_BYTES: usize = 1_000;
 
 /// Most bytes of a reply as it comes over the wire.
 pub fn wire_bytes(max_tokens: Option<u32>) -> usize {
@@ -80,7 +85,16 @@ pub fn check(settings: &ModelSettings, reply: &Reply) -> Result<(), TooMuch> {
 impl Bounded {
     /// Of at most so many bytes.
     pub const fn new(framing: Framing, limit: usize) -> Self {
-        Self { framing, limit, seen: 0, frame: Vec::new(), blank: true, after_return: false, calls: 0 }
+        Self {
+            framing,
+            limit,
+            seen: 0,
+            frame: Vec::new(),
+            blank: true,
+            after_return: false,
+            calls: 0,
+            refusal: String::new(),
+        }
     }
 
     /// The frames that are whole by now.
@@ -99,6 +113,11 @@ impl Bounded {
             }
         }
         Ok(whole.into())
+    }
+
+    /// Why it refuses to answer, as far as it has said it.
+    pub fn refusal(&self) -> &str {
+        &self.refusal
     }
 
     /// What is left at the end.
@@ -130,12 +149,17 @@ impl Bounded {
     fn check(&mut self) -> Result<(), TooMuch> {
         let named = |word: &[u8]| self.frame.windows(word.len()).any(|part| part == word);
         // A key may be written with escapes.
-        if self.framing != Framing::Events || !(named(b"tool_calls") || named(b"\\u")) {
+        if self.framing != Framing::Events || !(named(b"tool_calls") || named(b"refusal") || named(b"\\u")) {
             return Ok(());
         }
         let Ok(event) = serde_json::from_slice::<Value>(&data_of(&self.frame)) else { return Ok(()) };
         let choices = event.get("choices").and_then(Value::as_array).into_iter().flatten();
-        let calls = choices.filter_map(|choice| choice.pointer("/delta/tool_calls")?.as_array()).flatten();
+        let deltas: Vec<&Value> = choices.filter_map(|choice| choice.get("delta")).collect();
+        for said in deltas.iter().filter_map(|delta| delta.get("refusal")?.as_str()) {
+            let room = REFUSAL_BYTES.saturating_sub(self.refusal.len());
+            self.refusal.push_str(&said[..said.floor_char_boundary(room)]);
+        }
+        let calls = deltas.iter().filter_map(|delta| delta.get("tool_calls")?.as_array()).flatten();
         for number in calls.filter_map(|call| call.get("index")?.as_u64()) {
             // Some count from 1.
             if number > self.calls + 1 {
@@ -158,6 +182,7 @@ fn data_of(event: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
     use crate::domain::chat::ToolCall;
+    use serde_json::json;
 
     /// Everything that is passed on of these pieces.
     fn check(framing: Framing, limit: usize, pieces: &[&[u8]]) -> Result<Vec<String>, TooMuch> {
@@ -169,6 +194,19 @@ mod tests {
         }
         passed.push(text(bounded.end()?));
         Ok(passed)
+    }
+
+    #[test]
+    fn a_refusal_is_kept_in_bounds() {
+        let event = |said: &str| format!("data: {}\n\n", json!({"choices": [{"delta": {"refusal": said}}]}));
+        let mut bounded = Bounded::new(Framing::Events, 1 << 20);
+        for (piece, expected) in [("I will ", "I will "), ("not", "I will not")] {
+            bounded.push(event(piece).as_bytes()).unwrap();
+            assert_eq!(bounded.refusal(), expected);
+        }
+        bounded.push(event(&"ü".repeat(2_000)).as_bytes()).unwrap();
+        assert!(bounded.refusal().len() <= REFUSAL_BYTES && bounded.refusal().ends_with('ü'));
+        bounded.push(b"data: {\"choices\": [{\"delta\": {\"refusal\": null}}, 7, null]}\n\n").unwrap();
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod registry;
 pub mod endpoint;
 pub mod provider;
 pub mod provider_error;
+mod provider_reply;
 
 pub mod bounded;
 pub mod relay;

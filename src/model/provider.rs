@@ -1,11 +1,11 @@
 //! Real providers through one client library: OpenAI-compatible, Anthropic, Gemini, Ollama and others.
 
 use crate::domain::chat::{self, Arguments, ModelRequest, Reply};
-use crate::domain::decode;
 use crate::domain::secret::Mask;
 use crate::model::bounded::{self, Framing, TooMuch};
 use crate::model::endpoint::{ProviderOptions, Target, resolve};
-use crate::model::provider_error::{cut, here, map, too_much};
+use crate::model::provider_error::{cut, here, map, no_stream, refused, too_much};
+use crate::model::provider_reply::{calls_of, end_of, finish};
 use crate::model::relay::{Relay, Way};
 use crate::model::{LiveText, Model, ModelError};
 use crate::secrets::Secret;
@@ -13,15 +13,14 @@ use async_trait::async_trait;
 use futures::StreamExt;
 use genai::adapter::AdapterKind;
 use genai::chat::{
-    ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, MessageContent, StopReason, StreamEnd, Tool,
-    ToolCall, ToolResponse, Usage,
+    ChatMessage, ChatOptions, ChatRequest, ChatStreamEvent, ContentPart, MessageContent, Tool, ToolCall, ToolResponse,
 };
 use genai::resolver::{AuthData, Endpoint};
 use genai::{Client, ModelIden, ServiceTarget};
 use reqwest::Url;
 use reqwest::dns::{Name, Resolve, Resolving};
-use serde_json::{Map, Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OnceCell;
@@ -121,7 +120,17 @@ impl Provider {
             model: ModelIden::new(kind, request.model.name.clone()),
         };
         let outcome = self.ask(service, request, mask, live).await;
-        passage.failure().map_or(outcome, Err)
+        if let Some(failure) = passage.failure() {
+            return Err(failure);
+        }
+        let noted = passage.noted();
+        match outcome {
+            Err(error) if error == cut(&model) => Err(noted.other.map_or(error, |what| no_stream(&model, &what))),
+            Ok(reply) if reply.text.is_empty() && reply.calls.is_empty() && !noted.refusal.is_empty() => {
+                Err(refused(&model, &noted.refusal))
+            }
+            outcome => outcome,
+        }
     }
 
     async fn ask(
@@ -363,121 +372,14 @@ fn sent_arguments(arguments: &Arguments) -> Value {
     }
 }
 
-fn end_of(end: StreamEnd, kind: AdapterKind, model: &str) -> Result<Reply, ModelError> {
-    // These adapters end a stream of their own accord when the connection is cut. Only a finished one has a stop reason
-    // (or, from an old Ollama, the counts of its last line); the others end it only when the provider does.
-    let unfinished = match kind {
-        AdapterKind::Gemini
-        | AdapterKind::GeminiIx
-        | AdapterKind::OpenAIResp
-        | AdapterKind::OpenCodeGo
-        | AdapterKind::GithubCopilot => end.captured_stop_reason.is_none(),
-        AdapterKind::Ollama | AdapterKind::OllamaCloud => {
-            end.captured_stop_reason.is_none() && end.captured_usage.is_none()
-        }
-        _ => false,
-    };
-    if unfinished {
-        return Err(cut(model));
-    }
-    let text = end.captured_texts().unwrap_or_default().concat();
-    let usage = end.captured_usage.clone();
-    let stop = end.captured_stop_reason.clone();
-    let calls = calls_of(end.captured_into_tool_calls().unwrap_or_default(), kind);
-    finish(text, calls, usage.as_ref(), stop.as_ref(), model)
-}
-
-fn finish(
-    text: String,
-    calls: Vec<chat::ToolCall>,
-    usage: Option<&Usage>,
-    stop: Option<&StopReason>,
-    model: &str,
-) -> Result<Reply, ModelError> {
-    if text.is_empty()
-        && calls.is_empty()
-        && let Some(StopReason::ContentFilter(reason)) = stop
-    {
-        let reason = format!("the provider's content filter refused an answer (`{reason}`)");
-        return Err(ModelError::Permanent { model: model.to_owned(), reason });
-    }
-    let count = |tokens: Option<i32>| tokens.and_then(|tokens| u64::try_from(tokens).ok()).unwrap_or_default();
-    let usage = chat::Usage {
-        input: count(usage.and_then(|usage| usage.prompt_tokens)),
-        output: count(usage.and_then(|usage| usage.completion_tokens)),
-    };
-    Ok(Reply { text, calls, usage })
-}
-
-fn calls_of(calls: Vec<ToolCall>, kind: AdapterKind) -> Vec<chat::ToolCall> {
-    let mut ids = BTreeSet::new();
-    let mut found = Vec::with_capacity(calls.len());
-    for (at, call) in calls.into_iter().enumerate() {
-        // A result is matched to its call by this id alone.
-        let usable = !call.call_id.is_empty() && ids.insert(call.call_id.clone());
-        let id = match kind {
-            _ if usable => call.call_id,
-            // An id of this form the adapter knows for its own and keeps from Gemini, which refuses strange ones.
-            AdapterKind::Gemini => format!("call#{}#{at}", call.fn_name),
-            _ => format!("call_{}_{at}", call.fn_name),
-        };
-        found.push(chat::ToolCall { id, name: call.fn_name, arguments: received_arguments(call.fn_arguments) });
-    }
-    found
-}
-
-/// The library leaves arguments that are not JSON as text; no arguments are an empty object.
-fn received_arguments(value: Value) -> Arguments {
-    match value {
-        Value::Null => Arguments::Json(Value::Object(Map::new())),
-        Value::String(text) if text.trim().is_empty() => Arguments::Json(Value::Object(Map::new())),
-        Value::String(text) => match decode::data(text.as_bytes()) {
-            Ok(value @ Value::Object(_)) => Arguments::Json(value),
-            _ => Arguments::Malformed(text),
-        },
-        other => Arguments::Json(other),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn arguments_are_an_object_or_malformed() {
-        let table = [
-            (json!({"a": 1}), Arguments::Json(json!({"a": 1}))),
-            (json!(null), Arguments::Json(json!({}))),
-            (json!(" "), Arguments::Json(json!({}))),
-            (json!("{\"a\": 1}"), Arguments::Json(json!({"a": 1}))),
-            (json!("{\"a\": 1"), Arguments::Malformed("{\"a\": 1".into())),
-            (json!("text"), Arguments::Malformed("text".into())),
-            (json!([1]), Arguments::Json(json!([1]))),
-        ];
-        for (given, expected) in table {
-            assert_eq!(received_arguments(given.clone()), expected, "{given}");
-        }
-    }
 
     #[test]
     fn only_objects_go_back() {
         assert_eq!(sent_arguments(&Arguments::Json(json!({"a": 1}))), json!({"a": 1}));
         assert_eq!(sent_arguments(&Arguments::Json(json!([1]))), json!({"arguments": [1]}));
         assert_eq!(sent_arguments(&Arguments::Malformed("{".into())), json!({"malformed_arguments": "{"}));
-    }
-
-    #[test]
-    fn ids_of_calls_are_unique() {
-        let call = |id: &str| ToolCall {
-            call_id: id.into(),
-            fn_name: "f".into(),
-            fn_arguments: json!({}),
-            thought_signatures: None,
-        };
-        let ids: Vec<String> = calls_of(vec![call("a"), call("a"), call("")], AdapterKind::OpenAI)
-            .into_iter()
-            .map(|call| call.id)
-            .collect();
-        assert_eq!(ids, ["a", "call_f_1", "call_f_2"]);
     }
 }

@@ -64,6 +64,21 @@ pub fn cut(model: &str) -> ModelError {
     transient(model, "the reply ended in the middle".into(), None)
 }
 
+/// The stream ended before the provider said that it was finished, and it was none: `what` it was.
+pub fn no_stream(model: &str, what: &str) -> ModelError {
+    transient(model, format!("its answer is no stream of events ({what}): is the URL of the endpoint right?"), None)
+}
+
+/// It says why it doesn't answer.
+pub fn refused(model: &str, words: &str) -> ModelError {
+    permanent(model, format!("it says: {}", short(words)))
+}
+
+/// What it has said isn't all that it was to say.
+pub fn unfinished(model: &str, reason: String) -> ModelError {
+    ModelError::Unbounded { model: model.to_owned(), reason }
+}
+
 /// This machine can't make the call now.
 pub fn here(model: &str, error: &std::io::Error) -> ModelError {
     transient(model, format!("the call can't be made here: {error}"), None)
@@ -122,7 +137,12 @@ fn is_transient(status: StatusCode) -> bool {
 /// There is no whole answer.
 pub fn network(error: &reqwest::Error, model: &str) -> ModelError {
     // The chain says more than the error: `connection refused` is its last link.
+    // Where a venue's endpoints are is nothing for those who read a job.
+    let place = error.url().map(|url| format!(" for url ({url})")).unwrap_or_default();
     let mut reason = error.to_string();
+    if !place.is_empty() {
+        reason = reason.replace(&place, "");
+    }
     let mut cause = std::error::Error::source(error);
     while let Some(link) = cause {
         reason = format!("{reason}: {link}");

@@ -30,6 +30,9 @@ static TOLD: [HeaderName; 4] =
 static OWN: [HeaderName; 5] =
     [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION, header::ACCEPT_ENCODING];
 
+/// Of a header of an answer so many characters are told.
+const HEADER_CHARS: usize = 100;
+
 /// The address that the library calls.
 #[derive(Debug)]
 pub struct Relay {
@@ -68,6 +71,16 @@ struct Route {
     over: CancellationToken,
     /// Why what the library got isn't the whole reply.
     failure: Mutex<Option<ModelError>>,
+    noted: Mutex<Noted>,
+}
+
+/// What the library doesn't tell of an answer.
+#[derive(Debug, Clone, Default)]
+pub struct Noted {
+    /// What it is, where it isn't what was asked for.
+    pub other: Option<String>,
+    /// The words in which it refuses; empty when it doesn't.
+    pub refusal: String,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -101,7 +114,8 @@ impl Relay {
         if let Some(query) = way.base.query() {
             url = format!("{url}?{query}");
         }
-        let route = Arc::new(Route { way, over: CancellationToken::new(), failure: Mutex::default() });
+        let route =
+            Arc::new(Route { way, over: CancellationToken::new(), failure: Mutex::default(), noted: Mutex::default() });
         self.routes.all().insert(token.clone(), Arc::clone(&route));
         Passage { url, token, route, routes: self.routes.clone() }
     }
@@ -122,6 +136,13 @@ impl Passage {
     /// Why what the library got isn't the whole reply, whatever it made of it.
     pub fn failure(&self) -> Option<ModelError> {
         self.route.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Passage {
+    /// What was noted of the answer on its way.
+    pub fn noted(&self) -> Noted {
+        self.route.noted().clone()
     }
 }
 
@@ -146,6 +167,10 @@ async fn pass(State(routes): State<Routes>, request: Request) -> Response {
 impl Route {
     fn fail(&self, error: ModelError) {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn forward(self: Arc<Self>, rest: &str, request: Request) -> Response {
@@ -175,6 +200,7 @@ impl Route {
         let told = TOLD.iter().filter_map(|name| Some((name.clone(), answer.headers().get(name)?.clone())));
         let headers: HeaderMap = told.collect();
         if status.is_success() {
+            self.noted().other = other(self.way.framing, status, answer.headers());
             let bounded = Bounded::new(self.way.framing, self.way.limit);
             let reply = Reply { route: self, answer, bounded: Some(bounded) };
             return (status, headers, Body::from_stream(futures::stream::unfold(reply, Reply::next))).into_response();
@@ -189,6 +215,20 @@ impl Route {
         begun.truncate(ERROR_BODY_BYTES);
         (status, headers, begun).into_response()
     }
+}
+
+/// What an answer is that was to be a stream of events and doesn't look like one.
+fn other(framing: Framing, status: StatusCode, headers: &HeaderMap) -> Option<String> {
+    let text = |name: HeaderName| headers.get(name).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());
+    let (kind, encoding) = (text(header::CONTENT_TYPE), text(header::CONTENT_ENCODING));
+    let streams = kind.as_ref().is_some_and(|kind| kind.to_ascii_lowercase().contains("event-stream"));
+    if framing != Framing::Events || streams && encoding.is_none() {
+        return None;
+    }
+    let cut = |text: String| text.chars().take(HEADER_CHARS).collect::<String>();
+    let kind = kind.map_or_else(|| "no content-type".to_owned(), |kind| format!("content-type `{}`", cut(kind)));
+    let encoding = encoding.map(|encoding| format!(", content-encoding `{}`", cut(encoding))).unwrap_or_default();
+    Some(format!("{}, {kind}{encoding}", status.as_u16()))
 }
 
 /// A reply on its way back.
@@ -229,6 +269,7 @@ impl Reply {
             match frames {
                 Ok(frames) if frames.is_empty() => {}
                 Ok(frames) => {
+                    bounded.refusal().clone_into(&mut self.route.noted().refusal);
                     self.bounded = Some(bounded);
                     return Some((Ok(frames), self));
                 }

@@ -303,12 +303,60 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
         let outcome = models.complete(&request(provider, vec![user("x")]), &live).await;
         match outcome {
             Err(ModelError::Transient { reason, .. }) => {
-                assert_eq!(reason, "the reply ended in the middle", "{provider}");
+                let no_stream = "its answer is no stream of events (200, content-type `text/html`): is the URL of the \
+                                 endpoint right?";
+                let expected = if kind == "text/html" { no_stream } else { "the reply ended in the middle" };
+                assert_eq!(reason, expected, "{provider}");
             }
             other => panic!("{provider}: {other:?}"),
         }
         assert_eq!(pieces.try_recv().ok().as_deref(), body.contains("half").then_some("half"), "{provider}");
         server.await.unwrap();
+    }
+}
+
+/// What a stream of these events of OpenAI's comes to.
+async fn streamed(events: &[&str]) -> Result<Reply, ModelError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
+    let length = body.len();
+    let server = tokio::spawn(one_request(listener, format!("{head}content-length: {length}\r\n\r\n{body}")));
+    let (live, _pieces) = unbounded_channel();
+    let models = models(&url, Duration::from_mins(1)).await;
+    let outcome = models.complete(&request("openai", vec![user("x")]), &live).await;
+    server.await.unwrap();
+    outcome
+}
+
+#[tokio::test]
+async fn a_refusal_and_a_reply_that_is_cut_off_say_so() {
+    const DONE: &str = "[DONE]";
+    let refused = [
+        r#"{"choices":[{"index":0,"delta":{"refusal":"I will"}}]}"#,
+        r#"{"choices":[{"index":0,"delta":{"refusal":" not"},"finish_reason":"stop"}]}"#,
+        DONE,
+    ];
+    let error = streamed(&refused).await.unwrap_err().to_string();
+    assert_eq!(error, "model `openai/small` refused the request: it says: I will not");
+    for (finish, expected) in [
+        ("stop", Ok("half")),
+        ("length", Ok("half\n[cut off here: the limit of tokens was reached]")),
+        (
+            "content_filter",
+            Err("the provider's content filter (`content_filter`) cut its reply off after 4 characters"),
+        ),
+    ] {
+        let event = format!(r#"{{"choices":[{{"index":0,"delta":{{"content":"half"}},"finish_reason":"{finish}"}}]}}"#);
+        match (streamed(&[event.as_str(), DONE]).await, expected) {
+            (Ok(reply), Ok(text)) => assert_eq!(reply.text, text),
+            (Err(error), Err(text)) => assert!(error.to_string().contains(text), "{error}"),
+            other => panic!("{finish}: {other:?}"),
+        }
+    }
+    for silent in [&[DONE][..], &[r#"{"choices":[{"index":0}]}"#, DONE], &[r#"{"id":"x"}"#, DONE]] {
+        assert_eq!(streamed(silent).await.unwrap(), Reply::default(), "whoever asks decides what nothing means");
     }
 }
 

@@ -282,7 +282,10 @@ pub fn how(completion: Completion, tools: &[&str], inner: bool, (remind, last): 
         (false, Completion::Explicit) => format!("Call {complete} to complete it; call {fail} if it can't be done."),
     };
     if remind && !inner {
-        how.push_str("\nThis task is still open: text alone does not complete it.");
+        how.push_str(match completion {
+            Completion::Implicit => "\nThis task is still open: your reply was empty.",
+            Completion::Explicit => "\nThis task is still open: text alone does not complete it.",
+        });
     }
     if last {
         how.push_str("\nA limit is reached: this is your last turn, end the task now.");

@@ -193,6 +193,9 @@ pub(super) fn ending(setting: &Setting, recorded: &Recorded, outcomes: &[CallOut
 /// What a goal comes to that ends with text. The one who opened it gets data of the type that was asked
 /// for, or an error.
 fn said(setting: &Setting, output: Option<&Value>, text: &str) -> CallOutcome {
+    if text.trim().is_empty() {
+        return CallOutcome::plain(Outcome::Error, "error: the goal ended with an empty reply, without a result");
+    }
     let Some(schema) = output else { return returned(setting, &Value::String(text.to_owned())) };
     if let Some(value) = typed_text(schema, text) {
         return returned(setting, &value);

@@ -65,7 +65,7 @@ impl Last {
 
     /// How the task ends that hasn't ended itself.
     pub(super) fn ending(&self, text: &str, is_text: bool, completion: Completion) -> JobResult {
-        if is_text && completion == Completion::Implicit {
+        if is_text && !text.trim().is_empty() && completion == Completion::Implicit {
             return JobResult::complete(text.into());
         }
         JobResult::failed(self.code, format!("{}; the last text was: {text}", self.reason))

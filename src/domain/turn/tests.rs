@@ -29,6 +29,7 @@ mod limits;
 mod loose;
 mod scoped;
 mod settle;
+mod silence;
 
 const NOW: Millis = Millis(9_000);
 

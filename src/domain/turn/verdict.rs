@@ -21,7 +21,7 @@ pub(super) enum Verdict {
     Await,
     /// The limit of turns is reached: one more, to end in.
     WindDown,
-    /// Text, where only a call completes the task: it is told so once.
+    /// Text, where only a call completes the task, or nothing at all: it is told so once.
     Remind,
     /// Text, where the output is typed: it is told so.
     Refuse,
@@ -85,7 +85,15 @@ fn text_alone(setting: &Setting, state: &SessionState, recorded: &Recorded, (at_
         (false, _, _) => Verdict::Idle,
         (true, true, _) if at_limit => Verdict::Ended(limit_reached(limit, recorded)),
         (true, true, _) => Verdict::Park,
-        (true, false, Completion::Implicit) => Verdict::Ended(JobResult::complete(text.clone().into())),
+        (true, false, Completion::Implicit) if !text.trim().is_empty() => {
+            Verdict::Ended(JobResult::complete(text.clone().into()))
+        }
+        // Nothing is no answer: whoever asked would take it for work that is done.
+        (true, false, Completion::Implicit) if !reminded && !at_limit => Verdict::Remind,
+        (true, false, Completion::Implicit) => {
+            let text = "the model's reply is empty: no text and no call, also when it was asked again";
+            Verdict::Ended(JobResult::failed(ErrorCode::ModelError, text))
+        }
         (true, false, Completion::Explicit) if let Some(output) = setting.output() => {
             if let Some(value) = ends::typed_text(output, text) {
                 return Verdict::Ended(JobResult::complete(value));

@@ -91,6 +91,7 @@ fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
     for (end, arguments, expected) in [
         (None, json!({}), "found it"),
         (Some("complete"), json!({"price": 3}), r#"{"price":3}"#),
+        (Some(""), json!({}), "error: the goal ended with an empty reply, without a result"),
         (Some("fail"), json!({"error": "no such thing"}), "error: the goal was not reached: no such thing"),
     ] {
         let mut session = Session::tree(&json!({}));
@@ -98,6 +99,7 @@ fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
         assert_eq!((session.state.goals.active(), session.records[0].frame), (1, 0));
         let decision = match end {
             None => session.reply(text("found it")),
+            Some("") => session.reply(text("")),
             Some(tool) => session.call(tool, arguments),
         };
         assert_eq!((ended(&decision), decision.record.frame), (None, 1), "the task goes on");
