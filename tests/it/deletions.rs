@@ -72,15 +72,15 @@ async fn venues(rules: &str) -> Vec<(TestVenue, TempDir)> {
     venues
 }
 
-fn with(tools: Value) -> Value {
+fn with(tools: &[&str]) -> Value {
     json!({"tools": tools})
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_turn_that_the_deletion_cancels_leaves_nothing_half_way() {
     for (venue, _dir) in venues(RULES).await {
-        venue.agent("parent", with(json!(["v/ops/agent/request"]))).await;
-        venue.agent("kid", with(json!(["v/ops/agent/delete"]))).await;
+        venue.agent("parent", with(&["v/ops/agent/request"])).await;
+        venue.agent("kid", with(&["v/ops/agent/delete"])).await;
         let tasks = session(&venue, "parent", 4).await;
         venue.worker().await;
         cancelled(&venue, tasks).await;
@@ -92,7 +92,7 @@ async fn a_turn_that_the_deletion_cancels_leaves_nothing_half_way() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_removes_itself_in_a_turn_is_gone_with_all_its_tasks_ended() {
     for (venue, _dir) in venues(RULES).await {
-        venue.agent("own", with(json!(["v/ops/agent/delete"]))).await;
+        venue.agent("own", with(&["v/ops/agent/delete"])).await;
         let tasks = session(&venue, "own", 3).await;
         venue.worker().await;
         cancelled(&venue, tasks).await;
@@ -105,7 +105,7 @@ async fn an_agent_that_removes_itself_in_a_turn_is_gone_with_all_its_tasks_ended
 /// Whoever deletes dies at its `n`-th write; the first is the look for the key of the venue.
 async fn dies(n: u64, at: FaultAt) {
     for (venue, dir) in venues(RULES).await {
-        venue.agent("a", with(json!([]))).await;
+        venue.agent("a", with(&[])).await;
         let tasks = session(&venue, "a", 3).await;
         let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), FaultPlan::From { n, at });
         let bus = Arc::clone(&venue.venue.bus);
@@ -134,14 +134,14 @@ async fn a_crash_in_the_middle_of_a_deletion_is_made_good_by_the_sweep() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_was_made_anew_keeps_its_work() {
     let (venue, dir) = TestVenue::embedded(RULES).await;
-    venue.agent("a", with(json!([]))).await;
+    venue.agent("a", with(&[])).await;
     session(&venue, "a", 1).await;
     let plan = FaultPlan::From { n: 3, at: FaultAt::Before };
     let faulty = FaultyStore::new(Arc::clone(&venue.venue.store), plan);
     let dying = TestVenue::new(faulty, Arc::clone(&venue.venue.bus), dir.path(), RULES).await;
     ending::terminate(&dying.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap_err();
     assert_eq!(marks(&venue).await, 1);
-    venue.agent("a", with(json!([]))).await;
+    venue.agent("a", with(&[])).await;
     let task = venue.submit("a", "later", json!(1)).await.job.unwrap();
     venue.worker().await;
     settled(&venue).await;

@@ -315,11 +315,11 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
     }
 }
 
-/// What a stream of these events of OpenAI's comes to.
+/// What a stream of these events comes to.
 async fn streamed(events: &[&str]) -> Result<Reply, ModelError> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
-    let body: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let body = format!("data: {}\n\n", events.join("\n\ndata: "));
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n";
     let length = body.len();
     let server = tokio::spawn(one_request(listener, format!("{head}content-length: {length}\r\n\r\n{body}")));

@@ -7,13 +7,14 @@
 use super::layout::{self, Space};
 use super::tx::{Db, Fault};
 use super::writer::Requests;
+use crate::clock::Clock;
 use crate::domain::quota::Kind;
 use crate::store::{Fill, StoreError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Time between two looks.
 const LOOK: Duration = Duration::from_secs(5);
@@ -30,10 +31,16 @@ const FLUSH: Duration = Duration::from_mins(1);
 /// A rewriting is followed by none for so many times as long as it took: it must not keep the disk busy.
 const REST: u32 = 10;
 
-/// Hundredths of the limit that must have been deleted since the last rewriting, or have come to lie on the disk:
-/// without, another one would free nothing.
+/// Hundredths of the limit that must have been deleted since the last rewriting, or by which the tables must have grown
+/// more than what they keep: without, another one would free nothing, and would need the room of a copy for it.
 const DELETED_PERCENT: u64 = 1;
-const GROWN_PERCENT: u64 = 4;
+const GROWN_PERCENT: u64 = 10;
+
+/// Looks for which a rewriting waits while somebody deletes: half a minute.
+const PATIENCE: u32 = 6;
+
+/// Hundredths that must have been deleted where the store isn't full.
+const MUCH_PERCENT: u64 = 20;
 
 /// Bytes of the files in a folder and below, as the disk counts them.
 pub(super) fn bytes_of(dir: &Path) -> std::io::Result<u64> {
@@ -57,7 +64,18 @@ impl Reclaimer {
     /// Starts it for the database in `dir`, which may take so many bytes.
     pub(super) fn start(db: Db, dir: PathBuf, limit: Option<u64>, requests: Requests) -> std::io::Result<Self> {
         let (stop, stopped) = channel();
-        let look = Look { db, dir, limit, requests, stopped, stale_left: 0, last: None };
+        let look = Look {
+            db,
+            dir,
+            limit,
+            requests,
+            stopped,
+            clock: Clock::system(),
+            stale_left: 0,
+            last: None,
+            seen: 0,
+            waited: 0,
+        };
         let thread = std::thread::Builder::new().name("trellis-reclaim".into()).spawn(move || look.run())?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
@@ -73,12 +91,15 @@ impl Drop for Reclaimer {
     }
 }
 
-/// How it was after a rewriting.
+/// How it was after a rewriting, or at the first look.
 struct Rewritten {
-    at: Instant,
+    /// On the steady clock.
+    at: Duration,
     took: Duration,
-    used: u64,
+    tables: u64,
     live: u64,
+    /// The most that owners have kept since.
+    most: u64,
 }
 
 struct Look {
@@ -87,9 +108,13 @@ struct Look {
     limit: Option<u64>,
     requests: Requests,
     stopped: Receiver<()>,
+    clock: Clock,
     /// Bytes that letting go has not freed.
     stale_left: u64,
     last: Option<Rewritten>,
+    /// What owners kept at the last look, and looks in a row that have found less than the one before.
+    seen: u64,
+    waited: u32,
 }
 
 impl Look {
@@ -105,6 +130,10 @@ impl Look {
         self.stopped.try_recv() == Err(TryRecvError::Disconnected)
     }
 
+    fn since(&self, at: Duration) -> Duration {
+        self.clock.steady().saturating_sub(at)
+    }
+
     fn look(&mut self) -> Result<(), StoreError> {
         let room = self.limit.map_or(STALE, |limit| STALE.min(limit / 100 * STALE_PERCENT));
         let stale = self.stale()?;
@@ -116,25 +145,48 @@ impl Look {
         }
         let Some(limit) = self.limit else { return Ok(()) };
         let used = self.used()?;
-        if !(Fill { used, limit: Some(limit) }).is_tight() || !self.may_free(used, limit)? {
+        if !self.may_free(Fill { used, limit: Some(limit) }.is_tight(), limit / 100)? {
             return Ok(());
         }
-        let began = Instant::now();
+        // What is deleted meanwhile is left for the next one.
+        let (began, live) = (self.clock.steady(), self.live()?);
         self.rewrite()?;
-        let (after, live) = (self.used()?, self.live()?);
-        tracing::info!(bytes = used, now = after, took = ?began.elapsed(), "tables were written anew without what is gone");
-        self.last = Some(Rewritten { at: Instant::now(), took: began.elapsed(), used: after, live });
+        self.last = Some(self.rewritten(self.since(began), live));
+        let (now, took) = (self.used()?, self.since(began));
+        tracing::info!(bytes = used, now, ?took, "tables were written anew without what is gone");
         Ok(())
     }
 
+    fn rewritten(&self, took: Duration, live: u64) -> Rewritten {
+        Rewritten { at: self.clock.steady(), took, tables: self.tables(), live, most: live }
+    }
+
     /// Whether a rewriting would free something, as far as is known.
-    fn may_free(&self, used: u64, limit: u64) -> Result<bool, StoreError> {
-        let Some(last) = &self.last else { return Ok(true) };
-        if last.at.elapsed() < last.took * REST {
+    fn may_free(&mut self, is_tight: bool, percent: u64) -> Result<bool, StoreError> {
+        let (tables, live) = (self.tables(), self.live()?);
+        // While somebody deletes, it would copy what is gone in a moment.
+        self.waited = if live < self.seen { self.waited + 1 } else { 0 };
+        self.seen = live;
+        if let Some(last) = &mut self.last {
+            last.most = last.most.max(live);
+        }
+        if (1..PATIENCE).contains(&self.waited) {
             return Ok(false);
         }
-        let percent = limit / 100;
-        Ok(used >= last.used + percent * GROWN_PERCENT || self.live()? + percent * DELETED_PERCENT <= last.live)
+        let Some(last) = &self.last else {
+            if !is_tight {
+                self.last = Some(self.rewritten(Duration::ZERO, live));
+            }
+            // It was full when it was opened: nobody knows of what.
+            return Ok(is_tight);
+        };
+        if self.since(last.at) < last.took * REST {
+            return Ok(false);
+        }
+        let deleted = last.most - live;
+        let in_vain = tables.saturating_sub(last.tables).saturating_sub(live.saturating_sub(last.live));
+        let is_worth_it = deleted >= percent * DELETED_PERCENT || in_vain >= percent * GROWN_PERCENT;
+        Ok(is_tight && is_worth_it || deleted >= percent * MUCH_PERCENT)
     }
 
     fn at<T, E: Into<Fault>>(&self, outcome: Result<T, E>) -> Result<T, StoreError> {
@@ -146,11 +198,15 @@ impl Look {
         self.at(bytes_of(&self.dir).map_err(fjall::Error::from))
     }
 
+    /// Bytes of the tables as they are now.
+    fn tables(&self) -> u64 {
+        Space::ALL.iter().map(|space| self.db.keyspace(*space).disk_space()).sum()
+    }
+
     /// Bytes in files that only an old state names.
     fn stale(&self) -> Result<u64, StoreError> {
-        let tables: u64 = Space::ALL.iter().map(|space| self.db.keyspace(*space).disk_space()).sum();
         let found = self.at(bytes_of(&self.dir.join("keyspaces")).map_err(fjall::Error::from))?;
-        Ok(found.saturating_sub(tables))
+        Ok(found.saturating_sub(self.tables()))
     }
 
     /// Bytes that owners keep, as they are counted.
@@ -180,8 +236,8 @@ impl Look {
     fn flush(&self, space: Space) -> Result<(), StoreError> {
         let keyspace = self.db.keyspace(space);
         self.at(keyspace.rotate_memtable())?;
-        let began = Instant::now();
-        while keyspace.sealed_memtable_count() > 0 && began.elapsed() < FLUSH && !self.is_stopped() {
+        let began = self.clock.steady();
+        while keyspace.sealed_memtable_count() > 0 && self.since(began) < FLUSH && !self.is_stopped() {
             std::thread::sleep(Duration::from_millis(10));
         }
         Ok(())
