@@ -108,6 +108,7 @@ struct Look {
     limit: Option<u64>,
     requests: Requests,
     stopped: Receiver<()>,
+    /// The machine's: it measures the disk.
     clock: Clock,
     /// Bytes that letting go has not freed.
     stale_left: u64,
