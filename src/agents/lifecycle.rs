@@ -1,5 +1,6 @@
 //! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
 
+use super::copies::Claim;
 use super::{TRIES, contended, fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
@@ -277,30 +278,47 @@ pub async fn fork(
     if maker.trail.is_full() {
         return Err(LifeError::TooMany(from.clone()));
     }
+    let new = AgentRecord { state: source.state, ..fresh(to, &config, &maker, venue.now()) };
+    if !how.timeline {
+        return put_fork(venue, owner, new, how, by, None).await;
+    }
+    let Some(mut claim) = Claim::agent(venue, owner, to).await? else { return Err(LifeError::Exists(to.clone())) };
+    let forked = put_fork(venue, owner, new, how, by, Some((&mut claim, from))).await;
+    claim.end(forked).await
+}
+
+/// Writes the record of a fork, when nobody has its name, or (`overwrite`) whoever has it; the sessions that are
+/// copied come before it.
+async fn put_fork(
+    venue: &Venue,
+    owner: &Owner,
+    new: AgentRecord,
+    how: Fork,
+    by: By<'_>,
+    mut copied: Option<(&mut Claim<'_>, &AgentId)>,
+) -> Result<(AgentRecord, bool), LifeError> {
     for _ in 0..TRIES {
-        let now = venue.now();
-        let new = AgentRecord { state: source.state.clone(), ..fresh(to, &config, &maker, now) };
-        let known = get(venue, owner, to).await?;
+        let known = get(venue, owner, &new.id).await?;
         let created = known.is_none();
         let (record, expect) = match known {
             None => {
-                let gone = venue.store.read(owner, &[keys::agent(to)]).await?.pop().unwrap_or_default();
-                if how.timeline {
+                let absent = super::absent(venue, owner, &new.id).await?;
+                if let Some((claim, from)) = copied.take() {
                     // Before the agent: its first turn comes after those.
-                    super::sessions::copy_all(venue, owner, from, to).await?;
+                    claim.copy_all(from, &new.id).await?;
                 }
-                (new, Expect::Version(gone.version))
+                (new.clone(), absent)
             }
             Some((known, _)) if !how.overwrite => return Err(LifeError::Exists(known.id)),
             Some((known, version)) => {
                 by.may(&known, "change its configuration")?;
                 let (created, config_version) = (known.created, known.config_version + 1);
-                (AgentRecord { config_version, created, ..new }, Expect::Version(version))
+                (AgentRecord { config_version, created, ..new.clone() }, Expect::Version(version))
             }
         };
         if venue.keep(owner, &writes(&record, expect)).await? == Written::Done {
             return Ok((record, created));
         }
     }
-    Err(contended(to).into())
+    Err(contended(&new.id).into())
 }

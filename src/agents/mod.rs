@@ -1,6 +1,7 @@
 //! Agents as callers see them: create, read, list; `lifecycle` and `sessions` have the rest.
 
 pub mod amend;
+mod copies;
 pub mod ending;
 pub mod lifecycle;
 pub mod names;
@@ -105,6 +106,13 @@ fn cut(text: &str, bytes: usize) -> String {
     if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
 }
 
+/// What a write expects that makes an agent which wasn't there: of those who do so at once one makes it.
+async fn absent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Expect, StoreError> {
+    let doc = venue.store.read(owner, &[keys::agent(id)]).await?.pop().unwrap_or_default();
+    // Somebody has made it since it was looked for: no write goes by.
+    Ok(Expect::Version(if doc.value.is_some() { doc.version.saturating_sub(1) } else { doc.version }))
+}
+
 /// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
 /// tasks and timeline stay; a running turn keeps the configuration that it began with. It can do no
 /// more than its maker, who configures it, and nothing once that one's grant is revoked.
@@ -132,7 +140,7 @@ pub async fn apply(
             Some((record, version)) => {
                 (replaced(record, config, maker, now), Expect::Version(version), Applied::Updated)
             }
-            None => (fresh(id, config, maker, now), Expect::Any, Applied::Created),
+            None => (fresh(id, config, maker, now), absent(venue, owner, id).await?, Applied::Created),
         };
         if venue.keep(owner, &writes(&record, version)).await? == Written::Done {
             return Ok((record, applied));

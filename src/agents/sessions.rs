@@ -1,29 +1,20 @@
 //! Sessions as callers see them: list, read, fork.
 
+use super::copies::{Claim, fresh_name};
 use super::lifecycle::LifeError;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
 use crate::domain::limits::LIST_BYTES;
-use crate::domain::quota::Usage;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{
-    Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, StoreError, decode as document, keys, steps,
-};
+use crate::store::{EventKind, SessionFacts, StoreError, decode as document, keys, steps};
 use crate::venue::Venue;
-use bytes::Bytes;
 use serde_json::{Value, json};
-
-/// Turns that one step of a copy moves.
-const COPIED: usize = 100;
 
 /// Sessions that one step of a search for one looks at: mostly it is among the first few.
 const FOUND: usize = 20;
-
-/// Sessions that one step looks at.
-const LOOKED_AT: usize = 200;
 
 /// A page of an agent's sessions, by id, after the one named; and where the next page begins.
 pub async fn list(
@@ -127,12 +118,17 @@ pub async fn read(
     after: u64,
     limit: usize,
 ) -> Result<(Vec<Value>, Option<u64>), StoreError> {
+    // What a copy that broke off has left behind the session's own turns is none of its own.
+    let own = find(venue, owner, key).await?.map_or(0, |facts| facts.version);
     let begin = keys::turn(key, after);
     let page = steps::scan(&*venue.store, owner, &keys::turns(key), Some(&begin), false, limit, LIST_BYTES).await?;
-    let full = !page.ended;
-    let (mut turns, mut last) = (Vec::with_capacity(page.docs.len()), after);
+    let (mut turns, mut last, mut full) = (Vec::with_capacity(page.docs.len()), after, !page.ended);
     for (place, doc) in page.docs {
         let record: TurnRecord = document(&place, &doc.value.unwrap_or_default())?;
+        if record.turn > own {
+            full = false;
+            break;
+        }
         last = record.turn;
         turns.push(record.seen_by(reader).shown());
     }
@@ -162,63 +158,7 @@ pub async fn fork(
     if find(venue, owner, &to).await?.is_some() {
         return Err(LifeError::Taken(to));
     }
-    copy(venue, owner, &facts, at, &to).await?;
-    Ok(to)
-}
-
-fn fresh_name() -> SessionId {
-    SessionId::new(format!("f-{}", uuid::Uuid::now_v7().simple())).expect("hex digits are a legal id")
-}
-
-/// Every session of an agent, as one of another agent that has none.
-pub(super) async fn copy_all(venue: &Venue, owner: &Owner, from: &AgentId, to: &AgentId) -> Result<(), LifeError> {
-    let mut after: Option<SessionKey> = None;
-    loop {
-        let page = venue.store.sessions(owner, Some(from), after.as_ref(), LOOKED_AT).await?;
-        let Some(last) = page.last() else { return Ok(()) };
-        after = Some(last.key.clone());
-        for facts in page.iter().filter(|facts| facts.version > 0) {
-            let to = SessionKey { agent: to.clone(), session: facts.key.session.clone() };
-            copy(venue, owner, facts, facts.version, &to).await?;
-        }
-    }
-}
-
-/// Records of turns, then the session that has them: nobody sees them before.
-async fn copy(venue: &Venue, owner: &Owner, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifeError> {
-    let state: SessionState = match &from.state {
-        None => SessionState::default(),
-        Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
-    };
-    let state = serde_json::to_vec(&state.forked(at, venue.now())).expect("states serialise");
-    venue.room(owner, Usage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
-    let prefix = keys::turns(&from.key);
-    let mut after: Option<String> = None;
-    loop {
-        let page = steps::scan(&*venue.store, owner, &prefix, after.as_deref(), false, COPIED, LIST_BYTES).await?.docs;
-        let Some((last, _)) = page.last() else { break };
-        after = Some(last.clone());
-        let mut writes = Vec::with_capacity(2 * page.len());
-        for (key, doc) in page {
-            let bytes = doc.value.unwrap_or_default();
-            let record: TurnRecord = document(&key, &bytes)?;
-            if record.turn <= at {
-                writes.push(put(keys::turn(to, record.turn), bytes));
-                writes.push(put(keys::timeline_entry(to, record.start, record.turn), Bytes::new()));
-            }
-        }
-        if writes.is_empty() {
-            break;
-        }
-        venue.store.write(venue.now(), owner, &writes).await?;
-    }
-    let seat = Seat { version: at, state: Bytes::from(state), within: None };
-    match venue.store.seat(venue.now(), owner, to, Some(&seat)).await? {
-        Seated::Done => Ok(()),
-        Seated::Held(_) | Seated::Taken => Err(LifeError::Taken(to.clone())),
-    }
-}
-
-fn put(key: String, bytes: Bytes) -> DocWrite {
-    DocWrite { key, expect: Expect::Any, change: Change::Put(bytes) }
+    let Some(mut claim) = Claim::session(venue, owner, &to).await? else { return Err(LifeError::Taken(to)) };
+    let copied = claim.copy(&facts, at, &to).await;
+    claim.end(copied.map(|()| to)).await
 }

@@ -58,7 +58,8 @@ pub async fn read(
     let since = if wanted.archived { 0 } else { since };
     let from = segments.iter().map(|segment| segment.to).max().unwrap_or(0).max(since);
     let limit = wanted.turns.clamp(1, TURNS_PAGE);
-    let page = steps::scan(&*venue.store, owner, &keys::turns(key), None, true, limit, LIST_BYTES).await?;
+    let end = keys::turn(key, facts.version + 1);
+    let page = steps::scan(&*venue.store, owner, &keys::turns(key), Some(&end), true, limit, LIST_BYTES).await?;
     let mut records = Vec::with_capacity(page.docs.len());
     for (place, doc) in page.docs {
         let record: TurnRecord = decode(&place, &doc.value.unwrap_or_default())?;

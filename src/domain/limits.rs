@@ -47,6 +47,9 @@ pub const MESSAGE_DEPTH: usize = RESULT_DEPTH + 24;
 /// Bytes of a submission's body: NATS' default `max_payload` less room for headers.
 pub const SUBMISSION_BYTES: usize = 900_000;
 
+/// How long a name is kept for who copies a session to it, since his last step: longer than any step of a copy.
+pub const COPY_CLAIM: Duration = Duration::from_mins(2);
+
 /// Longest time that an agent may give a person to answer its questions: 30 days.
 pub const APPROVAL_TIME_MAX: Duration = Duration::from_hours(30 * 24);
 

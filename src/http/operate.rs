@@ -137,6 +137,7 @@ pub(super) async fn invoke(
         same(known, head)?;
         return answer(&api, &who, &id, wait, true).await;
     }
+    ingress::room(&api.venue).await.map_err(OpError::from)?;
     if is_hidden || is_quick {
         // Its record is written when it has ended, whatever is kept then.
         let (documents, jobs) = (4, 1);

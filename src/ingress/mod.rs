@@ -258,6 +258,13 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
     Ok(Admit { owner: owner.clone(), session, event: Some(event), lease: None })
 }
 
+/// Refuses new work where the store has no room for it: whatever makes a job asks here first.
+pub async fn room(venue: &Venue) -> Result<(), StoreError> {
+    let fill = venue.store.fill(venue.clock.steady()).await;
+    venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
+    fill.admits(&venue.name)
+}
+
 /// The admission of a submission to an agent that hears it.
 pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, SubmissionError>, StoreError> {
     // What a turn has begun is let in: its job is there already, and its caller waits for it.
@@ -270,9 +277,7 @@ pub async fn let_in(venue: &Venue, arrival: &Arrival) -> Result<Result<Admit, Su
         admit
     };
     if is_new {
-        let fill = venue.store.fill(venue.clock.steady()).await;
-        venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
-        fill.admits(&venue.name)?;
+        room(venue).await?;
     }
     if let Some(to) = &arrival.submission.job {
         return Ok(addressed::addressed(venue, arrival, to)

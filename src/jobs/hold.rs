@@ -48,11 +48,13 @@ pub async fn resume(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Held, St
     }
 }
 
-/// Ends a job whose time is over while it is paused.
+/// Ends a job whose time is over while no turn of it can begin.
 pub async fn over(venue: &Venue, owner: &Owner, id: &JobId, result: &JobResult) -> Result<(), StoreError> {
     let Some(job) = get(venue, owner, id).await? else { return Ok(()) };
     match end(venue, owner, &job, result, Vec::new()).await? {
-        Finished::Done => tracing::info!(%owner, job = %id, "its time was over while it was paused"),
+        Finished::Done => {
+            tracing::info!(%owner, job = %id, reason = result.error.as_deref().unwrap_or_default(), "its time was over")
+        }
         Finished::Already(_) | Finished::Unknown => {}
     }
     Ok(())

@@ -9,6 +9,7 @@
 //! | `g/<agent>/time/<start>-<session>-<turn>` | empty; timeline order | commits | as the turn |
 //! | `g/<agent>/ledger/<session>/<turn>` | manifest of what a model saw, see `domain::context::record` | commits | as the turn |
 //! | `reads/<agent>/<created>/<number>` | JSON list of what models of a removed agent have seen, see `ledger::why`; `<created>` is of the agent | its removal | `retention.turns` after it |
+//! | `g/<agent>/copy`, `g/<agent>/copy/<session>` | JSON time; who copies sessions to that name, see `agents::copies` | forks | while they copy |
 //! | `p/<part>` | a piece of what manifests name; UTF-8 | commits | until a purge: many manifests share it |
 //! | `s/<name>` | JSON, a sealed secret, see `domain::secret::record` | secret operations | until deleted |
 //! | `a/<hash>` | JSON asset record, immutable; listed only when its content is whole | asset operations | for good |
@@ -63,9 +64,11 @@ use crate::store::DocKey;
 
 pub use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
 
+mod claims;
 mod marks;
 mod spend;
 
+pub use claims::{AUDITOR, agent_claim, session_claim};
 pub use marks::{ENDING, GARBAGE, ending, ending_agent, garbage};
 pub use spend::{
     MODEL_BOOKS, OWNER_BOOKS, SESSION_DAYS, account, job_spend, model_book, owner_book, rate, session_book,
@@ -294,9 +297,6 @@ pub const SET_BACKS: &str = "epoch.back/";
 pub fn set_back(found: Millis) -> String {
     format!("{SET_BACKS}{:016}", found.0)
 }
-
-/// Document that says which worker looks for what is lost.
-pub const AUDITOR: &str = "auditor";
 
 /// Prefix of messages whose subject means nothing, the oldest first.
 pub const STRAYS: &str = "stray/";

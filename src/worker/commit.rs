@@ -68,7 +68,7 @@ pub(super) async fn commit(
     output::put(bench, turn, &mut decision).await?;
     let mut policy = bench.policy;
     for _ in 0..=COMMIT_CONFLICTS {
-        let (mut commit, mut outbox) = build(worker, leased, bench, &decision).await?;
+        let (mut commit, mut outbox) = build(worker, leased, (bench, agent), &decision).await?;
         commit.writes.push(policy::unchanged(policy));
         let _alone = leased.stops.alone().await;
         match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
@@ -177,7 +177,7 @@ fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value
 async fn build(
     worker: &Worker,
     leased: &Leased,
-    bench: &Bench,
+    (bench, agent): (&Bench, &AgentRecord),
     decision: &Decision,
 ) -> Result<(Commit, Vec<OutboxEntry>), Stop> {
     let session = &leased.lease.session;
@@ -211,10 +211,11 @@ async fn build(
     }
     let after = leased.run.after(&decision.state, &decision.consume);
     let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
+    let due = after.look_at(&agent.config.limits.budget());
     let then = match after.next(worker.options.crash_limit) {
         _ if leased.more => After::Keep,
-        Next::Rest => rest(after.deadline()),
-        Next::Await { news: false, until } => rest(Some(until)),
+        Next::Rest => rest(due),
+        Next::Await { news: false, until } => rest(Some(due.map_or(until, |due| due.min(until)))),
         Next::Await { .. } | Next::Turn(_) | Next::Settle(_) | Next::GiveUp(_) => After::Keep,
     };
     let serving = record.job.clone().filter(|_| !decision.cancelled);

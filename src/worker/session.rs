@@ -234,16 +234,17 @@ async fn one(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
         tracing::warn!(%owner, %agent, "agent is gone; its session waits");
         return rest(worker, leased, None).await;
     };
-    if let Some((job, result)) = leased.run.paused_too_long(worker.venue.now()) {
+    let limits = record.config.limits.budget();
+    if let Some((job, result)) = leased.run.too_late(&limits, worker.venue.now()) {
         return over(worker, leased, &job, &result).await;
     }
     let start = match &leased.checkpoint {
         Some(recorded) if leased.run.is_paused(recorded.job.as_ref()) => {
-            let deadline = leased.run.deadline();
-            return rest(worker, leased, deadline).await;
+            let due = leased.run.look_at(&limits);
+            return rest(worker, leased, due).await;
         }
         Some(_) => Start::Mailbox,
-        None => match begin(worker, leased, record.status == AgentStatus::Active).await? {
+        None => match begin(worker, leased, &record).await? {
             Begin::Turn(start) => start,
             Begin::Settle(settled) => return commit::settle(worker, leased, &settled).await,
             Begin::Rest(due) => return rest(worker, leased, due).await,
@@ -267,7 +268,8 @@ enum Begin {
     Rest(Option<Millis>),
 }
 
-async fn begin(worker: &Worker, leased: &Leased, active: bool) -> Result<Begin, Stop> {
+async fn begin(worker: &Worker, leased: &Leased, agent: &AgentRecord) -> Result<Begin, Stop> {
+    let active = agent.status == AgentStatus::Active;
     let now = worker.venue.now();
     let run = &leased.run;
     // Due at once: it takes its place among those that wait for the agent's resumption.
@@ -281,12 +283,13 @@ async fn begin(worker: &Worker, leased: &Leased, active: bool) -> Result<Begin, 
             return Ok(Begin::Turn(Start::Answers(decided)));
         }
     }
-    let deadline = run.deadline();
-    let overdue = deadline.is_some_and(|deadline| now >= deadline);
+    let overdue = run.deadline().is_some_and(|deadline| now >= deadline);
+    let due = run.look_at(&agent.config.limits.budget());
+    let first = |until: Millis| Some(due.map_or(until, |due| due.min(until)));
     Ok(match run.next(worker.options.crash_limit) {
         Next::Settle(settled) => Begin::Settle(settled),
-        Next::Rest if !overdue => Begin::Rest(deadline),
-        Next::Await { until, .. } if !overdue => Begin::Rest(Some(until)),
+        Next::Rest if !overdue => Begin::Rest(due),
+        Next::Await { until, .. } if !overdue => Begin::Rest(first(until)),
         Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) if !active => suspended,
         Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) => Begin::Turn(Start::Mailbox),
     })
@@ -307,9 +310,9 @@ async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Resu
     Ok(leased.held(next)?)
 }
 
-/// The time of a paused task is over: it ends as from outside, and its session is looked at again.
+/// The time of a task is over that no turn ends: it ends as from outside, and the lease is held on to see what is left.
 async fn over(worker: &Worker, leased: &mut Leased, job: &JobId, result: &JobResult) -> Result<bool, Stop> {
     jobs::hold::over(&worker.venue, &leased.lease.owner, job, result).await?;
-    let now = worker.venue.now();
-    rest(worker, leased, Some(now)).await
+    let next = release(worker, leased, worker.venue.now(), After::Keep).await?;
+    Ok(leased.held(next)?)
 }

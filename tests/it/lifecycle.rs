@@ -1,9 +1,12 @@
 //! Rows of `agents.md`, States: suspend, resume, update, delete, remove, fork.
 
 use crate::support::operate::{on, operate};
+use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Map, Value, json};
+use std::collections::HashMap;
 use trellis::agents;
+use trellis::clock::Clock;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::AgentId;
@@ -200,6 +203,69 @@ async fn a_fork_has_configuration_and_state_and_empty_mailboxes() {
     call(&venue, "fork", json!({"agentId": "a", "to": "bare", "overwrite": true})).await.unwrap();
     call(&venue, "resume", json!({"agentId": "a"})).await.unwrap();
     venue.ended(&waiting).await;
+}
+
+/// Of those who make an agent of one name at once one has made it; and of forks with their sessions nothing is left
+/// of the others.
+async fn of_those_who_make_one_agent_one_does(venue: TestVenue) {
+    let config =
+        |who: usize| json!({"model": {"provider": "scripted", "name": "echo"}, "description": format!("{who}")});
+    for round in 0..5 {
+        let name = format!("n{round}");
+        let makes = (0..6).map(|who| call(&venue, "create", json!({"agentId": name, "config": config(who)})));
+        let answers = futures::future::join_all(makes).await;
+        let made: Vec<usize> = (0..6).filter(|who| answers[*who].as_ref().unwrap()["created"] == true).collect();
+        assert_eq!(made.len(), 1, "{answers:?}");
+        assert_eq!(info(&venue, &name).await["config"]["description"], made[0].to_string());
+        // A name that was free again.
+        call(&venue, "delete", json!({"agentId": name, "remove": true})).await.unwrap();
+        let again = call(&venue, "create", json!({"agentId": name, "config": config(9)})).await.unwrap();
+        assert_eq!(again["created"], true);
+    }
+    venue.worker().await;
+    let mut sessions = HashMap::new();
+    for agent in ["left", "right"] {
+        venue.agent(agent, echo()).await;
+        let chat = call(&venue, "chat", json!({"agentId": agent, "message": agent})).await.unwrap();
+        sessions.insert(agent, chat["sessionId"].as_str().unwrap().to_owned());
+    }
+    for round in 0..4 {
+        let to = format!("copy{round}");
+        let forks = (0..6).map(|n| {
+            let from = ["left", "right"][n % 2];
+            call(&venue, "fork", json!({"agentId": from, "to": to, "timeline": true}))
+        });
+        let answers = futures::future::join_all(forks).await;
+        let made: Vec<&Value> = answers.iter().filter_map(|answer| answer.as_ref().ok()).collect();
+        assert_eq!(made.len(), 1, "{answers:?}");
+        let session = &sessions[made[0]["forkedFrom"].as_str().unwrap()];
+        let copied = call(&venue, "sessions", json!({"agentId": to})).await.unwrap();
+        assert_eq!((&copied["count"], &copied["sessions"][0]["sessionId"]), (&json!(1), &json!(session)));
+    }
+    // Somebody else makes the agent while its sessions are copied: it has none of them.
+    let (fork, made) = futures::future::join(
+        call(&venue, "fork", json!({"agentId": "left", "to": "late", "timeline": true})),
+        call(&venue, "create", json!({"agentId": "late", "config": echo()})),
+    )
+    .await;
+    let expected = u64::from(fork.is_ok());
+    assert_eq!(made.unwrap()["created"], fork.is_err());
+    let copied = call(&venue, "sessions", json!({"agentId": "late"})).await.unwrap();
+    assert_eq!(copied["count"], expected);
+    assert_eq!(venue.turns("late", &sessions["left"]).await.len() as u64, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_who_make_one_agent_one_does_on_an_embedded_store() {
+    let (venue, _dir) = TestVenue::embedded(ECHO).await;
+    of_those_who_make_one_agent_one_does(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_who_make_one_agent_one_does_on_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, _) = TestVenue::redis_at(server, ECHO, Clock::system()).await;
+    of_those_who_make_one_agent_one_does(venue).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -86,6 +86,7 @@ on_both! {
     the_running_turn_commits_and_none_begins_until_it_goes_on
     a_paused_job_can_be_cancelled
     its_time_goes_on_and_its_end_is_no_turn
+    the_time_of_one_that_never_began_goes_on
     an_answer_waits_with_the_job_that_it_is_for
     a_message_reaches_the_task_alone
     it_is_told_more_than_a_turn_can_hear
@@ -163,6 +164,32 @@ async fn its_time_goes_on_and_its_end_is_no_turn(on: On) {
     assert_eq!((ended.status, result.error_code), (JobStatus::Failed, Some(ErrorCode::LimitReached)));
     assert!(result.error.unwrap().contains("while it was paused"));
     assert_eq!((turns(&venue, &id).await, venue.model_calls().len()), (1, calls));
+}
+
+async fn the_time_of_one_that_never_began_goes_on(on: On) {
+    let Some((venue, _dir)) = venue(on, Clock::manual(START)).await else { return };
+    let within = |seconds: u64| Submission {
+        input: json!("go"),
+        session_id: Some("s".parse().unwrap()),
+        budget: serde_json::from_value(json!({"wallClock": seconds})).unwrap(),
+        ..Submission::default()
+    };
+    let first = venue.arrive("slow", "t1", true, within(60)).await.job.unwrap();
+    run(&venue, "pause", &first).await.unwrap();
+    let behind = venue.arrive("slow", "t2", true, within(30)).await.job.unwrap();
+    let free = venue.arrive("slow", "t3", true, within(3_600)).await.job.unwrap();
+    venue.worker().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(job(&venue, &first).await.status, JobStatus::Paused);
+    for (seconds, id, how) in [(31, &behind, "before it began"), (30, &first, "while it was paused")] {
+        venue.venue.clock.advance(Duration::from_secs(seconds));
+        let ended = venue.ended(id).await;
+        let result = ended.result.unwrap();
+        assert_eq!((ended.status, result.error_code), (JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
+        assert!(result.error.unwrap().ends_with(how));
+    }
+    assert_eq!(venue.ended(&free).await.status, JobStatus::Complete, "its session is free");
+    assert!(turns(&venue, &free).await > 0);
 }
 
 async fn an_answer_waits_with_the_job_that_it_is_for(on: On) {

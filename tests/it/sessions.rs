@@ -1,12 +1,16 @@
 //! Sessions: list, read, fork.
 
+use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::agents::lifecycle::LifeError;
 use trellis::agents::sessions;
+use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::ids::SessionKey;
+use trellis::domain::time::Millis;
 use trellis::ledger;
+use trellis::store::{Change, DocWrite, Expect, keys};
 
 fn key(session: &str) -> SessionKey {
     SessionKey { agent: "a".parse().unwrap(), session: session.parse().unwrap() }
@@ -107,4 +111,84 @@ async fn what_can_not_be_forked_says_why() {
     assert_eq!(fork("main", 0, None).await, "session `a/main` has no turn 0: its newest is 3");
     assert_eq!(fork("none", 1, None).await, "no session `a/none`: nothing was ever sent to it");
     assert_eq!(fork("main", 1, Some("main")).await, "session `a/main` exists: choose another name");
+}
+
+/// Sessions that are copied to one name at once: one of them is there, and nothing of the others.
+async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
+    venue.agent("a", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    venue.worker().await;
+    for text in ["one", "two", "three"] {
+        say(&venue, "main", text).await;
+    }
+    let (v, owner, all) = (&venue.venue, &venue.owner, Authority::unlimited());
+    let main = key("main");
+    for round in 0..6 {
+        let name = format!("dup{round}");
+        let forks = (0..8).map(|n| sessions::fork(v, owner, &main, 1 + n % 3, Some(name.parse().unwrap())));
+        let done = futures::future::join_all(forks).await;
+        let won: Vec<u64> = done.iter().zip(0..).filter(|(done, _)| done.is_ok()).map(|(_, n)| 1 + n % 3).collect();
+        assert_eq!(won.len(), 1, "{done:?}");
+        for error in done.into_iter().filter_map(Result::err) {
+            assert!(matches!(error, LifeError::Taken(_)), "{error}");
+        }
+        let (turns, _) = sessions::read(v, (owner, &all), &key(&name), 0, 100).await.unwrap();
+        assert_eq!(turns.len() as u64, won[0]);
+        assert_eq!(venue.turns("a", &name).await.len() as u64, won[0], "and no document that nobody sees");
+    }
+    for round in 0..6 {
+        let name = format!("mix{round}");
+        let forks = (0..3).map(|_| sessions::fork(v, owner, &main, 3, Some(name.parse().unwrap())));
+        let (forked, ()) = futures::future::join(futures::future::join_all(forks), say(&venue, &name, "mine")).await;
+        let turns = sessions::read(v, (owner, &all), &key(&name), 0, 100).await.unwrap().0;
+        let heard = heard(&turns);
+        match forked.iter().filter(|forked| forked.is_ok()).count() {
+            0 => assert!(heard.len() == 1 && heard[0].contains("mine"), "{heard:?}"),
+            won => assert!(won == 1 && heard.len() == 4 && heard[3].contains("mine"), "{won} {heard:?}"),
+        }
+        assert_eq!(venue.turns("a", &name).await.len(), turns.len());
+    }
+    let agent = key("main").agent;
+    let timeline = trellis::agents::timeline(v, (owner, &all), &agent, 0, 1_000).await.unwrap();
+    let (known, _) = sessions::list(v, owner, (&agent, None), None, 100).await.unwrap();
+    let turns: u64 = known.iter().map(|session| session["turns"].as_u64().unwrap()).sum();
+    assert_eq!(timeline.len() as u64, turns, "nor a place in the timeline");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_who_fork_to_one_name_one_does_on_an_embedded_store() {
+    let (venue, _dir) = TestVenue::embedded("").await;
+    of_those_who_fork_to_one_name_one_does(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_those_who_fork_to_one_name_one_does_on_redis() {
+    let Some(server) = RedisServer::shared() else { return };
+    let (venue, _dir, _) = TestVenue::redis_at(server, "", Clock::system()).await;
+    of_those_who_fork_to_one_name_one_does(venue).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_died_while_copying_keeps_the_name_for_a_while_only() {
+    let (venue, _dir) = talked().await;
+    let (v, owner) = (&venue.venue, &venue.owner);
+    let claim = |since: Millis| DocWrite {
+        key: keys::session_claim(&key("branch")),
+        expect: Expect::Any,
+        change: Change::Put(since.0.to_string().into()),
+    };
+    let left = DocWrite {
+        key: keys::turn(&key("branch"), 3),
+        expect: Expect::Any,
+        change: Change::Put(serde_json::to_vec(&venue.turns("a", "main").await[2]).unwrap().into()),
+    };
+    v.store.write(v.now(), owner, &[claim(v.now()), left]).await.unwrap();
+    let main = key("main");
+    let fork = || sessions::fork(v, owner, &main, 2, Some("branch".parse().unwrap()));
+    assert!(matches!(fork().await, Err(LifeError::Taken(_))));
+    let reader = Authority::unlimited();
+    assert!(sessions::read(v, (owner, &reader), &key("branch"), 0, 9).await.unwrap().0.is_empty());
+    v.store.write(v.now(), owner, &[claim(Millis(v.now().0 - 121_000))]).await.unwrap();
+    fork().await.unwrap();
+    let (turns, next) = sessions::read(v, (owner, &reader), &key("branch"), 0, 9).await.unwrap();
+    assert_eq!((turns.len(), next), (2, None), "what the dead one has left is none of its own");
 }

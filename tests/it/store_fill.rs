@@ -52,6 +52,18 @@ async fn fill(venue: &TestVenue, change: Change) {
     tokio::time::sleep(Duration::from_millis(1_100)).await;
 }
 
+/// What of these arguments an operation knows.
+fn only(operation: &str, mut input: serde_json::Value) -> serde_json::Value {
+    let known: &[&str] = match operation {
+        "v/ops/lattice/append" => &["path", "value"],
+        "v/ops/lattice/read" => &["path"],
+        "v/ops/agent/request" => &["agentId", "input"],
+        _ => &[],
+    };
+    input.as_object_mut().unwrap().retain(|key, _| known.contains(&key.as_str()));
+    input
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_and_the_rest_ends() {
     let Some(server) = RedisServer::start() else { return };
@@ -76,6 +88,15 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     let refused = api.post("/api/v1/agents/slow/tasks", json!({"input": 1})).await;
     assert_eq!(refused.header("retry-after"), "30");
     refused.is_problem(503, "from 80 %");
+    // Each of them would make a record of a job, also of what only reads.
+    for operation in ["v/ops/lattice/append", "v/ops/lattice/read", "v/ops/agent/request", "v/ops/agent/list"] {
+        let input = json!({"path": "w/log", "value": 1, "agentId": "slow", "input": 1});
+        let known = api.post("/api/v1/invoke", json!({"operation": operation, "input": only(operation, input)})).await;
+        assert_eq!(known.header("retry-after"), "30", "{operation}");
+        known.is_problem(503, "from 80 %");
+    }
+    let run = json!({"operation": "v/ops/lattice/append", "input": {"path": "w/log", "value": 1}});
+    assert_eq!(api.post("/api/v1/run", run).await.status, 200, "what makes no job is done");
     assert!(venue.venue.metrics.encode().contains("trellis_store_fill_percent"));
     let found = doctor::examine(&venue.venue).await.unwrap();
     assert!(found.advice(true).iter().any(|line| line.starts_with("redis memory is `")), "{:?}", found.advice(true));

@@ -9,6 +9,7 @@ use super::Recorded;
 use super::setting::Last;
 use crate::domain::agent::{AgentConfig, Completion};
 use crate::domain::authority::envelope::Envelope;
+use crate::domain::budget::{Budget, Deadline, Purse};
 use crate::domain::context::inputs::Served;
 use crate::domain::event::{Event, Mandate, Payload};
 use crate::domain::expiry::Ttl;
@@ -182,11 +183,35 @@ impl Run {
         self.task().is_some_and(Pending::is_paused)
     }
 
-    /// The begun task whose time is over while it is paused, and how it ends: without a turn.
-    pub fn paused_too_long(&self, now: Millis) -> Option<(JobId, JobResult)> {
-        let progress = self.state.task.as_ref().filter(|progress| self.is_paused(Some(&progress.job)))?;
-        let last = Last::of_time(&progress.deadline?, now)?;
-        Some((progress.job.clone(), JobResult::failed(last.code, format!("{}, while it was paused", last.reason))))
+    /// A task whose time is over before a turn of it can say so, and how it ends: one that is paused, or stands behind
+    /// another. `limits` are those of its agent.
+    pub fn too_late(&self, limits: &Budget, now: Millis) -> Option<(JobId, JobResult)> {
+        let next = self.task().and_then(|task| task.event.job());
+        let waits = |pending: &&Pending| pending.is_paused() || pending.event.job() != next;
+        self.inbox.iter().filter(|pending| pending.is_open_task()).filter(waits).find_map(|pending| {
+            let job = pending.event.job()?;
+            let last = Last::of_time(&self.time_of(pending, limits)?, now)?;
+            let how = if pending.is_paused() { "while it was paused" } else { "before it began" };
+            Some((job.clone(), JobResult::failed(last.code, format!("{}, {how}", last.reason))))
+        })
+    }
+
+    /// When the time of an open task is over: what its first turn was told, or will be.
+    fn time_of(&self, task: &Pending, limits: &Budget) -> Option<Deadline> {
+        let job = task.event.job()?;
+        match self.state.task.as_ref().filter(|progress| progress.job == *job) {
+            Some(progress) => progress.deadline,
+            None => {
+                let above = (&[][..], task.event.envelope.deadline);
+                Purse::of_task(job, task.event.received, limits, &task.event.budget, above).deadline
+            }
+        }
+    }
+
+    /// When the session must be looked at for the sake of time: when that of one of its open tasks is over.
+    pub fn look_at(&self, limits: &Budget) -> Option<Millis> {
+        let open = self.inbox.iter().filter(|pending| pending.is_open_task());
+        open.filter_map(|pending| self.time_of(pending, limits)).map(|deadline| deadline.at).min()
     }
 
     /// When the open task's time is over.

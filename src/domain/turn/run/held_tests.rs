@@ -2,7 +2,7 @@
 
 use super::tests::{job, keys, message, result, state, task};
 use super::*;
-use crate::domain::budget::{Deadline, Origin};
+use crate::domain::budget::{Budget, Deadline, Origin};
 use crate::domain::job::ErrorCode;
 use serde_json::json;
 
@@ -52,11 +52,39 @@ fn the_time_of_a_paused_job_goes_on() {
     let mut begun = state(Some(1), false, &[]);
     begun.task.as_mut().unwrap().deadline = Some(Deadline { at: Millis(50), origin: Origin::Request });
     let paused = run(begun.clone(), &[task(1, PAUSED)]);
-    assert_eq!((paused.deadline(), paused.paused_too_long(Millis(49))), (Some(Millis(50)), None));
-    let (ended, how) = paused.paused_too_long(Millis(50)).unwrap();
+    let any = Budget::default();
+    assert_eq!((paused.look_at(&any), paused.too_late(&any, Millis(49))), (Some(Millis(50)), None));
+    let (ended, how) = paused.too_late(&any, Millis(50)).unwrap();
     assert_eq!((ended, how.status, how.error_code), (job(1), JobStatus::Failed, Some(ErrorCode::BudgetExceeded)));
     assert!(how.error.unwrap().ends_with("while it was paused"));
-    assert_eq!(run(begun, &[task(1, JobStatus::Started)]).paused_too_long(Millis(50)), None, "a turn ends it");
+    assert_eq!(run(begun, &[task(1, JobStatus::Started)]).too_late(&any, Millis(50)), None, "a turn ends it");
+}
+
+#[test]
+fn the_time_of_a_job_that_never_began_counts_from_its_acceptance() {
+    let within = |n, status, seconds| {
+        let mut pending = task(n, status);
+        pending.event.received = Millis(1_000);
+        pending.event.budget.wall_clock = Some(seconds);
+        pending
+    };
+    let (any, agent) = (Budget::default(), Budget { wall_clock: Some(2), ..Budget::default() });
+    let paused = run(SessionState::default(), &[within(1, PAUSED, 3), within(2, JobStatus::Pending, 4)]);
+    assert_eq!((paused.look_at(&any), paused.look_at(&agent)), (Some(Millis(4_000)), Some(Millis(3_000))));
+    assert_eq!(paused.too_late(&any, Millis(3_999)), None);
+    let ends = |run: &Run, limits: &Budget, at| {
+        run.too_late(limits, Millis(at)).map(|(job, how)| (job, how.error_code.unwrap(), how.error.unwrap()))
+    };
+    let (ended, code, how) = ends(&paused, &any, 4_000).unwrap();
+    assert!(ended == job(1) && code == ErrorCode::BudgetExceeded && how.ends_with("while it was paused"), "{how}");
+    assert_eq!(ends(&paused, &agent, 3_000).unwrap().1, ErrorCode::LimitReached);
+    // What stands behind it, too; whoever is next and not paused has a turn that says so.
+    let behind = run(SessionState::default(), &[task(1, PAUSED), within(2, JobStatus::Pending, 4)]);
+    let (ended, _, how) = ends(&behind, &any, 5_000).unwrap();
+    assert!(ended == job(2) && how.ends_with("before it began"), "{how}");
+    let next = run(SessionState::default(), &[within(2, JobStatus::Pending, 4)]);
+    assert_eq!((next.look_at(&any), ends(&next, &any, 9_000)), (Some(Millis(5_000)), None));
+    assert_eq!(run(SessionState::default(), &[task(1, PAUSED)]).look_at(&any), None);
 }
 
 #[test]

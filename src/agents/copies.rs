@@ -1,0 +1,205 @@
+//! Copies of sessions. Who copies holds a claim on the name meanwhile, which every step renews: of those who copy to
+//! one name at once one does, and one that is refused takes back what it has written.
+
+use super::lifecycle::LifeError;
+use super::sessions::find;
+use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
+use crate::domain::limits::{COPY_CLAIM, LIST_BYTES};
+use crate::domain::quota::Usage;
+use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::time::Millis;
+use crate::store::{
+    Amend, Amended, Amendment, Change, Doc, DocKey, DocWrite, Expect, Seat, Seated, SessionFacts, StoreError, Written,
+    decode as document, keys, steps,
+};
+use crate::venue::Venue;
+use bytes::Bytes;
+
+/// Turns that one step of a copy moves.
+const COPIED: usize = 100;
+
+/// Sessions that one step looks at.
+const LOOKED_AT: usize = 200;
+
+/// Documents that one step of taking back deletes.
+const TAKEN_BACK: usize = 500;
+
+/// The right to copy to a name, and what was copied under it.
+pub(super) struct Claim<'a> {
+    venue: &'a Venue,
+    owner: &'a Owner,
+    key: DocKey,
+    version: u64,
+    made: Vec<Made>,
+}
+
+/// What a copy has written, with the versions that are its own.
+struct Made {
+    session: SessionKey,
+    seat: Option<Seat>,
+    documents: Vec<(DocKey, u64)>,
+}
+
+impl<'a> Claim<'a> {
+    /// The claim on one session's name; `None`: somebody copies to it.
+    pub(super) async fn session(
+        venue: &'a Venue,
+        owner: &'a Owner,
+        to: &SessionKey,
+    ) -> Result<Option<Self>, StoreError> {
+        Self::take(venue, owner, keys::session_claim(to)).await
+    }
+
+    /// The claim on an agent's name; `None`: somebody copies to it.
+    pub(super) async fn agent(venue: &'a Venue, owner: &'a Owner, to: &AgentId) -> Result<Option<Self>, StoreError> {
+        Self::take(venue, owner, keys::agent_claim(to)).await
+    }
+
+    async fn take(venue: &'a Venue, owner: &'a Owner, key: DocKey) -> Result<Option<Self>, StoreError> {
+        let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        let since = doc.value.map(|bytes| document::<Millis>(&key, &bytes)).transpose()?;
+        // Who has died while copying doesn't keep the name.
+        if since.is_some_and(|since| venue.now() < since.plus(COPY_CLAIM)) {
+            return Ok(None);
+        }
+        let mut claim = Self { venue, owner, key, version: doc.version, made: Vec::new() };
+        Ok(claim.write(Vec::new()).await?.then_some(claim))
+    }
+
+    /// Writes documents and renews the claim with them; false: nothing, it is another's, or one of them is.
+    async fn write(&mut self, mut writes: Vec<DocWrite>) -> Result<bool, StoreError> {
+        let now = self.venue.now();
+        let renewed = Change::Put(serde_json::to_vec(&now).expect("times serialise").into());
+        writes.push(DocWrite { key: self.key.clone(), expect: Expect::Version(self.version), change: renewed });
+        let done = self.venue.store.write(now, self.owner, &writes).await? == Written::Done;
+        self.version += u64::from(done);
+        Ok(done)
+    }
+
+    /// Records of turns up to and with turn `at`, then the session that has them: nobody sees them before.
+    pub(super) async fn copy(&mut self, from: &SessionFacts, at: u64, to: &SessionKey) -> Result<(), LifeError> {
+        let (venue, owner) = (self.venue, self.owner);
+        let state: SessionState = match &from.state {
+            None => SessionState::default(),
+            Some(bytes) => document(&format!("state of {}", from.key), bytes)?,
+        };
+        let state = serde_json::to_vec(&state.forked(at, venue.now())).expect("states serialise");
+        venue.room(owner, Usage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
+        self.made.push(Made { session: to.clone(), seat: None, documents: Vec::new() });
+        let prefix = keys::turns(&from.key);
+        let mut after: Option<DocKey> = None;
+        loop {
+            let page = steps::scan(&*venue.store, owner, &prefix, after.as_deref(), false, COPIED, LIST_BYTES).await?;
+            let Some((last, _)) = page.docs.last() else { break };
+            after = Some(last.clone());
+            if !self.turns(page.docs, at, to).await? {
+                break;
+            }
+        }
+        let seat = Seat { version: at, state: Bytes::from(state), within: None };
+        match venue.store.seat(venue.now(), owner, to, Some(&seat)).await? {
+            Seated::Done => {}
+            Seated::Held(_) | Seated::Taken => return Err(LifeError::Taken(to.clone())),
+        }
+        if let Some(made) = self.made.last_mut() {
+            made.seat = Some(seat);
+        }
+        Ok(())
+    }
+
+    /// Those up to and with turn `at`; false: there were none.
+    async fn turns(&mut self, page: Vec<(DocKey, Doc)>, at: u64, to: &SessionKey) -> Result<bool, LifeError> {
+        let mut puts = Vec::with_capacity(2 * page.len());
+        for (key, doc) in page {
+            let bytes = doc.value.unwrap_or_default();
+            let record: TurnRecord = document(&key, &bytes)?;
+            if record.turn <= at {
+                puts.push((keys::turn(to, record.turn), bytes));
+                puts.push((keys::timeline_entry(to, record.start, record.turn), Bytes::new()));
+            }
+        }
+        if puts.is_empty() {
+            return Ok(false);
+        }
+        let places: Vec<DocKey> = puts.iter().map(|(key, _)| key.clone()).collect();
+        let before = self.venue.store.read(self.owner, &places).await?;
+        // After that read: a turn of a session that has begun since has another version.
+        if find(self.venue, self.owner, to).await?.is_some() {
+            return Err(LifeError::Taken(to.clone()));
+        }
+        let versions: Vec<u64> = before.into_iter().map(|doc| doc.version).collect();
+        let put = |((key, bytes), version): ((DocKey, Bytes), &u64)| DocWrite {
+            key,
+            expect: Expect::Version(*version),
+            change: Change::Put(bytes),
+        };
+        let writes = puts.into_iter().zip(&versions).map(put).collect();
+        // Before it is written: what a lost answer leaves is taken back, too.
+        let written = places.into_iter().zip(versions).map(|(key, version)| (key, version + 1));
+        if let Some(made) = self.made.last_mut() {
+            made.documents.extend(written);
+        }
+        if self.write(writes).await? { Ok(true) } else { Err(LifeError::Taken(to.clone())) }
+    }
+
+    /// Every session of an agent, as one of another agent that has none.
+    pub(super) async fn copy_all(&mut self, from: &AgentId, to: &AgentId) -> Result<(), LifeError> {
+        let mut after: Option<SessionKey> = None;
+        loop {
+            let page = self.venue.store.sessions(self.owner, Some(from), after.as_ref(), LOOKED_AT).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after = Some(last.key.clone());
+            for facts in page.iter().filter(|facts| facts.version > 0) {
+                let to = SessionKey { agent: to.clone(), session: facts.key.session.clone() };
+                self.copy(facts, facts.version, &to).await?;
+            }
+        }
+    }
+
+    /// Gives the name free; what was copied for nothing is taken back.
+    pub(super) async fn end<T>(mut self, done: Result<T, LifeError>) -> Result<T, LifeError> {
+        if done.is_err() {
+            for made in std::mem::take(&mut self.made) {
+                self.take_back(made).await?;
+            }
+        }
+        let (expect, change) = (Expect::Version(self.version), Change::Delete);
+        let free = DocWrite { key: self.key.clone(), expect, change };
+        // Nobody else's: it lapsed, and is another's by now.
+        self.venue.store.write(self.venue.now(), self.owner, &[free]).await?;
+        done
+    }
+
+    /// Nothing of a session that somebody uses by now; else what nobody has written over.
+    async fn take_back(&self, made: Made) -> Result<(), StoreError> {
+        if let Some(seat) = made.seat {
+            let then = Amendment::Gone { arrivals: 0 };
+            let amend = Amend { version: seat.version, was: Some(seat.state), then, writes: Vec::new() };
+            let gone = self.venue.store.amend(self.venue.now(), self.owner, &made.session, &amend).await?;
+            if gone != Amended::Done {
+                return Ok(());
+            }
+        }
+        for some in made.documents.chunks(TAKEN_BACK) {
+            let mut left: Vec<DocWrite> = some.iter().map(|(key, version)| gone(key, *version)).collect();
+            while !left.is_empty() {
+                match self.venue.store.write(self.venue.now(), self.owner, &left).await? {
+                    Written::Done => break,
+                    Written::Conflict(others) => {
+                        left.retain(|write| !others.iter().any(|other| other.key == write.key))
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn gone(key: &str, version: u64) -> DocWrite {
+    DocWrite { key: key.to_owned(), expect: Expect::Version(version), change: Change::Delete }
+}
+
+/// A name that nobody has.
+pub(super) fn fresh_name() -> SessionId {
+    SessionId::new(format!("f-{}", uuid::Uuid::now_v7().simple())).expect("hex digits are a legal id")
+}
