@@ -12,6 +12,7 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_GRACE, INVOKED_OPEN};
 use crate::domain::time::Millis;
+use crate::domain::visible::told;
 use crate::ops::{self, Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
 use crate::policy;
 use crate::store::{Change, Doc, DocWrite, Expect, StoreError, Window, Written, decode, keys};
@@ -323,17 +324,18 @@ pub async fn run(venue: &Venue, owner: &Owner, held: &Held) -> Result<Ran, Store
 
 /// The end of a job whose operation went so.
 pub fn ended(ran: Result<Output, OpError>) -> JobResult {
-    let failed = |text: String| JobResult { error_code: None, ..JobResult::failed(ErrorCode::Internal, text) };
+    let coded = |code, text| JobResult::failed(code, told(text));
+    let failed = |text| JobResult { error_code: None, ..coded(ErrorCode::Internal, text) };
     match ran {
         Ok(output) => JobResult::complete(output.value),
         Err(OpError::Failed(text) | OpError::Upstream(text) | OpError::NotFound(text) | OpError::Conflict(text)) => {
             failed(text)
         }
-        Err(OpError::Timeout(text) | OpError::Limit(text)) => JobResult::failed(ErrorCode::LimitReached, text),
-        Err(OpError::Denied(text)) => JobResult::failed(ErrorCode::CapDenied, text),
-        Err(OpError::Invalid(text)) => JobResult::failed(ErrorCode::Refused, text),
-        Err(OpError::Store(StoreError::Over(over))) => JobResult::failed(ErrorCode::QuotaExceeded, over.to_string()),
-        Err(error @ (OpError::Fenced | OpError::Store(_))) => JobResult::failed(ErrorCode::Internal, error.to_string()),
+        Err(OpError::Timeout(text) | OpError::Limit(text)) => coded(ErrorCode::LimitReached, text),
+        Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
+        Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
+        Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
+        Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),
     }
 }
 

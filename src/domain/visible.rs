@@ -14,7 +14,7 @@ pub fn hidden(text: &str) -> Option<char> {
         let fits = match c {
             '\u{200c}' | '\u{200d}' => seen(before) && seen(rest.peek().copied()),
             '\u{fe00}'..='\u{fe0f}' => seen(before),
-            c => !is_hidden(c),
+            c => !is_unseen(c) && !matches!(c, '\u{2028}' | '\u{2029}'),
         };
         if !fits {
             return Some(c);
@@ -24,8 +24,9 @@ pub fn hidden(text: &str) -> Option<char> {
     None
 }
 
-/// Unicode's default-ignorable and format characters without the joiners, and separators of lines.
-const fn is_hidden(c: char) -> bool {
+/// Takes no place in a line that anybody sees: Unicode's `Default_Ignorable_Code_Point` as a whole, the marks of
+/// annotations, and the blank of Braille.
+pub const fn is_unseen(c: char) -> bool {
     matches!(
         c,
         '\u{ad}'
@@ -36,13 +37,12 @@ const fn is_hidden(c: char) -> bool {
             | '\u{17b4}'
             | '\u{17b5}'
             | '\u{180b}'..='\u{180f}'
-            | '\u{200b}'
-            | '\u{200e}'
-            | '\u{200f}'
-            | '\u{2028}'..='\u{202e}'
+            | '\u{200b}'..='\u{200f}'
+            | '\u{202a}'..='\u{202e}'
             | '\u{2060}'..='\u{206f}'
             | '\u{2800}'
             | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
             | '\u{feff}'
             | '\u{ffa0}'
             | '\u{fff0}'..='\u{fffb}'
@@ -50,6 +50,18 @@ const fn is_hidden(c: char) -> bool {
             | '\u{1d173}'..='\u{1d17a}'
             | '\u{e0000}'..='\u{e0fff}'
     )
+}
+
+/// Most bytes of the text of an error.
+const ERROR_BYTES: usize = 2048;
+
+/// The text of an error as it is told, whatever of a stranger's stands in it: the beginning, and that it goes on.
+pub fn told(mut text: String) -> String {
+    if text.len() > ERROR_BYTES {
+        text.truncate(text.floor_char_boundary(ERROR_BYTES - '…'.len_utf8()));
+        text.push('…');
+    }
+    text
 }
 
 /// Text of a stranger inside a message: short, and harmless in a terminal or a log.
@@ -62,7 +74,18 @@ pub fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{hidden, quoted};
+    use super::{hidden, quoted, told};
+
+    #[test]
+    fn an_error_has_no_more_than_two_kilobytes() {
+        assert_eq!(told("short".into()), "short");
+        assert_eq!(told("x".repeat(2048)), "x".repeat(2048));
+        for text in ["x".repeat(300_000), "é".repeat(300_000), format!("x{}", "𝔘".repeat(9_000))] {
+            let told = told(text.clone());
+            assert!(told.len() <= 2048 && told.len() > 2040 && told.ends_with('…'), "{}", told.len());
+            assert!(text.starts_with(told.trim_end_matches('…')));
+        }
+    }
 
     #[test]
     fn what_a_stranger_wrote_is_shown_short_and_without_its_control_characters() {

@@ -1,6 +1,7 @@
 //! What handlers take from a request: owner, idempotency key, body, numbers of the query.
 
 use super::Api;
+use super::catalog;
 use super::load::Load;
 use super::problem::Problem;
 use crate::auth::caller::Recognised;
@@ -9,10 +10,12 @@ use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
 use crate::domain::job::{ErrorCode, JobStatus};
+use crate::domain::nearest::nearest;
 use crate::domain::time::Millis;
+use crate::domain::visible::quoted;
 use crate::ops::Caller;
 use crate::venue::is_reserved;
-use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use bytes::Bytes;
@@ -176,15 +179,27 @@ impl FromRequestParts<Api> for Asked {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
+        let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
+        let known = route.and_then(|route| catalog::query_names(parts.method.as_str(), route));
         let pairs: Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri).map_err(Problem::bad_request)?;
         let mut asked = BTreeMap::new();
         for (name, value) in pairs.0 {
+            if let Some(known) = known.filter(|known| !known.contains(&name)) {
+                return Err(Problem::bad_request(unknown(&name, known)));
+            }
             if asked.insert(name.clone(), value).is_some() {
                 return Err(Problem::bad_request(format!("query `{name}` is given more than once")));
             }
         }
         Ok(Self(asked))
     }
+}
+
+/// A misspelt filter would be none, and the list be taken for another.
+fn unknown(name: &str, known: &[String]) -> String {
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let hint = nearest(name, &known).map(|near| format!(", did you mean `{near}`")).unwrap_or_default();
+    format!("unknown query parameter `{}`{hint}; expected some of {}", quoted(name), known.join(", "))
 }
 
 impl Asked {

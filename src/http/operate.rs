@@ -69,6 +69,10 @@ impl Order {
                 return Err(Problem::bad_request(format!("unknown key `{key}`{hint}")));
             }
         }
+        let is_text = |ucans: &Value| ucans.as_array().is_some_and(|all| all.iter().all(Value::is_string));
+        if map.get("ucans").is_some_and(|ucans| !is_text(ucans)) {
+            return Err(Problem::bad_request("`ucans`: expected a list of texts"));
+        }
         let Some(Value::String(operation)) = map.remove("operation") else {
             return Err(Problem::bad_request("expected `operation`, a catalog path such as `v/ops/lattice/read`"));
         };
@@ -276,7 +280,7 @@ mod tests {
 
     #[test]
     fn an_order_names_its_operation_and_nothing_unknown() {
-        let parse = |body: Value| Order::parse(body, &["operation", "input", "wait"]);
+        let parse = |body: Value| Order::parse(body, &["operation", "input", "ucans", "wait"]);
         let order = parse(json!({"operation": "lattice/read", "input": {"path": "w/x"}, "wait": "20"})).unwrap();
         assert_eq!(order.operation, "lattice/read");
         assert_eq!(order.wait, Some(Duration::from_millis(20)));
@@ -285,6 +289,8 @@ mod tests {
             (json!([]), "expected a body"),
             (json!({"input": 1}), "expected `operation`"),
             (json!({"operation": 1}), "expected `operation`"),
+            (json!({"operation": "x", "ucans": [1]}), "`ucans`: expected a list of texts"),
+            (json!({"operation": "x", "ucans": "t"}), "`ucans`: expected a list of texts"),
             (json!({"operation": "x", "inptu": 1}), "unknown key `inptu`, did you mean `input`"),
             (json!({"operation": "x", "wait": "soon"}), "`wait`"),
         ] {

@@ -2,6 +2,7 @@
 
 use crate::domain::quota::Over;
 use crate::domain::token::Refused;
+use crate::domain::visible::told;
 use crate::ingress::{SubmissionError, SubmitError};
 use crate::ops::OpError;
 use crate::store::{Refusal, StoreError};
@@ -29,7 +30,7 @@ pub(super) struct Problem {
 impl Problem {
     /// A problem without more meaning than its status.
     pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
-        Self { status, detail: detail.to_string(), retry_after: None, code: None, challenge: None }
+        Self { status, detail: told(detail.to_string()), retry_after: None, code: None, challenge: None }
     }
 
     /// 400: the request itself is wrong.
@@ -127,6 +128,7 @@ impl From<SubmissionError> for Problem {
             | SubmissionError::Forged(_) => Self::bad_request(error),
             SubmissionError::Override(_) => Self::denied(error),
             SubmissionError::NotOpen { .. } => Self::conflict(error),
+            SubmissionError::NoJob(_) => Self::not_found(error),
             SubmissionError::TooLarge { .. } | SubmissionError::ContextTooLarge(_) => {
                 Self::new(StatusCode::PAYLOAD_TOO_LARGE, error)
             }

@@ -34,7 +34,9 @@ pub(super) async fn addressed(
     if arrival.task {
         return not("can be named by a message, not by a task");
     }
-    let Some(job) = jobs::get(venue, &arrival.owner, to).await? else { return not("is not there") };
+    let Some(job) = jobs::get(venue, &arrival.owner, to).await? else {
+        return Ok(Err(SubmissionError::NoJob(to.clone())));
+    };
     if job.head.op.is_none() && job.head.agent != arrival.agent {
         return not("is another agent's");
     }

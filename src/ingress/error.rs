@@ -74,6 +74,9 @@ pub enum SubmissionError {
         /// Why.
         why: String,
     },
+    /// No such job, to this owner.
+    #[error("no job `{0}`")]
+    NoJob(JobId),
     /// A grant that breaks a rule.
     #[error(transparent)]
     Grant(#[from] GrantError),
@@ -103,6 +106,7 @@ impl SubmissionError {
             | Self::OutputPath(_)
             | Self::Id(_)
             | Self::NotOpen { .. }
+            | Self::NoJob(_)
             | Self::Budget(_) => ErrorCode::Refused,
             Self::Override(_) => ErrorCode::ContextOverrideDenied,
             Self::EntityIds(_) => ErrorCode::EntityIdsRequired,

@@ -59,7 +59,7 @@ impl Verb {
             ),
             Self::Restore => (
                 "v/ops/policy/restore",
-                "Take a revocation back.",
+                "Take a revocation back: for operators, since it may widen what others hold.",
                 json!({"id": text("as `policy/show` lists it")}),
                 vec!["id"],
                 Effect::Idempotent,
@@ -115,7 +115,10 @@ impl Operation for PolicyOperation {
         }
         // To take something back only narrows; the rest may widen.
         if matches!(self.0, Verb::Restore | Verb::Roots | Verb::Approvals) && !call.caller.operator {
-            return Err(OpError::Denied(format!("`{}` is for operators alone", self.0.spec().path)));
+            return Err(OpError::Denied(format!(
+                "`{}` is for operators alone: it may widen what others hold; ask an operator of the venue",
+                self.0.spec().path
+            )));
         }
         let owner = &call.caller.owner;
         let policy = match self.0 {

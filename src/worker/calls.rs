@@ -20,6 +20,7 @@ use crate::domain::tools::guard::RUN;
 use crate::domain::tools::{Target, is_pin};
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
+use crate::domain::visible::told;
 use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin};
 use crate::policy;
 use crate::store::{Checkpoint, Held, StoreError};
@@ -454,19 +455,21 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Fenced => Err(Stop::Lost),
         // Asking again would not mend what is damaged.
         OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
-        OpError::Store(error @ StoreError::Over(_)) => {
-            Ok(CallOutcome::plain(Outcome::Limit, format!("error: {error}")))
-        }
-        OpError::Store(error) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
-        OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, error.to_string())),
-        OpError::Invalid(_) => Ok(CallOutcome::plain(Outcome::Arguments, format!("error: {error}"))),
-        OpError::Limit(_) => Ok(CallOutcome::plain(Outcome::Limit, format!("error: {error}"))),
+        OpError::Store(error @ StoreError::Over(_)) => Ok(wrong(Outcome::Limit, &error)),
+        OpError::Store(error) => Ok(wrong(Outcome::Error, &error)),
+        OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, told(error.to_string()))),
+        OpError::Invalid(_) => Ok(wrong(Outcome::Arguments, &error)),
+        OpError::Limit(_) => Ok(wrong(Outcome::Limit, &error)),
         OpError::NotFound(_)
         | OpError::Conflict(_)
         | OpError::Failed(_)
         | OpError::Upstream(_)
-        | OpError::Timeout(_) => Ok(CallOutcome::plain(Outcome::Error, format!("error: {error}"))),
+        | OpError::Timeout(_) => Ok(wrong(Outcome::Error, &error)),
     }
+}
+
+fn wrong(outcome: Outcome, error: &dyn std::fmt::Display) -> CallOutcome {
+    CallOutcome::plain(outcome, told(format!("error: {error}")))
 }
 
 /// Who serves the child job of a call.

@@ -11,6 +11,7 @@ use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionId, SessionKey};
 use crate::domain::invoked::job_of;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::MESSAGE_DEPTH;
+use crate::domain::visible::told;
 use crate::external::{self, Taken};
 use crate::ingress::{self, Arrival};
 use crate::jobs;
@@ -34,7 +35,7 @@ struct WakeBody {
 /// The terminal answer to a message that can't become an event.
 #[expect(clippy::unnecessary_box_returns, reason = "the error side of results that are mostly ids: it should be small")]
 pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
-    Box::new(JobResult::ended(JobStatus::Rejected, code, error))
+    Box::new(JobResult::ended(JobStatus::Rejected, code, told(error.into())))
 }
 
 /// Handles one delivery to its end.

@@ -70,6 +70,7 @@ mod queue;
 mod quota;
 mod reads;
 mod redis_store;
+mod refusals;
 mod repair;
 mod resources;
 mod resume;

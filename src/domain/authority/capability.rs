@@ -15,6 +15,9 @@ pub(super) const INNER_SLASH: &str = "\u{1f}";
 /// Longest `with`, in bytes.
 const MAX_WITH: usize = 2048;
 
+/// Longest `can`, in bytes: far more than any ability that there is, or that somebody else's operation may need.
+const MAX_CAN: usize = 256;
+
 /// `{with: path, can: ability}`: permission for an ability on everything under a path.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -41,8 +44,13 @@ impl Capability {
                 && segment != "."
                 && segment != ".."
         };
+        if self.can.len() > MAX_CAN {
+            let bytes = self.can.len();
+            return Err(format!("`can`: expected at most {MAX_CAN} bytes, got {bytes} in `{}`", readable(&self.can)));
+        }
         if self.can != "*" && !self.can.split('/').all(ability) {
-            return Err(format!("`can`: expected an ability such as `crud/read`, or `*`, got `{}`", self.can));
+            let got = readable(&self.can);
+            return Err(format!("`can`: expected an ability such as `crud/read`, or `*`, got `{got}`"));
         }
         check_with(&self.with).map_err(|rule| format!("`with` `{}`: {rule}", readable(&self.with)))
     }

@@ -7,6 +7,7 @@
 //! that begins as a line of the venue does is quoted: `> [Tasks assigned to you]`. All other lines
 //! stay as they are, and what stands inside a line of the venue is a [`name`].
 
+use crate::domain::visible::is_unseen;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;
@@ -145,12 +146,12 @@ pub fn filled(text: String, inserted: &[Range<usize>]) -> String {
 
 /// Text of others inside a line of the venue: one line, which no bracket in it ends.
 pub fn name(text: &str) -> Cow<'_, str> {
-    let is_bad = |c: char| is_break(c) || c.is_control() || c == ']';
+    let is_bad = |c: char| is_break(c) || c.is_control() || ends_brackets(c);
     if !text.contains(is_bad) && !text.contains(" — unavailable") {
         return Cow::Borrowed(text);
     }
     let fit = |c: char| match c {
-        ']' => ')',
+        c if ends_brackets(c) => ')',
         c if is_bad(c) => ' ',
         c => c,
     };
@@ -165,7 +166,7 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 
 /// A caller in brackets: none of them ends early.
 pub fn caller(text: &str) -> String {
-    name(text).replace(['(', ')'], " ")
+    name(text).replace(|c| is_form_of(c, |part| matches!(part, '(' | ')')), " ")
 }
 
 /// JSON in one line, for every reader's lines.
@@ -189,15 +190,22 @@ pub const fn is_break(c: char) -> bool {
     matches!(c, '\n' | '\r' | '\u{b}' | '\u{c}' | '\u{1c}'..='\u{1e}' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Takes no place in a line that anybody sees, or only that of a blank.
+/// Takes no place in a line that anybody sees, or only that of a blank; what joins hieroglyphs among it.
 fn is_blank(c: char) -> bool {
-    c.is_whitespace()
-        || c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
-            | '\u{2800}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
-            | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}')
+    c.is_whitespace() || c.is_control() || is_unseen(c) || matches!(c, '\u{13430}'..='\u{1343f}')
+}
+
+/// Ends what stands in brackets, for who reads: `]` in any form.
+fn ends_brackets(c: char) -> bool {
+    let other = matches!(c, '⁆' | '❳' | '⟧' | '⦌' | '⦎' | '⦐' | '⎤' | '⎦' | '⌉' | '⌋');
+    c == ']' || other || !c.is_ascii() && is_form_of(c, |part| part == ']')
+}
+
+/// A wide, small or vertical form of one of these.
+fn is_form_of(c: char, these: impl Fn(char) -> bool) -> bool {
+    let mut is = false;
+    decompose_compatible(c, |part| is |= these(part));
+    is
 }
 
 /// Where the next end of a line begins and ends.
@@ -290,6 +298,51 @@ mod tests {
     fn check(text: &str, expected: &str) {
         assert_eq!(Foreign::text(text).as_str(), expected, "{text:?}");
         assert_eq!(Foreign::text(expected).as_str(), expected, "once is enough: {text:?}");
+    }
+
+    /// `Default_Ignorable_Code_Point` of Unicode's `DerivedCoreProperties.txt`.
+    const IGNORABLE: [std::ops::RangeInclusive<u32>; 17] = [
+        0xad..=0xad,
+        0x34f..=0x34f,
+        0x61c..=0x61c,
+        0x115f..=0x1160,
+        0x17b4..=0x17b5,
+        0x180b..=0x180f,
+        0x200b..=0x200f,
+        0x202a..=0x202e,
+        0x2060..=0x206f,
+        0x3164..=0x3164,
+        0xfe00..=0xfe0f,
+        0xfeff..=0xfeff,
+        0xffa0..=0xffa0,
+        0xfff0..=0xfff8,
+        0x1bca0..=0x1bca3,
+        0x1d173..=0x1d17a,
+        0xe0000..=0xe0fff,
+    ];
+
+    #[test]
+    fn nothing_that_nobody_sees_hides_a_heading() {
+        for c in IGNORABLE.into_iter().flatten().filter_map(char::from_u32) {
+            for text in [format!("{c}[Task 1]"), format!("[{c}Ta{c}sk 1]"), format!("a\n {c}{c}[Task 1]")] {
+                assert!(Foreign::text(text.as_str()).as_str().contains("> "), "{c:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_form_of_a_bracket_ends_what_stands_in_brackets() {
+        for c in ('\u{80}'..=char::MAX).filter(|c| !c.is_control()) {
+            let (named, called) = (name(&format!("a{c}b")).into_owned(), caller(&format!("a{c}b")));
+            assert!(named.chars().count() == 3 && called.chars().count() == 3, "{c:?}");
+            let mut forms = String::new();
+            called.chars().for_each(|c| decompose_compatible(c, |part| forms.push(part)));
+            assert!(!forms.contains(['(', ')', ']']), "{c:?}: {called}");
+        }
+        for text in ["a］", "a﹈", "a⟧", "a]"] {
+            assert_eq!(name(text), "a)");
+        }
+        assert_eq!(name("発注【急】 é"), "発注【急】 é");
     }
 
     #[test]

@@ -301,6 +301,7 @@ async fn submit(
         SubmitError::Submission(error @ ingress::SubmissionError::NotOpen { .. }) => {
             OpError::Conflict(error.to_string())
         }
+        SubmitError::Submission(error @ ingress::SubmissionError::NoJob(_)) => OpError::NotFound(error.to_string()),
         SubmitError::Submission(error) => OpError::Invalid(error.to_string()),
         SubmitError::Refused { refusal: Refusal::UnknownAgent, agent } => no_agent(&agent),
         SubmitError::Refused { refusal: Refusal::Quota(over), .. } => OpError::Store(StoreError::Over(over)),
