@@ -186,7 +186,7 @@ impl<'a> Claim<'a> {
                 match self.venue.store.write(self.venue.now(), self.owner, &left).await? {
                     Written::Done => break,
                     Written::Conflict(others) => {
-                        left.retain(|write| !others.iter().any(|other| other.key == write.key))
+                        left.retain(|write| !others.iter().any(|other| other.key == write.key));
                     }
                 }
             }

@@ -2,6 +2,7 @@
 
 use super::Api;
 use super::problem::Problem;
+use crate::domain::decode;
 use crate::ops::dispatch::resolve;
 use crate::ops::virtuals::describe;
 use crate::ops::{Effect, Registered};
@@ -58,7 +59,7 @@ pub(super) async fn did_document(State(api): State<Api>) -> Response {
 /// knows them.
 pub(super) fn query_names(method: &str, route: &str) -> Option<&'static [String]> {
     static NAMES: LazyLock<HashMap<(String, String), Vec<String>>> = LazyLock::new(|| {
-        let api: Value = serde_json::from_str(OPENAPI).expect("the description is JSON");
+        let api: Value = decode::stored(OPENAPI.as_bytes()).expect("the description is JSON");
         let methods = api["paths"].as_object().into_iter().flatten().flat_map(|(path, item)| {
             let methods = item.as_object().into_iter().flatten().filter(|(method, _)| *method != "parameters");
             methods

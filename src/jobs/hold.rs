@@ -53,7 +53,7 @@ pub async fn over(venue: &Venue, owner: &Owner, id: &JobId, result: &JobResult) 
     let Some(job) = get(venue, owner, id).await? else { return Ok(()) };
     match end(venue, owner, &job, result, Vec::new()).await? {
         Finished::Done => {
-            tracing::info!(%owner, job = %id, reason = result.error.as_deref().unwrap_or_default(), "its time was over")
+            tracing::info!(%owner, job = %id, reason = result.error.as_deref().unwrap_or_default(), "its time was over");
         }
         Finished::Already(_) | Finished::Unknown => {}
     }

@@ -199,13 +199,11 @@ impl Run {
     /// When the time of an open task is over: what its first turn was told, or will be.
     fn time_of(&self, task: &Pending, limits: &Budget) -> Option<Deadline> {
         let job = task.event.job()?;
-        match self.state.task.as_ref().filter(|progress| progress.job == *job) {
-            Some(progress) => progress.deadline,
-            None => {
-                let above = (&[][..], task.event.envelope.deadline);
-                Purse::of_task(job, task.event.received, limits, &task.event.budget, above).deadline
-            }
+        if let Some(begun) = self.state.task.as_ref().filter(|progress| progress.job == *job) {
+            return begun.deadline;
         }
+        let above = (&[][..], task.event.envelope.deadline);
+        Purse::of_task(job, task.event.received, limits, &task.event.budget, above).deadline
     }
 
     /// When the session must be looked at for the sake of time: when that of one of its open tasks is over.
