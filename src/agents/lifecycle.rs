@@ -6,7 +6,7 @@ use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::store::{Expect, StoreError, Written, keys};
+use crate::store::{Expect, StoreError, Written};
 use crate::venue::Venue;
 use serde_json::{Map, Value, json};
 
