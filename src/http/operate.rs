@@ -249,8 +249,10 @@ async fn admitted(api: &Api, who: &Who, head: &JobHead, key: EventId) -> Result<
 
 /// The same request again, or another one: of a stranger's nothing is said, not even whether it is equal.
 fn same(known: Job, asked: JobHead) -> Result<(), Problem> {
-    let what = |head: JobHead| (head.op, head.input, head.hidden, head.principal);
-    if what(known.head) == what(asked) {
+    // A job of an earlier version has no mark of what is hidden.
+    let fits = known.head.hidden.is_none() || known.head.hidden == asked.hidden;
+    let what = |head: JobHead| (head.op, head.input, head.principal);
+    if fits && what(known.head) == what(asked) {
         return Ok(());
     }
     Err(Problem::conflict(

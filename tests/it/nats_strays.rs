@@ -170,10 +170,12 @@ async fn messages_that_break_connections_are_taken_out_kept_and_hold_nobody_up()
     venue.agent("b", json!({})).await;
     let client = async_nats::connect(server.url()).await.unwrap();
     let context = jetstream::new(client.clone());
-    let kinds: [&[u8]; 3] = [
+    let kinds: [&[u8]; 4] = [
         b"NATS/2.0\r\nTrellis-Id: p\r\n\r\n",
         b"NATS/1.0\r\nno colon\r\n\r\n",
         b"NATS/1.0\r\nTrellis-Id: \xff\r\n\r\n",
+        // The driver panics at it.
+        b"NATS/1.0\r\nX: a\rb\r\n\r\n",
     ];
     let subject = format!("{}.in.local.me.b.task", options.prefix);
     let broken: Vec<_> = (0..EACH).flat_map(|_| kinds).map(|headers| (subject.clone(), headers.to_vec())).collect();

@@ -37,7 +37,7 @@ struct Body {
 #[async_trait]
 impl Alarms for NatsBus {
     async fn set(&self, alarm: &Alarm) -> Result<(), BusError> {
-        self.connected()?;
+        self.connected().await?;
         let Alarm { owner, timer, generation, at } = alarm;
         let mut headers = HeaderMap::new();
         headers.insert(NATS_SCHEDULE, format!("@at {}", at.rfc3339()));
@@ -47,17 +47,17 @@ impl Alarms for NatsBus {
     }
 
     async fn clear(&self, owner: &Owner, timer: &TimerId) -> Result<(), BusError> {
-        self.connected()?;
+        let line = self.connected().await?;
         let name = streams::timers_name(self.prefix());
-        let stream = self.context.get_stream_no_info(name).await.map_err(|error| self.unavailable(&error))?;
+        let stream = line.context.get_stream_no_info(name).await.map_err(|error| self.unavailable(&error))?;
         let purge = stream.purge().filter(subject::scheduled(self.prefix(), owner, timer));
         purge.await.map(|_| ()).map_err(|error| self.unavailable(&error))
     }
 
     async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
-        let mut link = self.link.clone();
-        link.mark_unchanged();
-        let consumer = streams::ensure_timers(&self.context, &self.name, &self.options).await;
+        let line = self.line().await?;
+        let mut link = line.fresh_link();
+        let consumer = streams::ensure_timers(&line.context, &self.name, &self.options).await;
         let consumer = consumer.map_err(|error| self.unavailable(&error))?;
         let messages = consumer.stream().max_messages_per_batch(HELD).expires(REQUEST).messages().await;
         let messages = messages.map_err(|error| self.unavailable(&error))?;

@@ -69,9 +69,10 @@ impl NatsBus {
     /// The first message from `sequence` on whose subject matches `filter`, from the stream's leader (a direct read may
     /// be behind); `None` when there is none.
     pub(super) async fn stored(&self, sequence: u64, filter: &str) -> Result<Option<Stored>, BusError> {
-        let api = format!("STREAM.MSG.GET.{}", self.inbound.cached_info().config.name);
+        let line = self.line().await?;
+        let api = format!("STREAM.MSG.GET.{}", line.inbound.cached_info().config.name);
         let asked = serde_json::json!({"seq": sequence, "next_by_subj": filter});
-        let got: Response<Got> = self.context.request(api, &asked).await.map_err(|error| self.unavailable(&error))?;
+        let got: Response<Got> = line.context.request(api, &asked).await.map_err(|error| self.unavailable(&error))?;
         match got {
             Response::Ok(Got { message }) => Ok(Some(Stored::from(message))),
             Response::Err { error } if error.error_code() == ErrorCode::NO_MESSAGE_FOUND => Ok(None),
@@ -81,7 +82,9 @@ impl NatsBus {
 
     /// Looks for broken messages once the connection was lost again and again. Whether some were put aside.
     pub(super) async fn look_for_broken(&self) -> bool {
-        let losses = *self.link.borrow();
+        // It may be a new one, which is looked over.
+        let Ok(line) = self.line().await else { return false };
+        let losses = *line.link.borrow();
         let last = *self.last_look();
         if !last.cut_short && losses < last.losses + LOSSES {
             return false;
@@ -98,6 +101,11 @@ impl NatsBus {
         }
     }
 
+    /// The next look is due: what comes may end the driver.
+    pub(super) fn suspect(&self) {
+        *self.last_look() = Look { losses: 0, cut_short: true };
+    }
+
     fn last_look(&self) -> MutexGuard<'_, Look> {
         self.broken.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -105,10 +113,15 @@ impl NatsBus {
     /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
     /// there may be more.
     async fn read_pending(&self) -> Result<(bool, bool), BusError> {
-        let info = self.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let line = self.line().await?;
+        let info = line.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         let delivered = info.delivered.stream_sequence;
         let (mut next, mut ahead, mut found) = (info.ack_floor.stream_sequence + 1, AHEAD, false);
-        self.seen(|seen| *seen = seen.split_off(&next));
+        self.seen(|seen| {
+            // Those of a stream that was made anew begin again.
+            let is_older = seen.last().is_some_and(|last| *last > info.delivered.stream_sequence + LOOKS as u64);
+            *seen = if is_older { BTreeSet::new() } else { seen.split_off(&next) };
+        });
         for _ in 0..LOOKS {
             while self.seen(|seen| seen.contains(&next)) {
                 next += 1;
@@ -144,7 +157,8 @@ impl NatsBus {
 
     fn unreadable(&self, stored: Stored) -> Unreadable {
         let Stored { sequence, subject, headers, body, published } = stored;
-        let settle = Removal { stream: self.inbound.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
+        let settle =
+            Removal { stream: self.last_line().inbound.clone(), sequence, seen: Arc::clone(&self.broken.seen) };
         Unreadable {
             owner: subject::owner_of(self.prefix(), &subject),
             subject,

@@ -28,7 +28,7 @@ impl NatsBus {
     }
 
     async fn ack_floor(&self) -> Result<u64, BusError> {
-        let info = self.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let info = self.line().await?.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         Ok(info.ack_floor.stream_sequence)
     }
 
@@ -36,11 +36,12 @@ impl NatsBus {
     /// that was killed can keep such; they count against the stream's size limit.
     pub async fn janitor(&self) -> Result<u64, BusError> {
         let floor = self.ack_floor().await?;
-        let stream = self.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let line = self.line().await?;
+        let stream = line.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
         if stream.state.messages == 0 || stream.state.first_sequence > floor {
             return Ok(0);
         }
-        let purge = self.inbound.purge().sequence(floor + 1).filter(subject::all_inbound(self.prefix()));
+        let purge = line.inbound.purge().sequence(floor + 1).filter(subject::all_inbound(self.prefix()));
         purge.await.map(|done| done.purged).map_err(|error| self.unavailable(&error))
     }
 
@@ -61,7 +62,7 @@ impl NatsBus {
     /// The queue of jobs for external workers.
     async fn jobs_setting(&self) -> Setting {
         let name = format!("nats jobs for external workers ({})", streams::jobs_name(self.prefix()));
-        let stream = match self.context.get_stream(streams::jobs_name(self.prefix())).await {
+        let stream = match self.last_line().context.get_stream(streams::jobs_name(self.prefix())).await {
             Ok(stream) => stream,
             Err(error) => {
                 let problem =
@@ -87,17 +88,18 @@ impl NatsBus {
 
     /// [`super::Bus::settings`].
     pub(super) async fn server_settings(&self) -> Result<Vec<Setting>, BusError> {
-        let server = self.client.server_info();
-        let inbound = self.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
-        let timers = self.context.get_stream(streams::timers_name(self.prefix())).await;
+        let line = self.line().await?;
+        let server = line.client.server_info();
+        let inbound = line.inbound.get_info().await.map_err(|error| self.unavailable(&error))?;
+        let timers = line.context.get_stream(streams::timers_name(self.prefix())).await;
         let timers = timers.map_err(|error| self.unavailable(&error))?;
-        let account = self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
+        let account = line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         let setting = |name: &str, value: String, problem: Option<&str>| Setting {
             name: format!("nats {name}"),
             value,
             problem: problem.map(str::to_owned),
         };
-        let tested = self.client.is_server_compatible(2, 15, 0);
+        let tested = line.client.is_server_compatible(2, 15, 0);
         let replicas = inbound.config.num_replicas;
         let full = inbound.config.max_bytes > 0
             && inbound.state.bytes > u64::try_from(inbound.config.max_bytes).unwrap_or(u64::MAX) / 10 * 9;

@@ -6,6 +6,7 @@ mod alarms;
 mod broken;
 mod connect;
 mod inspect;
+mod line;
 mod monitor;
 mod receive;
 mod streams;
@@ -17,29 +18,29 @@ use super::{
 };
 use crate::config::{Config, mask_url};
 use crate::domain::ids::JobId;
-use crate::retry::{Failure, Policy, retry};
+use crate::retry::Policy;
 use crate::store::Setting;
 use crate::telemetry::Metrics;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{
-    Client, HeaderMap,
-    connection::State,
+    HeaderMap,
     jetstream::{
-        self, Context,
-        consumer::PullConsumer,
-        context::{ContextBuilder, PublishError, PublishErrorKind},
+        self,
+        context::{PublishError, PublishErrorKind},
     },
 };
 use async_trait::async_trait;
 use bytes::Bytes;
-use connect::connect;
 use futures::{StreamExt, stream::BoxStream};
+use line::Line;
 use std::{
     error::Error,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
-use tokio::sync::watch;
 
 /// Longest wait for an answer of the server; then it is unknown whether a publish happened.
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -148,20 +149,18 @@ pub enum OpenError {
 /// Messages that can't be delivered and wait to be collected.
 const ASIDE: usize = 100;
 
-/// One connection, with the streams made sure of.
+/// The bus over one server or cluster.
 pub struct NatsBus {
     /// Where, without credentials.
     name: String,
     options: NatsOptions,
-    client: Client,
-    context: Context,
-    inbound: jetstream::stream::Stream,
-    consumer: PullConsumer,
+    line: RwLock<Arc<Line>>,
+    /// Held by who makes a new one.
+    reopening: tokio::sync::Mutex<()>,
+    closed: AtomicBool,
     pulling: tokio::sync::Mutex<receive::Pulling>,
     /// What came and can't be delivered.
     aside: Mutex<Vec<Unreadable>>,
-    /// Grows with every loss of the connection: pending requests for messages died with it.
-    link: watch::Receiver<u64>,
     /// What breaks connections.
     broken: broken::Watch,
     /// When the next look for stuck messages is due.
@@ -174,44 +173,16 @@ impl NatsBus {
     /// Connects, waiting as the policy says, and makes the streams and the consumer.
     pub async fn open(options: &NatsOptions) -> Result<Self, OpenError> {
         let name = mask_url(&options.url);
-        let (link_sender, link) = watch::channel(0);
-        let client = connect(options, &name, link_sender).await?;
-        if !client.is_server_compatible(2, 12, 0) {
-            return Err(OpenError::Version { bus: name, version: client.server_info().version });
-        }
-        let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
-        let (inbound, consumer) = {
-            let (client, context, link, bus) = (&client, &context, &link, &name);
-            // A server that dies after the connection was made is waited for like one that isn't
-            // there yet: what was asked of it is never answered.
-            let ask = || async move {
-                let mut link = link.clone();
-                link.mark_unchanged();
-                let made = tokio::select! {
-                    made = streams::ensure(context, bus, options) => made,
-                    _ = link.changed() => {
-                        let reason = "the connection was lost while the streams were made".to_owned();
-                        return Err(Failure::Transient(OpenError::Connect { bus: bus.clone(), reason }));
-                    }
-                };
-                made.map_err(|error| match client.connection_state() {
-                    State::Connected => Failure::Permanent(error),
-                    State::Pending | State::Disconnected => Failure::Transient(error),
-                })
-            };
-            retry(options.connect, &format!("NATS at `{name}`"), ask).await?
-        };
+        let line = Line::open(options, &name).await?;
         Ok(Self {
             name,
             options: options.clone(),
-            client,
-            context,
-            inbound,
-            consumer,
+            line: RwLock::new(Arc::new(line)),
+            reopening: tokio::sync::Mutex::default(),
+            closed: AtomicBool::new(false),
             pulling: tokio::sync::Mutex::default(),
             aside: Mutex::default(),
             broken: broken::Watch::default(),
-            link,
             janitor_due: Mutex::new(Instant::now()),
             repair_due: Mutex::new(Instant::now()),
         })
@@ -228,7 +199,7 @@ impl NatsBus {
         if !is_due(&self.repair_due, REPAIR_EVERY) {
             return;
         }
-        if let Err(error) = streams::ensure(&self.context, &self.name, &self.options).await {
+        if let Err(error) = streams::ensure(&self.last_line().context, &self.name, &self.options).await {
             tracing::warn!("{error}");
         }
     }
@@ -236,20 +207,16 @@ impl NatsBus {
     /// Gives back messages that nobody took, sends what is queued (acknowledgements among it) and closes the connection.
     pub async fn close(&self) {
         self.put_back_all().await;
-        if let Err(error) = self.client.flush().await {
+        self.closed.store(true, Ordering::Relaxed);
+        let client = &self.last_line().client;
+        if let Err(error) = client.flush().await {
             tracing::warn!("NATS at `{}`: not everything was sent before closing: {error}", self.name);
         }
-        let _ = self.client.drain().await;
+        let _ = client.drain().await;
     }
 
-    /// The driver would keep a request until the server is back, and its caller until the timeout.
-    fn connected(&self) -> Result<(), BusError> {
-        match self.client.connection_state() {
-            State::Disconnected => {
-                Err(BusError::Unavailable { bus: self.name.clone(), reason: "disconnected".to_owned() })
-            }
-            State::Connected | State::Pending => Ok(()),
-        }
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
     }
 
     fn unavailable(&self, error: &dyn Error) -> BusError {
@@ -277,9 +244,9 @@ impl NatsBus {
     ) -> Result<(), BusError> {
         let mut tries = 0;
         loop {
-            let mut link = self.link.clone();
-            link.mark_unchanged();
-            let sent = self.context.publish_with_headers(subject.clone(), headers.clone(), body.clone()).await;
+            let line = self.line().await?;
+            let mut link = line.fresh_link();
+            let sent = line.context.publish_with_headers(subject.clone(), headers.clone(), body.clone()).await;
             let acked = match sent {
                 Ok(ack) => tokio::select! {
                     acked = ack.into_future() => acked.map(|_| ()),
@@ -298,7 +265,7 @@ impl NatsBus {
                 continue;
             }
             if error.kind() == PublishErrorKind::StreamNotFound {
-                let gone = is_job && streams::has_no_jobs(&self.context, self.prefix()).await;
+                let gone = is_job && streams::has_no_jobs(&line.context, self.prefix()).await;
                 self.repair().await;
                 if gone {
                     return Err(self.no_stream());
@@ -314,10 +281,11 @@ impl NatsBus {
     }
 
     async fn subscribed(&self, subject: String) -> Result<async_nats::Subscriber, BusError> {
-        let messages = self.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
+        let line = self.line().await?;
+        let messages = line.client.subscribe(subject).await.map_err(|error| self.unavailable(&error))?;
         // A connection is served in order: the answer to a request means that the server has the
         // subscription, so that nothing sent after this call is missed.
-        self.context.query_account().await.map_err(|error| self.unavailable(&error))?;
+        line.context.query_account().await.map_err(|error| self.unavailable(&error))?;
         Ok(messages)
     }
 
@@ -344,7 +312,7 @@ impl Bus for NatsBus {
     }
 
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
-        self.connected()?;
+        let line = self.connected().await?;
         let headers = header_map(message).map_err(|reason| self.refused(reason))?;
         let body = match subject::told(self.prefix(), message) {
             Some(body) => serde_json::to_vec(&body),
@@ -356,9 +324,9 @@ impl Bus for NatsBus {
             Address::In { .. } | Address::Out { .. } => self.publish_stored(subject, headers, body, false).await,
             Address::Job { .. } => self.publish_stored(subject, headers, body, true).await,
             Address::Reply(_) => {
-                let sent = self.client.publish_with_headers(subject, headers, body).await;
+                let sent = line.client.publish_with_headers(subject, headers, body).await;
                 sent.map_err(|error| self.refused(chain(&error)))?;
-                let flushed = tokio::time::timeout(TIMEOUT, self.client.flush()).await;
+                let flushed = tokio::time::timeout(TIMEOUT, line.client.flush()).await;
                 let flushed = flushed.map_err(|error| self.unavailable(&error))?;
                 flushed.map_err(|error| self.unavailable(&error))
             }
@@ -367,7 +335,7 @@ impl Bus for NatsBus {
 
     async fn signal(&self, to: &Live, body: Bytes) -> Result<(), BusError> {
         let subject = subject::live_subject(self.prefix(), to);
-        self.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
+        self.line().await?.client.publish(subject, body).await.map_err(|error| self.unavailable(&error))
     }
 
     async fn listen(&self, from: &Live) -> Result<BoxStream<'static, Bytes>, BusError> {
@@ -388,7 +356,8 @@ impl Bus for NatsBus {
     async fn follow(&self, job: &JobId, after: Option<u64>) -> Result<BoxStream<'static, Piece>, BusError> {
         let unavailable =
             |error: &dyn std::error::Error| BusError::Unavailable { bus: self.name.clone(), reason: chain(error) };
-        let stream = self.context.get_stream(streams::live_name(self.prefix())).await.map_err(|e| unavailable(&e))?;
+        let line = self.line().await?;
+        let stream = line.context.get_stream(streams::live_name(self.prefix())).await.map_err(|e| unavailable(&e))?;
         // The stream is in memory: after a restart of the server its places begin anew.
         let last = stream.cached_info().state.last_sequence;
         let deliver_policy = match after {

@@ -76,26 +76,22 @@ impl NatsBus {
 
     /// Asks for as many of the messages that are there now as are missing to `max`.
     async fn ask_for_present(&self, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
-        let link = self.fresh_link();
-        let batch = self.consumer.fetch().max_messages(max - pulling.taken.len()).messages().await;
+        let line = self.line().await?;
+        let link = line.fresh_link();
+        let batch = line.consumer.fetch().max_messages(max - pulling.taken.len()).messages().await;
         let batch = batch.map_err(|error| self.unavailable(&error))?;
         pulling.request = Some(Request { batch, link, deadline: Instant::now() + FETCH_TIMEOUT });
         Ok(())
     }
 
     async fn wait_for_one(&self, pulling: &mut Pulling) -> Result<(), BusError> {
-        let link = self.fresh_link();
+        let line = self.line().await?;
+        let link = line.fresh_link();
         let poll = self.options.poll;
-        let batch = self.consumer.batch().max_messages(1).expires(poll).messages().await;
+        let batch = line.consumer.batch().max_messages(1).expires(poll).messages().await;
         let batch = batch.map_err(|error| self.unavailable(&error))?;
         pulling.request = Some(Request { batch, link, deadline: Instant::now() + poll + FETCH_TIMEOUT });
         Ok(())
-    }
-
-    fn fresh_link(&self) -> watch::Receiver<u64> {
-        let mut link = self.link.clone();
-        link.mark_unchanged();
-        link
     }
 
     /// Waits until the request is answered completely, or can't be any more.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 impl NatsBus {
     async fn stream(&self, name: String) -> Result<Stream, BusError> {
-        self.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
+        self.line().await?.context.get_stream(name).await.map_err(|error| self.unavailable(&error))
     }
 
     /// The body of the last message on a subject.

@@ -13,6 +13,9 @@ const KEPT: usize = 16;
 /// A larger schema is compiled anew each time, so that what is kept takes little, whoever wrote it.
 const KEPT_BYTES: usize = 2 * 1024;
 
+/// In `pattern` and `patternProperties`.
+const PATTERN: &[u8] = b"pattern";
+
 thread_local! {
     /// By the schema's text, the last used at the end.
     static LAST: RefCell<Vec<(Vec<u8>, Rc<Validator>)>> = const { RefCell::new(Vec::new()) };
@@ -20,7 +23,8 @@ thread_local! {
 
 /// The validator of `schema`, whose text is `text`.
 pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, SchemaError> {
-    if text.len() > KEPT_BYTES {
+    // A pattern of a few letters may take megabytes.
+    if text.len() > KEPT_BYTES || has_pattern(&text) {
         return compile(schema).map(Rc::new);
     }
     LAST.with_borrow_mut(|last| {
@@ -35,6 +39,10 @@ pub(super) fn validator(schema: &Value, text: Vec<u8>) -> Result<Rc<Validator>, 
         last.push(entry);
         Ok(validator)
     })
+}
+
+fn has_pattern(text: &[u8]) -> bool {
+    text.windows(PATTERN.len()).any(|part| part == PATTERN)
 }
 
 fn compile(schema: &Value) -> Result<Validator, SchemaError> {
@@ -68,13 +76,14 @@ mod tests {
     }
 
     #[test]
-    fn a_schema_is_kept_once_and_neither_a_large_one_nor_what_is_none() {
+    fn a_schema_is_kept_once_and_neither_a_large_one_nor_a_pattern_nor_what_is_none() {
         LAST.with_borrow_mut(Vec::clear);
         for _ in 0..3 {
             misfits(&json!({"type": "string"}), &json!(1), 1).unwrap();
         }
         assert_eq!(kept(), 1);
         misfits(&json!({"description": "x".repeat(3_000)}), &json!(1), 1).unwrap();
+        misfits(&json!({"pattern": "x{9}"}), &json!(1), 1).unwrap();
         misfits(&json!({"type": "no type"}), &json!(1), 1).unwrap_err();
         assert_eq!(kept(), 1);
     }

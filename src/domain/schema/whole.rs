@@ -21,7 +21,7 @@ fn at(place: &str, schema: &Value, value: &mut Value) -> Result<(), String> {
         Value::Number(number) if wants_integer(schema) => {
             if let Some(float) = number.as_f64().filter(|_| !number.is_i64() && !number.is_u64()) {
                 *number = integer(float).ok_or_else(|| {
-                    format!("at `{place}`: expected a whole number from {} to {}, got {number}", i64::MIN, u64::MAX)
+                    format!("at `{place}`: expected a whole number from {} to {}", i64::MIN, u64::MAX)
                 })?;
             }
         }

@@ -262,16 +262,15 @@ async fn send(
     kind: InKind,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
-    let bytes = serde_json::to_vec(&arrival.submission).map_or(0, |b| b.len());
-    if bytes > SUBMISSION_BYTES {
-        return Err(OpError::Invalid(
-            ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES }.to_string(),
-        ));
-    }
     // What would be refused when it arrives is refused now: its caller would hear nothing of it.
     ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     let Arrival { owner, agent, id, submission, .. } = arrival;
     let sealed = ingress::sealed(&call.venue.key, (owner, agent, kind), id, submission.clone());
+    let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
+    if bytes > SUBMISSION_BYTES {
+        let error = ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES };
+        return Err(OpError::Invalid(error.to_string()));
+    }
     let body = serde_json::to_value(&sealed).expect("submissions serialise");
     decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };

@@ -1,0 +1,109 @@
+//! One connection with what is used over it, and another one when it ends. The driver reconnects by itself, but for a
+//! message that it can't even refuse (async-nats 0.51 panics at a lone CR in a header's value): then its task is gone.
+
+use super::connect::connect;
+use super::{NatsBus, NatsOptions, OpenError, TIMEOUT, streams};
+use crate::bus::BusError;
+use crate::retry::{Failure, Policy, retry};
+use async_nats::Client;
+use async_nats::connection::State;
+use async_nats::jetstream::consumer::PullConsumer;
+use async_nats::jetstream::context::ContextBuilder;
+use async_nats::jetstream::{Context, stream::Stream};
+use std::sync::{Arc, PoisonError};
+use tokio::sync::watch;
+
+/// One connection, with the streams made sure of.
+pub(super) struct Line {
+    pub(super) client: Client,
+    pub(super) context: Context,
+    pub(super) inbound: Stream,
+    pub(super) consumer: PullConsumer,
+    /// Grows with every loss of the connection: pending requests for messages died with it.
+    pub(super) link: watch::Receiver<u64>,
+}
+
+impl Line {
+    /// Connects, waiting as the policy says, and makes the streams and the consumer.
+    pub(super) async fn open(options: &NatsOptions, name: &str) -> Result<Self, OpenError> {
+        let (link_sender, link) = watch::channel(0);
+        let client = connect(options, name, link_sender).await?;
+        if !client.is_server_compatible(2, 12, 0) {
+            return Err(OpenError::Version { bus: name.to_owned(), version: client.server_info().version });
+        }
+        let context = ContextBuilder::new().timeout(TIMEOUT).ack_timeout(TIMEOUT).build(client.clone());
+        let (inbound, consumer) = {
+            let (client, context, link) = (&client, &context, &link);
+            // A server that dies after the connection was made is waited for like one that isn't
+            // there yet: what was asked of it is never answered.
+            let ask = || async move {
+                let mut link = link.clone();
+                link.mark_unchanged();
+                let made = tokio::select! {
+                    made = streams::ensure(context, name, options) => made,
+                    _ = link.changed() => {
+                        let reason = "the connection was lost while the streams were made".to_owned();
+                        return Err(Failure::Transient(OpenError::Connect { bus: name.to_owned(), reason }));
+                    }
+                };
+                made.map_err(|error| match client.connection_state() {
+                    State::Connected => Failure::Permanent(error),
+                    State::Pending | State::Disconnected => Failure::Transient(error),
+                })
+            };
+            retry(options.connect, &format!("NATS at `{name}`"), ask).await?
+        };
+        Ok(Self { client, context, inbound, consumer, link })
+    }
+
+    /// The driver's task has ended: nothing comes or goes over it any more.
+    fn is_gone(&self) -> bool {
+        self.link.has_changed().is_err()
+    }
+
+    /// For what is asked now: tells of losses from here on.
+    pub(super) fn fresh_link(&self) -> watch::Receiver<u64> {
+        let mut link = self.link.clone();
+        link.mark_unchanged();
+        link
+    }
+}
+
+impl NatsBus {
+    /// What there is, whether it still serves or not.
+    pub(super) fn last_line(&self) -> Arc<Line> {
+        Arc::clone(&self.line.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// One that serves: the same, or a new one when its task has ended.
+    pub(super) async fn line(&self) -> Result<Arc<Line>, BusError> {
+        let line = self.last_line();
+        if !line.is_gone() || self.is_closed() {
+            return Ok(line);
+        }
+        let _alone = self.reopening.lock().await;
+        let line = self.last_line();
+        if !line.is_gone() {
+            return Ok(line);
+        }
+        tracing::error!("NATS at `{}`: the driver ended, at a message that it can't take; connecting anew", self.name);
+        let once =
+            NatsOptions { connect: Policy { total: Some(TIMEOUT), ..self.options.connect }, ..self.options.clone() };
+        let fresh = Arc::new(Line::open(&once, &self.name).await.map_err(|error| self.unavailable(&error))?);
+        *self.line.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        self.suspect();
+        Ok(fresh)
+    }
+
+    /// One that serves and has a server.
+    pub(super) async fn connected(&self) -> Result<Arc<Line>, BusError> {
+        let line = self.line().await?;
+        match line.client.connection_state() {
+            // The driver would keep a request until the server is back, and its caller until the timeout.
+            State::Disconnected => {
+                Err(BusError::Unavailable { bus: self.name.clone(), reason: "disconnected".to_owned() })
+            }
+            State::Connected | State::Pending => Ok(line),
+        }
+    }
+}
