@@ -10,6 +10,9 @@ use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
 
+/// About what the result of a task that was replaced weighs.
+const CANCELLED_BYTES: u64 = 512;
+
 /// Before a task is let in: cancels the oldest unfinished task of its session, when the agent's
 /// policy says so. Later ones stay, and so does everything when the task was let in before,
 /// or when its id is of a task in another session. A crash
@@ -44,13 +47,11 @@ pub async fn make_way(venue: &Venue, admit: &Admit) -> Result<(), StoreError> {
         return Ok(());
     }
     if let Some(replaced) = session.mailbox.iter().find_map(MailboxEntry::open_task) {
-        if event.within.is_some()
-            && venue
-                .room(&admit.owner, Usage { jobs: 1, documents: 3, bytes: event.body.len() as u64, sessions: 0 })
-                .await
-                .is_err()
-        {
-            // The task will be refused, and takes nobody's place.
+        let adds = event.adds(false);
+        // What is cancelled leaves a result.
+        let adds = Usage { documents: adds.documents + 1, bytes: adds.bytes + CANCELLED_BYTES, ..adds };
+        if event.within.is_some() && venue.room(&admit.owner, adds).await.is_err() {
+            // The task would be refused, or so would be the next one: it takes nobody's place.
             return Ok(());
         }
         jobs::cancel(venue, &admit.owner, replaced, Some(&format!("replaced by job {job}"))).await?;

@@ -4,8 +4,9 @@
 //! turn that is run again starts nothing twice.
 
 use super::{Invocation, OpError, TurnSite};
-use crate::bus::{Address, Message};
-use crate::domain::ids::{AgentId, EventId, IdOf};
+use crate::agents::sessions;
+use crate::bus::Message;
+use crate::domain::ids::{AgentId, EventId, IdOf, SessionKey};
 use crate::domain::job::Job;
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
@@ -55,7 +56,7 @@ pub(crate) fn check_limits(site: &TurnSite<'_>, lineage: &Lineage, to: Option<&A
     Ok(())
 }
 
-/// Writes the message, and the job it opens, as an effect of the running turn, and publishes it.
+/// Writes the message, and the job it opens, as an effect of the running turn, and publishes it. There is [`room`].
 pub(crate) async fn start(
     call: &Invocation<'_>,
     site: &TurnSite<'_>,
@@ -63,7 +64,6 @@ pub(crate) async fn start(
     message: &Message,
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
-    room(call, message, &open).await?;
     let entries = vec![outbox::entry(id.to_string(), message)];
     let write = Checkpoint { turn: site.turn, open, outbox: entries.clone(), ..Checkpoint::default() };
     match call.venue.store.checkpoint(call.venue.now(), site.lease, &write).await? {
@@ -75,23 +75,35 @@ pub(crate) async fn start(
     }
 }
 
-/// Whether its owner may keep what a turn starts. What it has started before, it has.
-async fn room(call: &Invocation<'_>, message: &Message, open: &[NewJob]) -> Result<(), OpError> {
+/// What a message brings with the jobs that it opens, but for the session that it goes to: as
+/// [`crate::store::NewEvent::adds`] counts when it arrives.
+pub(crate) fn adds(message: &Message, open: &[NewJob]) -> Usage {
     let jobs = open.len() as u64;
-    let is_task = matches!(message.to, Address::In { .. }) && jobs > 0;
     let heads: usize = open.iter().map(|open| open.head.len()).sum();
-    let adds = Usage {
-        documents: 3 * jobs,
-        bytes: (message.body.to_string().len() + heads) as u64,
-        sessions: u64::from(is_task && message.body["sessionId"].is_null()),
-        jobs,
-    };
-    let owner = &call.caller.owner;
-    let Err(refused) = call.venue.room(owner, adds).await else { return Ok(()) };
+    let bytes = (message.body.to_string().len() + heads) as u64;
+    Usage { documents: (3 * jobs).max(1), bytes, sessions: 0, jobs }
+}
+
+/// Whether its owner may keep what a turn starts, and the session that it goes to, where there is none yet. What
+/// the turn has started before, it has.
+pub(crate) async fn room(
+    call: &Invocation<'_>,
+    adds: Usage,
+    open: &[NewJob],
+    to: Option<&SessionKey>,
+) -> Result<(), OpError> {
+    let (venue, owner) = (call.venue, &call.caller.owner);
+    let all = Usage { sessions: u64::from(to.is_some()), ..adds };
+    let Err(refused) = venue.room(owner, all).await else { return Ok(()) };
     let heads: Vec<_> = open.iter().map(|open| keys::job_head(&open.job)).collect();
-    let known = call.venue.store.read(owner, &heads).await?;
+    let known = venue.store.read(owner, &heads).await?;
     if !known.is_empty() && known.iter().all(|head| head.value.is_some()) {
         return Ok(());
+    }
+    if let Some(to) = to
+        && sessions::find(venue, owner, to).await?.is_some()
+    {
+        return Ok(venue.room(owner, adds).await?);
     }
     Err(refused.into())
 }

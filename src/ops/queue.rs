@@ -13,6 +13,7 @@ use crate::domain::limits::{
     QUEUE_NAME_BYTES,
 };
 use crate::domain::priority::Priority;
+use crate::domain::quota::Usage;
 use crate::domain::scope::Scoped;
 use crate::{external, ingress, jobs};
 use async_trait::async_trait;
@@ -121,10 +122,7 @@ async fn start(
             "the job has {bytes} bytes, expected at most {OUTBOUND_BYTES}; put large values where the worker can read them and name the place"
         )));
     }
-    // A turn that is run again says what it said before, whatever the time is now.
-    let watch = external::watch(venue, owner, watch).await?;
-    let message = message(call, site, &watch, &arguments["input"]);
-    let head = JobHead {
+    let mut head = JobHead {
         id: job.clone(),
         event: event.clone(),
         op: Some(PUBLISH.to_owned()),
@@ -144,6 +142,15 @@ async fn start(
         ignored: Vec::new(),
         under: call.caller.trail(),
     };
+    let open = [ingress::new_job(&head)];
+    let adds = child::adds(&message(call, site, &watch, &head.input["input"]), &open);
+    // The watch, and its place among those that are due.
+    let adds = Usage { documents: adds.documents + 2, ..adds };
+    child::room(call, adds, &open, None).await?;
+    // A turn that is run again says what it said before, whatever the time is now.
+    let watch = external::watch(venue, owner, watch).await?;
+    head.created = watch.created;
+    let message = message(call, site, &watch, &head.input["input"]);
     child::start(call, site, &event, &message, vec![ingress::new_job(&head)]).await?;
     Ok(job)
 }

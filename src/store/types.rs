@@ -4,7 +4,7 @@ use crate::domain::dead::Attempt;
 use crate::domain::event::EventKind;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
-use crate::domain::quota::{Over, Quota};
+use crate::domain::quota::{Over, Quota, Usage};
 use crate::domain::time::Millis;
 use bytes::Bytes;
 use std::time::Duration;
@@ -138,6 +138,17 @@ pub struct NewEvent {
     pub outbox: Vec<OutboxEntry>,
     /// What its owner may keep with it; `None`: it is taken whatever that is.
     pub within: Option<Quota>,
+}
+
+impl NewEvent {
+    /// What comes to what its owner keeps, here or in a new session. A job is a head, a status and a place in the
+    /// list. A message leaves documents as well when its turn commits, so it needs room for one at least; a result
+    /// is of what was begun here.
+    pub fn adds(&self, is_new_session: bool) -> Usage {
+        let (jobs, head) = self.open.as_ref().map_or((0, 0), |open| (1, open.head.len()));
+        let documents = if self.kind == EventKind::Result { 0 } else { (3 * jobs).max(1) };
+        Usage { documents, bytes: (self.body.len() + head) as u64, sessions: u64::from(is_new_session), jobs }
+    }
 }
 
 /// Who asks for the right to run a session, and for how long.

@@ -87,14 +87,25 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer,
         if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
             check_number(venue, owner, agent).await?;
         }
-        let bytes = serde_json::to_vec(&timer).map_or(0, |bytes| bytes.len() as u64);
-        let documents = if known.is_none() { 3 } else { 0 };
-        venue.room(owner, Usage { documents, bytes, ..Usage::default() }).await?;
+        venue.room(owner, comes(known.as_ref(), &timer)).await?;
         if put(venue, owner, known.as_ref(), version, &timer).await? == Written::Done {
             return Ok(timer);
         }
     }
     Err(contended(&wanted.id).into())
+}
+
+/// What a timer adds in the place of the one `before`.
+fn comes(before: Option<&Timer>, timer: &Timer) -> Usage {
+    let weight = |timer: &Timer| serde_json::to_vec(timer).map_or(0, |bytes| bytes.len() as u64);
+    let documents = match before {
+        None => 3,
+        Some(before) if before.is_active() => 0,
+        // Its place among those that fire.
+        Some(_) => 1,
+    };
+    let bytes = weight(timer).saturating_sub(before.map_or(0, weight));
+    Usage { documents, bytes, ..Usage::default() }
 }
 
 fn contended(id: &TimerId) -> StoreError {

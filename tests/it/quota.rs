@@ -22,6 +22,7 @@ use trellis::jobs;
 use trellis::quotas;
 use trellis::retention::Janitor;
 use trellis::secrets::Vault;
+use trellis::store::keys;
 
 const RULES: &str = r#"
 [[rule]]
@@ -35,6 +36,18 @@ then = { calls = [
 ] }
 
 [[rule]]
+when = { agent = "spreader", turn = 1 }
+then = { calls = [
+  { tool = "agent_request", arguments = { agentId = "a", input = "go", sessionId = "n1", wait = 0 } },
+  { tool = "agent_message", arguments = { agentId = "a", message = "go", sessionId = "n2" } },
+  { tool = "agent_message", arguments = { agentId = "a", message = "go", sessionId = "s" } },
+] }
+
+[[rule]]
+when = { agent = "seller", turn = 1 }
+then = { calls = [{ tool = "queue_publish", arguments = { queue = "ocr", input = 1, wait = 0 } }] }
+
+[[rule]]
 then = { text = "done" }
 "#;
 
@@ -43,6 +56,10 @@ on_both! {
     whatever_adds_something_is_refused_and_writes_nothing
     a_submission_over_the_queue_is_answered_and_may_be_sent_again
     a_turn_is_told_of_its_owners_quota_and_ends
+    a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called
+    a_job_for_an_external_worker_beyond_the_quota_is_not_watched
+    a_task_that_would_be_refused_replaces_nothing
+    a_timer_is_replaced_by_one_that_is_as_large
     retention_and_a_removal_give_back_all_that_was_counted
 }
 
@@ -51,7 +68,7 @@ async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     let (mut venue, dir) = (venue, dir);
     let keys = KeyRing::parse(&"01".repeat(32)).unwrap();
     Arc::get_mut(&mut venue.venue).unwrap().secrets = Vault::new(keys);
-    for agent in ["a", "writer"] {
+    for agent in ["a", "writer", "spreader", "seller"] {
         venue.agent(agent, json!({})).await;
     }
     Some((venue, dir))
@@ -137,6 +154,7 @@ async fn whatever_adds_something_is_refused_and_writes_nothing(on: On) {
         (Kind::Jobs, Method::POST, "agents/a/tasks", task.clone()),
         (Kind::Sessions, Method::POST, "agents/a/tasks", task.clone()),
         (Kind::Bytes, Method::POST, "agents/a/messages", task.clone()),
+        (Kind::Documents, Method::POST, "agents/a/messages", task.clone()),
         (Kind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/write", json!({"path": "w/x", "value": 1}))),
         (Kind::Jobs, Method::POST, "invoke", invoke("v/ops/lattice/read", json!({"path": "w/x"}))),
         (Kind::Jobs, Method::POST, "run", invoke("v/ops/agent/request", json!({"agentId": "a", "input": 1}))),
@@ -216,6 +234,69 @@ async fn a_turn_is_told_of_its_owners_quota_and_ends(on: On) {
     assert_eq!(jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 1, "no child was begun");
     assert!(used(&venue).await.documents > 3, "its own records are kept");
     counts_are_right(&venue).await;
+}
+
+async fn said(venue: &TestVenue, agent: &str) -> String {
+    let submitted = venue.submit(agent, "t1", json!("go")).await;
+    let job = venue.ended(&submitted.job.unwrap()).await;
+    assert_eq!(job.status, JobStatus::Complete);
+    let turns = venue.turns(agent, job.head.session.as_str()).await;
+    json!(turns[0].said).to_string()
+}
+
+async fn a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    let session_id = Some("s".parse().unwrap());
+    let first = venue.arrive("a", "t0", true, Submission { session_id, ..Submission::default() }).await;
+    assert_eq!(venue.ended(&first.job.unwrap()).await.status, JobStatus::Complete);
+    // Room for its own session only.
+    allow(&venue, Kind::Sessions, 1).await;
+    let said = said(&venue, "spreader").await;
+    assert_eq!(said.matches("QUOTA_EXCEEDED: this owner's quota of sessions").count(), 2, "{said}");
+    assert_eq!(said.matches("\\\"delivered\\\":true").count(), 1, "one that is there is written to: {said}");
+    assert_eq!(used(&venue).await.sessions, 2);
+    counts_are_right(&venue).await;
+}
+
+async fn a_job_for_an_external_worker_beyond_the_quota_is_not_watched(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    allow(&venue, Kind::Jobs, 1).await;
+    let said = said(&venue, "seller").await;
+    assert!(said.contains("QUOTA_EXCEEDED: this owner's quota of jobs"), "{said}");
+    let watched = venue.venue.store.scan(&venue.owner, keys::OUTBOUND, None, false, 10).await.unwrap();
+    assert_eq!(watched, []);
+}
+
+async fn a_task_that_would_be_refused_replaces_nothing(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.agent("slow", json!({"model": {"provider": "scripted", "name": "never"}, "busy": "replace"})).await;
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let task = |input: &str| json!({"input": input, "sessionId": "main"});
+    let first = api.post("/api/v1/agents/slow/tasks", task("first")).await.body(202)["job"].clone();
+    let first = first.as_str().unwrap().parse().unwrap();
+    let status = async || jobs::get(&venue.venue, &venue.owner, &first).await.unwrap().unwrap().status;
+    let large = "x".repeat(10_000);
+    // It is kept twice: in the mailbox and in the record of its job.
+    allow(&venue, Kind::Bytes, 15_000).await;
+    is_over(&api.post("/api/v1/agents/slow/tasks", task(&large)).await, Kind::Bytes);
+    assert_eq!(status().await, JobStatus::Pending);
+    lift(&venue).await;
+    api.post("/api/v1/agents/slow/tasks", task(&large)).await.body(202);
+    assert_eq!(status().await, JobStatus::Cancelled);
+}
+
+async fn a_timer_is_replaced_by_one_that_is_as_large(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let set = async |input: &str| {
+        api.post("/api/v1/agents/a/timers", json!({"name": "t", "every": "1h", "input": input})).await
+    };
+    set("12345").await.body(201);
+    allow(&venue, Kind::Bytes, 20).await;
+    set("54321").await.body(201);
+    is_over(&set(&"x".repeat(100)).await, Kind::Bytes);
 }
 
 async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {

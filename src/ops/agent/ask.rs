@@ -263,7 +263,7 @@ async fn send(
     open: Vec<NewJob>,
 ) -> Result<(), OpError> {
     // What would be refused when it arrives is refused now: its caller would hear nothing of it.
-    ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
+    let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     let Arrival { owner, agent, id, submission, .. } = arrival;
     let sealed = ingress::sealed(&call.venue.key, (owner, agent, kind), id, submission.clone());
     let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
@@ -275,6 +275,7 @@ async fn send(
     decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };
     let message = Message { to, id: Some(id.to_string()), body };
+    child::room(call, child::adds(&message, &open), &open, Some(&admit.session)).await?;
     child::start(call, site, id, &message, open).await
 }
 

@@ -8,7 +8,6 @@ use super::tx::{Fault, Tx, View};
 use super::{counts, docs};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
-use crate::domain::quota::Usage;
 use crate::domain::time::Millis;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, Admitted, EventKind, Intake, LeaseOutcome, NewEvent, Refusal};
@@ -70,7 +69,7 @@ fn intake(
         return Ok(Intake::Refused(refusal));
     }
     if let Some(quota) = &event.within
-        && let Err(over) = counts::admits(tx, &slot.owner, quota, &adds(slot, event))?
+        && let Err(over) = counts::admits(tx, &slot.owner, quota, &event.adds(!slot.is_known()))?
     {
         return Ok(Intake::Refused(Refusal::Quota(over)));
     }
@@ -92,13 +91,6 @@ fn intake(
         outbox::put(tx, now, &slot.owner, entry)?;
     }
     Ok(Intake::New)
-}
-
-/// What an event brings. A job is a head, a status and a place in the list.
-fn adds(slot: &Slot, event: &NewEvent) -> Usage {
-    let (jobs, head) = event.open.as_ref().map_or((0, 0), |open| (1, open.head.len()));
-    let bytes = (event.body.len() + head) as u64;
-    Usage { documents: 3 * jobs, bytes, sessions: u64::from(!slot.is_known()), jobs }
 }
 
 /// Results always enter: what they answer was started here.

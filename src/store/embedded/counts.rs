@@ -121,13 +121,20 @@ fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
     Ok(grown(&Usage::default(), &found))
 }
 
-/// [`crate::store::Store::recount`].
-pub(super) fn recount(tx: &mut Tx<'_>, owner: &str, mend: bool) -> Result<Recount, Fault> {
-    let (was, is) = (usage(tx, owner)?, count(tx, owner)?);
-    if mend && was != is {
-        tx.put(Space::Core, layout::usage(owner), encode(&is));
+/// [`crate::store::Store::recount`] that changes nothing: of any consistent state.
+pub(super) fn compared(view: &impl View, owner: &str) -> Result<Recount, Fault> {
+    Ok(Recount::Done { was: usage(view, owner)?, is: count(view, owner)? })
+}
+
+/// [`crate::store::Store::recount`] that writes down what it has counted.
+pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
+    let recount = compared(tx, owner)?;
+    if let Recount::Done { was, is } = &recount
+        && was != is
+    {
+        tx.put(Space::Core, layout::usage(owner), encode(is));
     }
-    Ok(Recount::Done { was, is })
+    Ok(recount)
 }
 
 /// Counts what was kept before anybody counted, once.

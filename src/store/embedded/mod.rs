@@ -295,7 +295,10 @@ impl Store for EmbeddedStore {
 
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
         let owner = owner.token();
-        self.call(move |tx| counts::recount(tx, &owner, mend)).await
+        if !mend {
+            return self.query(move |state| counts::compared(state, &owner)).await;
+        }
+        self.call(move |tx| counts::mended(tx, &owner)).await
     }
 
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {

@@ -17,14 +17,15 @@ local function is_busy(o, s)
   return false
 end
 
--- What it would pass of its owner's quota. A job is a head, a status and a place in the list.
+-- What it would pass of its owner's quota: the same as `NewEvent::adds` in src/store/types.rs.
 local function event_over(o, s, event)
   local bytes = #event.body
   for _, job in ipairs(event.open) do
     bytes = bytes + #job[2]
   end
   local sessions = call('ZSCORE', o .. ':sessions', s) and 0 or 1
-  return over(o, event.quota, { 3 * #event.open, bytes, sessions, #event.open })
+  local documents = event.kind == 'r' and 0 or math.max(1, 3 * #event.open)
+  return over(o, event.quota, { documents, bytes, sessions, #event.open })
 end
 
 -- Why the event is not appended, or nothing.
