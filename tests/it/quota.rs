@@ -60,6 +60,7 @@ on_both! {
     a_job_for_an_external_worker_beyond_the_quota_is_not_watched
     a_task_that_would_be_refused_replaces_nothing
     a_timer_is_replaced_by_one_that_is_as_large
+    a_fork_with_its_timeline_beyond_the_quota_leaves_nothing
     retention_and_a_removal_give_back_all_that_was_counted
 }
 
@@ -68,7 +69,7 @@ async fn site(on: On) -> Option<(TestVenue, tempfile::TempDir)> {
     let (mut venue, dir) = (venue, dir);
     let keys = KeyRing::parse(&"01".repeat(32)).unwrap();
     Arc::get_mut(&mut venue.venue).unwrap().secrets = Vault::new(keys);
-    for agent in ["a", "writer", "spreader", "seller"] {
+    for agent in ["a", "writer", "spreader"] {
         venue.agent(agent, json!({})).await;
     }
     Some((venue, dir))
@@ -261,6 +262,7 @@ async fn a_turn_begins_no_session_beyond_the_quota_whatever_it_is_called(on: On)
 
 async fn a_job_for_an_external_worker_beyond_the_quota_is_not_watched(on: On) {
     let Some((venue, _dir)) = site(on).await else { return };
+    venue.agent("seller", json!({"tools": ["v/ops/queue/publish"]})).await;
     venue.worker().await;
     allow(&venue, Kind::Jobs, 1).await;
     let said = said(&venue, "seller").await;
@@ -297,6 +299,30 @@ async fn a_timer_is_replaced_by_one_that_is_as_large(on: On) {
     allow(&venue, Kind::Bytes, 20).await;
     set("54321").await.body(201);
     is_over(&set(&"x".repeat(100)).await, Kind::Bytes);
+}
+
+async fn a_fork_with_its_timeline_beyond_the_quota_leaves_nothing(on: On) {
+    let Some((venue, _dir)) = site(on).await else { return };
+    venue.worker().await;
+    for id in ["t1", "t2"] {
+        assert_eq!(venue.run("a", id, json!("x")).await.status, JobStatus::Complete);
+    }
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let api = Server::of(Arc::clone(&venue.venue)).await;
+    let fork = async || api.post("/api/v1/agents/a/fork", json!({"to": "copy", "timeline": true})).await;
+    // Room for one session of two; for both with their turns, and not for the agent.
+    for (kind, more) in [(Kind::Sessions, 1), (Kind::Documents, 4)] {
+        allow(&venue, kind, more).await;
+        let before = used(&venue).await;
+        is_over(&fork().await, kind);
+        assert_eq!(used(&venue).await, before, "{kind:?}");
+        lift(&venue).await;
+    }
+    let before = used(&venue).await;
+    assert!(fork().await.status.is_success());
+    let after = used(&venue).await;
+    assert_eq!((after.sessions, after.documents), (before.sessions + 2, before.documents + 6));
+    counts_are_right(&venue).await;
 }
 
 async fn retention_and_a_removal_give_back_all_that_was_counted(on: On) {
