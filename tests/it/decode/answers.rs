@@ -38,7 +38,7 @@ fn run(up: &Up, agent: &str) -> Done {
 async fn is_readable(up: &Up, agent: &str) {
     for path in [
         "jobs?details=true".to_owned(),
-        format!("agents/{agent}/turns?details=true"),
+        format!("agents/{agent}/turns"),
         format!("values/read?path=g/{agent}/timeline"),
         format!("agents/{agent}/sessions"),
     ] {
