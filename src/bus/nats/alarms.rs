@@ -56,7 +56,7 @@ impl Alarms for NatsBus {
 
     async fn ringing(&self) -> Result<BoxStream<'static, Ringing>, BusError> {
         let line = self.line().await?;
-        let mut link = line.fresh_link();
+        let mut lost = line.fresh_link();
         let consumer = streams::ensure_timers(&line.context, &self.name, &self.options).await;
         let consumer = consumer.map_err(|error| self.unavailable(&error))?;
         let messages = consumer.stream().max_messages_per_batch(HELD).expires(REQUEST).messages().await;
@@ -67,7 +67,7 @@ impl Alarms for NatsBus {
             Some((ringing, (messages, prefix)))
         });
         // The server doesn't know the request any more.
-        Ok(ringing.take_until(async move { link.changed().await }).boxed())
+        Ok(ringing.take_until(async move { lost.changed().await }).boxed())
     }
 }
 

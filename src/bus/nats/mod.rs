@@ -245,13 +245,13 @@ impl NatsBus {
         let mut tries = 0;
         loop {
             let line = self.line().await?;
-            let mut link = line.fresh_link();
+            let mut lost = line.fresh_link();
             let sent = line.context.publish_with_headers(subject.clone(), headers.clone(), body.clone()).await;
             let acked = match sent {
                 Ok(ack) => tokio::select! {
                     acked = ack.into_future() => acked.map(|_| ()),
                     // The driver doesn't fail what was in flight; its answer can't come any more.
-                    _ = link.changed() => {
+                    _ = lost.changed() => {
                         let reason = "the connection was lost before the acknowledgement".to_owned();
                         return Err(BusError::Unavailable { bus: self.name.clone(), reason });
                     }

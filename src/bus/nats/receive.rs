@@ -29,7 +29,7 @@ pub(super) struct Pulling {
 
 struct Request {
     batch: Batch,
-    link: watch::Receiver<u64>,
+    lost: watch::Receiver<u64>,
     deadline: Instant,
 }
 
@@ -77,27 +77,27 @@ impl NatsBus {
     /// Asks for as many of the messages that are there now as are missing to `max`.
     async fn ask_for_present(&self, pulling: &mut Pulling, max: usize) -> Result<(), BusError> {
         let line = self.line().await?;
-        let link = line.fresh_link();
+        let lost = line.fresh_link();
         let batch = line.consumer.fetch().max_messages(max - pulling.taken.len()).messages().await;
         let batch = batch.map_err(|error| self.unavailable(&error))?;
-        pulling.request = Some(Request { batch, link, deadline: Instant::now() + FETCH_TIMEOUT });
+        pulling.request = Some(Request { batch, lost, deadline: Instant::now() + FETCH_TIMEOUT });
         Ok(())
     }
 
     async fn wait_for_one(&self, pulling: &mut Pulling) -> Result<(), BusError> {
         let line = self.line().await?;
-        let link = line.fresh_link();
+        let lost = line.fresh_link();
         let poll = self.options.poll;
         let batch = line.consumer.batch().max_messages(1).expires(poll).messages().await;
         let batch = batch.map_err(|error| self.unavailable(&error))?;
-        pulling.request = Some(Request { batch, link, deadline: Instant::now() + poll + FETCH_TIMEOUT });
+        pulling.request = Some(Request { batch, lost, deadline: Instant::now() + poll + FETCH_TIMEOUT });
         Ok(())
     }
 
     /// Waits until the request is answered completely, or can't be any more.
     async fn drain(&self, pulling: &mut Pulling) -> Result<(), BusError> {
         let Pulling { request, taken } = pulling;
-        while let Some(Request { batch, link, deadline }) = request {
+        while let Some(Request { batch, lost, deadline }) = request {
             let problem = tokio::select! {
                 biased;
                 next = batch.next() => match next {
@@ -109,7 +109,7 @@ impl NatsBus {
                     None => None,
                 },
                 // The server doesn't know the request any more.
-                _ = link.changed() => None,
+                _ = lost.changed() => None,
                 () = tokio::time::sleep_until(*deadline) => Some("no answer to a request for messages".to_owned()),
             };
             *request = None;
