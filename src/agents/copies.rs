@@ -3,7 +3,7 @@
 
 use super::lifecycle::LifeError;
 use super::sessions::find;
-use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::limits::{COPY_CLAIM, LIST_BYTES};
 use crate::domain::quota::Usage;
 use crate::domain::session::{SessionState, TurnRecord};
@@ -197,9 +197,4 @@ impl<'a> Claim<'a> {
 
 fn gone(key: &str, version: u64) -> DocWrite {
     DocWrite { key: key.to_owned(), expect: Expect::Version(version), change: Change::Delete }
-}
-
-/// A name that nobody has.
-pub(super) fn fresh_name() -> SessionId {
-    SessionId::new(format!("f-{}", uuid::Uuid::now_v7().simple())).expect("hex digits are a legal id")
 }

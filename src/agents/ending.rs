@@ -140,9 +140,9 @@ async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<(
     for _ in 0..TRIES {
         let Some((record, version)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
         let known = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-        let known = known.value.as_ref().and_then(|bytes| Mark::decode(bytes));
+        let before = known.value.as_ref().and_then(|bytes| Mark::decode(bytes));
         // Who ends it doesn't take a removal back.
-        let end = if known.is_some_and(|known| known.end == End::Remove) { End::Remove } else { end };
+        let end = if before.is_some_and(|before| before.end == End::Remove) { End::Remove } else { end };
         let now = venue.now();
         let after = match record.status {
             AgentStatus::Terminated => record,
@@ -152,10 +152,9 @@ async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<(
         };
         let change = Change::Put(Mark { since: now, end }.encode());
         let mut wanted = writes(&after, Expect::Version(version)).to_vec();
-        wanted.push(DocWrite { key: key.clone(), expect: Expect::Any, change });
+        wanted.push(DocWrite { key: key.clone(), expect: Expect::Version(known.version), change });
         if venue.store.write(now, owner, &wanted).await? == Written::Done {
-            let mark = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-            return Ok((after, mark.version));
+            return Ok((after, known.version + 1));
         }
     }
     Err(contended(id).into())

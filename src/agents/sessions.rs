@@ -1,6 +1,6 @@
 //! Sessions as callers see them: list, read, fork.
 
-use super::copies::{Claim, fresh_name};
+use super::copies::Claim;
 use super::lifecycle::LifeError;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
@@ -161,4 +161,9 @@ pub async fn fork(
     let Some(mut claim) = Claim::session(venue, owner, &to).await? else { return Err(LifeError::Taken(to)) };
     let copied = claim.copy(&facts, at, &to).await;
     claim.end(copied.map(|()| to)).await
+}
+
+/// A name that nobody has.
+fn fresh_name() -> SessionId {
+    SessionId::new(format!("f-{}", uuid::Uuid::now_v7().simple())).expect("hex digits are a legal id")
 }

@@ -10,9 +10,14 @@ pub fn nearest<'k>(given: &str, known: &[&'k str]) -> Option<&'k str> {
         .map(|(_, name)| name)
 }
 
+/// The same for the end of an error: a question, or nothing.
+pub fn did_you_mean(given: &str, known: &[&str]) -> String {
+    nearest(given, known).map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::nearest;
+    use super::{did_you_mean, nearest};
 
     #[test]
     fn only_a_likely_name_is_proposed() {
@@ -20,5 +25,7 @@ mod tests {
         assert_eq!(nearest("systemprompt", &known), Some("systemPrompt"));
         assert_eq!(nearest("tool", &known), Some("tools"));
         assert_eq!(nearest("qqq", &known), None);
+        assert_eq!(did_you_mean("tool", &known), ", did you mean `tools`");
+        assert_eq!(did_you_mean("qqq", &known), "");
     }
 }

@@ -6,6 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{Display, Formatter};
+use std::ops::Add;
 
 /// Something of each kind that is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -114,6 +115,13 @@ impl<T: Default + Copy> Counts<T> {
             sessions: of(Kind::Sessions),
             jobs: of(Kind::Jobs),
         }
+    }
+}
+
+impl<T: Default + Copy + Add<Output = T>> Add for Counts<T> {
+    type Output = Self;
+    fn add(self, more: Self) -> Self {
+        Self::by(|kind| self.get(kind) + more.get(kind))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
 use crate::domain::job::{ErrorCode, JobStatus};
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::time::Millis;
 use crate::domain::visible::quoted;
 use crate::ops::Caller;
@@ -198,7 +198,7 @@ impl FromRequestParts<Api> for Asked {
 /// A misspelt filter would be none, and the list be taken for another.
 fn unknown(name: &str, known: &[String]) -> String {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
-    let hint = nearest(name, &known).map(|near| format!(", did you mean `{near}`")).unwrap_or_default();
+    let hint = did_you_mean(name, &known);
     format!("unknown query parameter `{}`{hint}; expected some of {}", quoted(name), known.join(", "))
 }
 

@@ -9,7 +9,7 @@ use crate::domain::invoked::{self as rules, Asker, Invoked};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::priority::Priority;
 use crate::domain::quota::Usage;
 use crate::invoked::{self, Admission};
@@ -65,7 +65,7 @@ impl Order {
         };
         for key in map.keys() {
             if !known.contains(&key.as_str()) {
-                let hint = nearest(key, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+                let hint = did_you_mean(key, known);
                 return Err(Problem::bad_request(format!("unknown key `{key}`{hint}")));
             }
         }

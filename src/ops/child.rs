@@ -75,15 +75,6 @@ pub(crate) async fn start(
     }
 }
 
-/// What a message brings with the jobs that it opens, but for the session that it goes to: as
-/// [`crate::store::NewEvent::adds`] counts when it arrives.
-pub(crate) fn adds(message: &Message, open: &[NewJob]) -> Usage {
-    let jobs = open.len() as u64;
-    let heads: usize = open.iter().map(|open| open.head.len()).sum();
-    let bytes = (message.body.to_string().len() + heads) as u64;
-    Usage { documents: (3 * jobs).max(1), bytes, sessions: 0, jobs }
-}
-
 /// Whether its owner may keep what a turn starts, and the session that it goes to, where there is none yet. What
 /// the turn has started before, it has.
 pub(crate) async fn room(

@@ -5,7 +5,7 @@ use super::{Caller, Invocation, OpError, Output, Registered, pin};
 use crate::domain::decode;
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::reader::Sight;
 use crate::domain::schema::make_whole;
 use crate::domain::secret::hide;
@@ -20,8 +20,7 @@ use serde_json::Value;
 pub fn resolve<'c>(catalog: &'c super::Catalog, path: &str) -> Result<&'c Registered, OpError> {
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
-        let hint = elsewhere(path).map(str::to_owned);
-        let hint = hint.or_else(|| nearest(path, &known).map(|n| format!(", did you mean `{n}`"))).unwrap_or_default();
+        let hint = elsewhere(path).map_or_else(|| did_you_mean(path, &known), str::to_owned);
         OpError::NotFound(format!("no operation `{}`{hint}", quoted(path)))
     })
 }

@@ -170,9 +170,7 @@ impl NatsBus {
             settle: Arc::new(settle),
         }
     }
-}
 
-impl NatsBus {
     /// Whether there was room for it.
     pub(super) fn put_aside(&self, unreadable: Unreadable) -> bool {
         let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);

@@ -12,7 +12,8 @@ const MAX_LISTED: usize = 10_000;
 const JANITOR_EVERY: Duration = Duration::from_mins(10);
 
 impl NatsBus {
-    /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages without an id aren't listed.
+    /// [`super::Bus::in_transit`]: reads every stored message above the acknowledged ones. Messages
+    /// without an id aren't listed.
     pub(super) async fn unacknowledged(&self) -> Result<Vec<String>, BusError> {
         let filter = subject::all_inbound(self.prefix());
         let floor = self.ack_floor().await?;

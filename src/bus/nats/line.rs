@@ -37,11 +37,10 @@ impl Line {
             // A server that dies after the connection was made is waited for like one that isn't
             // there yet: what was asked of it is never answered.
             let ask = || async move {
-                let mut link = link.clone();
-                link.mark_unchanged();
+                let mut lost = fresh(link);
                 let made = tokio::select! {
                     made = streams::ensure(context, name, options) => made,
-                    _ = link.changed() => {
+                    _ = lost.changed() => {
                         let reason = "the connection was lost while the streams were made".to_owned();
                         return Err(Failure::Transient(OpenError::Connect { bus: name.to_owned(), reason }));
                     }
@@ -63,10 +62,14 @@ impl Line {
 
     /// For what is asked now: tells of losses from here on.
     pub(super) fn fresh_link(&self) -> watch::Receiver<u64> {
-        let mut link = self.link.clone();
-        link.mark_unchanged();
-        link
+        fresh(&self.link)
     }
+}
+
+fn fresh(link: &watch::Receiver<u64>) -> watch::Receiver<u64> {
+    let mut link = link.clone();
+    link.mark_unchanged();
+    link
 }
 
 impl NatsBus {

@@ -1,6 +1,7 @@
 //! Bus over NATS `JetStream`.
 //!
-//! Streams and consumers: `streams`. Taking messages: `receive`; those that break connections: `broken`. Timers: `alarms`. What operators see: `inspect`.
+//! The connection: `line`. Streams and consumers: `streams`. Taking messages: `receive`; those that break connections:
+//! `broken`. Timers: `alarms`. What operators see: `inspect`.
 
 mod alarms;
 mod broken;

@@ -4,7 +4,7 @@ use super::{AgentConfig, ToolEntry};
 use crate::domain::authority::Capability;
 use crate::domain::authority::ability::{ABILITIES, is_known};
 use crate::domain::context::entry::ContextEntry;
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::{did_you_mean, nearest};
 use crate::domain::tools::guard::{OPERATIONS, catalog_path};
 use crate::domain::tools::harness;
 use crate::domain::tools::{Directory, is_pin, misnamed};
@@ -28,7 +28,7 @@ impl AgentConfig {
         let provider = &self.model.provider;
         if !known.providers.contains(provider) {
             let names: Vec<&str> = known.providers.iter().map(String::as_str).collect();
-            found.push(format!("`model.provider`: no provider `{provider}`{}", hint(nearest(provider, &names))));
+            found.push(format!("`model.provider`: no provider `{provider}`{}", did_you_mean(provider, &names)));
         }
         for (at, entry) in self.tools.iter().enumerate() {
             let place = match entry {
@@ -53,14 +53,10 @@ impl AgentConfig {
     }
 }
 
-fn hint(nearest: Option<&str>) -> String {
-    nearest.map(|name| format!(", did you mean `{name}`")).unwrap_or_default()
-}
-
 fn ability(key: &str, at: usize, Capability { can, .. }: &Capability) -> Option<String> {
     let groups = ABILITIES.iter().filter_map(|ability| Some(ability.split_once('/')?.0));
     let names: Vec<&str> = ABILITIES.iter().copied().chain(groups).collect();
-    (!is_known(can)).then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", hint(nearest(can, &names))))
+    (!is_known(can)).then(|| format!("`{key}[{at}].can`: nothing needs `{can}`{}", did_you_mean(can, &names)))
 }
 
 /// A path that means no operation.
@@ -79,9 +75,11 @@ fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &Known<'_, D
     let paths = all.iter().flat_map(|found| std::iter::once(&found.path).chain(&found.aliases));
     let names: Vec<String> = paths.map(|path| short(path)).chain(harness::NAMES.map(str::to_owned)).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let near = nearest(&short(&full), &names)
-        .map(|name| if harness::NAMES.contains(&name) { name.to_owned() } else { format!("{OPERATIONS}{name}") });
-    Some(format!("`{place}`: no operation `{path}`{}", hint(near.as_deref())))
+    let hint = nearest(&short(&full), &names).map_or_else(String::new, |name| {
+        let group = if harness::NAMES.contains(&name) { "" } else { OPERATIONS };
+        format!(", did you mean `{group}{name}`")
+    });
+    Some(format!("`{place}`: no operation `{path}`{hint}"))
 }
 
 #[cfg(test)]

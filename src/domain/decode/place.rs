@@ -1,7 +1,7 @@
 //! What is wrong with data, and where: `context[1].budget`.
 
 use crate::domain::limits::{VALUE_DEPTH, VALUE_PARTS};
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
@@ -170,7 +170,7 @@ impl de::Error for Fault {
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
-        let hint = nearest(variant, expected).map(|name| format!(", did you mean `{name}`")).unwrap_or_default();
+        let hint = did_you_mean(variant, expected);
         let known = match expected {
             [one] => format!("`{one}`"),
             [one, other] => format!("`{one}` or `{other}`"),
@@ -183,7 +183,7 @@ impl de::Error for Fault {
         let sealed = expected.contains(&"seal");
         let known: Vec<&'static str> =
             expected.iter().copied().filter(|key| !(sealed && VENUE_ONLY.contains(key))).collect();
-        let hint = nearest(field, &known).map(|key| format!(", did you mean `{key}`")).unwrap_or_default();
+        let hint = did_you_mean(field, &known);
         let listed = known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
         let listed = if listed.is_empty() { "none is known here".to_owned() } else { format!("known are {listed}") };
         Self::new(format!("unknown field `{}`{hint}; {listed}", readable(field)))

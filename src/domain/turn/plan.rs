@@ -4,7 +4,7 @@ use super::{Outcome, PlannedCall, Resolved, Unmade};
 use crate::domain::chat::{Arguments, ToolCall};
 use crate::domain::decode;
 use crate::domain::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::schema::misfits;
 use crate::domain::scope::{Chosen, Reach, Sections, take};
 use crate::domain::secret::hide;
@@ -52,8 +52,7 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
     }
     let (what, chosen) = match (target, &mut call.arguments) {
         (None, _) => {
-            let hint = nearest(&call.name, &tools.names());
-            let hint = hint.map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+            let hint = did_you_mean(&call.name, &tools.names());
             (Err(Unmade::new(Outcome::Unknown, format!("unknown tool `{}`{hint}", call.name))), Chosen::default())
         }
         (Some(_), Arguments::Malformed(text)) => {

@@ -1,7 +1,7 @@
 //! `toolArgInjection`: arguments that the runtime fills in and the model never sees.
 
 use crate::domain::lattice::value::type_name;
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::tools::guard::catalog_path;
 use crate::domain::values::auto;
 use crate::domain::values::mapping::{MappingError, Source, check_key};
@@ -111,7 +111,7 @@ impl Bindings {
     pub fn strangers(&self, known: &[&str]) -> Vec<(String, String)> {
         let strange = self.tools.keys().filter(|tool| !known.iter().any(|known| is_same(tool, known)));
         let report = |tool: &String| {
-            let hint = nearest(tool, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+            let hint = did_you_mean(tool, known);
             (format!("toolArgInjection.{tool}"), format!("no tool `{tool}` is offered{hint}"))
         };
         strange.map(report).collect()
@@ -165,7 +165,7 @@ fn accepts(schema: &Value, argument: &str) -> Result<Option<String>, String> {
         return Ok(None);
     }
     let known: Vec<&str> = properties.into_iter().flat_map(Map::keys).map(String::as_str).collect();
-    let hint = nearest(argument, &known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+    let hint = did_you_mean(argument, &known);
     let text = format!("`toolArgInjection` binds argument `{argument}`, which the operation doesn't name{hint}");
     if schema.get("additionalProperties") == Some(&Value::Bool(false)) { Err(text) } else { Ok(Some(text)) }
 }

@@ -2,7 +2,7 @@
 
 use crate::domain::decode;
 use crate::domain::lattice::value::type_name;
-use crate::domain::nearest::nearest;
+use crate::domain::nearest::did_you_mean;
 use crate::domain::values::{Tier, Values};
 use crate::domain::visible::{self, hidden};
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ fn is_misspelt(text: &str, tier: &str) -> bool {
 
 fn unknown(text: &str) -> String {
     let begin = text.find(['.', ':']).map_or(text, |at| &text[..=at]);
-    let hint = nearest(begin, &FORMS).map(|form| format!(", did you mean `{form}`")).unwrap_or_default();
+    let hint = did_you_mean(begin, &FORMS);
     let shown: String = text.chars().take(80).collect();
     format!(
         "unknown source `{shown}`, expected `session.k`, `user.k`, `agent.k`, `project.k`, `_global`, `_auto`, \
@@ -302,7 +302,7 @@ fn fallback(map: &Map<String, Value>) -> Option<Value> {
 
 fn known_keys(place: &str, map: &Map<String, Value>, known: &[&str]) -> Result<(), MappingError> {
     let Some(key) = map.keys().find(|key| !known.contains(&key.as_str())) else { return Ok(()) };
-    let hint = nearest(key, known).map(|n| format!(", did you mean `{n}`")).unwrap_or_default();
+    let hint = did_you_mean(key, known);
     Err(wrong(place, format!("unknown key `{key}`{hint}")))
 }
 

@@ -264,6 +264,7 @@ async fn send(
 ) -> Result<(), OpError> {
     // What would be refused when it arrives is refused now: its caller would hear nothing of it.
     let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
+    let adds = admit.event.as_ref().map(|event| event.adds(false)).unwrap_or_default();
     let Arrival { owner, agent, id, submission, .. } = arrival;
     let sealed = ingress::sealed(&call.venue.key, (owner, agent, kind), id, submission.clone());
     let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
@@ -275,7 +276,7 @@ async fn send(
     decode::check_to(&body, MESSAGE_DEPTH).map_err(|wrong| OpError::Invalid(wrong.to_string()))?;
     let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind };
     let message = Message { to, id: Some(id.to_string()), body };
-    child::room(call, child::adds(&message, &open), &open, Some(&admit.session)).await?;
+    child::room(call, adds, &open, Some(&admit.session)).await?;
     child::start(call, site, id, &message, open).await
 }
 

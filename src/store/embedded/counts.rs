@@ -1,6 +1,6 @@
 //! What owners keep: counted with every change, and recounted.
 
-use super::layout::{self, MailRecord, Space, end_of};
+use super::layout::{self, MailRecord, STATE, Space, end_of};
 use super::tx::{Db, Durable, Fault, Tx, View};
 use super::{docs, index};
 use crate::domain::quota::{Counts, Kind, Over, Own, Quota, Usage};
@@ -73,8 +73,7 @@ pub(super) fn of_writes(view: &impl View, owner: &str, writes: &[DocWrite]) -> R
             Change::Check => continue,
         };
         let old = docs::get(view, owner, &write.key)?.value.map(|old| old.len());
-        let more = of_document(&write.key, old, new);
-        sum = Growth::by(|kind| sum.get(kind) + more.get(kind));
+        sum = sum + of_document(&write.key, old, new);
     }
     Ok(grown(&Usage::default(), &sum))
 }
@@ -97,8 +96,7 @@ fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
     view.walk(Space::Docs, &prefix, &end_of(&prefix), &mut |key, value| {
         let key = String::from_utf8_lossy(&key[prefix.len()..]);
         if let Some(doc) = docs::present(&key, value)? {
-            let more = of_document(&key, None, doc.value.map(|value| value.len()));
-            found = Growth::by(|kind| found.get(kind) + more.get(kind));
+            found = found + of_document(&key, None, doc.value.map(|value| value.len()));
         }
         Ok(ControlFlow::Continue(()))
     })?;
@@ -110,7 +108,7 @@ fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
     })?;
     found.sessions = signed(sessions.len());
     for session in sessions {
-        let state = view.get(Space::Core, &layout::part(owner, &session, b"s"))?;
+        let state = view.get(Space::Core, &layout::part(owner, &session, STATE))?;
         found.bytes += signed(state.map_or(0, |state| state.len()));
         let prefix = layout::mailbox(owner, &session);
         view.walk(Space::Mail, &prefix, &end_of(&prefix), &mut |_, record| {

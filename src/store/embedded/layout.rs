@@ -78,6 +78,9 @@ pub(super) fn session(owner: &str, session: &str) -> Vec<u8> {
     join(b"s", &[owner.as_bytes(), session.as_bytes()])
 }
 
+/// The part of a session that its last commit left.
+pub(super) const STATE: &[u8] = b"s";
+
 /// Key of a part of a session.
 pub(super) fn part(owner: &str, session: &str, part: &[u8]) -> Vec<u8> {
     join(b"p", &[owner.as_bytes(), session.as_bytes(), part])

@@ -108,7 +108,7 @@ fn hand_out(
     let (checkpoint, calls) = recorded(tx, slot)?;
     let state = match slot.now.version {
         0 => None,
-        _ => tx.get(Space::Core, &slot.part(b"s"))?.map(|b| Bytes::copy_from_slice(&b)),
+        _ => tx.get(Space::Core, &slot.part(layout::STATE))?.map(|b| Bytes::copy_from_slice(&b)),
     };
     let lease = Lease { owner: slot.owner_id.clone(), session: slot.key.clone(), epoch: slot.now.epoch };
     let (version, arrivals, attempts) = (slot.now.version, slot.now.arrivals, slot.now.attempts.clone());

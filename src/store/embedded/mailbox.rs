@@ -3,7 +3,7 @@
 use super::counts::{self, Growth};
 use super::docs;
 use super::index::parse_session;
-use super::layout::{self, MailRecord, Space};
+use super::layout::{self, MailRecord, STATE, Space};
 use super::session::Session;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
@@ -28,9 +28,6 @@ pub(super) struct Slot {
     /// The record to be.
     pub(super) now: Session,
 }
-
-/// Part of a session: what its last commit left.
-const STATE: &[u8] = b"s";
 
 /// Visits place (storage form) and record; `Break` ends the walk.
 type VisitMail<'v> = &'v mut dyn FnMut(&str, &[u8]) -> Result<ControlFlow<()>, Fault>;

@@ -148,7 +148,7 @@ fn facts(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<SessionFact
     let mailbox = slot.places(state)?.into_iter().map(|m| m.entry).collect();
     let left = match slot.now.version {
         0 => None,
-        _ => state.get(Space::Core, &slot.part(b"s"))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
+        _ => state.get(Space::Core, &slot.part(layout::STATE))?.map(|bytes| Bytes::copy_from_slice(&bytes)),
     };
     Ok(SessionFacts {
         key: key.clone(),

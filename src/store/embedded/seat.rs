@@ -1,6 +1,6 @@
 //! Sessions set to a turn, changed and forgotten from outside their turns.
 
-use super::layout::Space;
+use super::layout::{STATE, Space};
 use super::mailbox::Slot;
 use super::tx::{Fault, Tx, View};
 use super::{counts, docs};
@@ -26,7 +26,7 @@ pub(super) fn seat(
         return Ok(Ok(Seated::Done));
     };
     let is_so = slot.now.version == seat.version
-        && tx.get(Space::Core, &slot.part(b"s"))?.is_some_and(|state| *state == *seat.state);
+        && tx.get(Space::Core, &slot.part(STATE))?.is_some_and(|state| *state == *seat.state);
     if slot.now.arrivals > 0 || slot.now.version > 0 && !is_so {
         return Ok(Ok(Seated::Taken));
     }
@@ -56,7 +56,7 @@ pub(super) fn amend(
     if slot.now.lease.is_some() {
         return Ok(Amended::Held);
     }
-    let state = tx.get(Space::Core, &slot.part(b"s"))?;
+    let state = tx.get(Space::Core, &slot.part(STATE))?;
     let is = |said: &[u8]| slot.now.version == amend.version && state.as_deref() == Some(said);
     match &amend.then {
         // Done by this very call before.

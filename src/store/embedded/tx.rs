@@ -182,7 +182,7 @@ impl<'a> Tx<'a> {
     /// The owner keeps so much more.
     pub(super) fn grow(&mut self, owner: &str, more: Growth) {
         match self.growth.get_mut(owner) {
-            Some(growth) => *growth = Growth::by(|kind| growth.get(kind) + more.get(kind)),
+            Some(growth) => *growth = *growth + more,
             None => drop(self.growth.insert(owner.to_owned(), more)),
         }
     }
