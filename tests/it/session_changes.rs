@@ -1,7 +1,7 @@
 //! Sessions named, compacted and deleted from outside their turns, and what is fired before its time.
 
+use crate::support::both::{On, on_both};
 use crate::support::operate::{boss, operate};
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::agents::sessions;
@@ -25,34 +25,6 @@ then = { calls = [{ tool = "put", arguments = { path = "c/note", value = 1 } }] 
 then = { text = "heard: {{input}}" }
 "#;
 
-#[derive(Clone, Copy)]
-enum On {
-    Embedded,
-    Redis,
-}
-
-/// Stamps every case on both stores.
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Embedded).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(super::On::Redis).await;
-                }
-            )*
-        }
-    };
-}
-
 on_both! {
     a_title_outlives_turns_and_one_that_runs
     a_summary_stands_for_the_turns_so_far
@@ -65,13 +37,7 @@ struct Site(TestVenue, #[expect(dead_code, reason = "deleted with it")] tempfile
 
 impl Site {
     async fn open(on: On) -> Option<Self> {
-        let (venue, dir) = match on {
-            On::Embedded => TestVenue::embedded_at(RULES, Clock::system()).await,
-            On::Redis => {
-                let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
-                (venue, dir)
-            }
-        };
+        let (venue, dir) = on.venue(RULES, Clock::system()).await?;
         for agent in ["a", "slow"] {
             venue.agent(agent, json!({})).await;
         }

@@ -1,8 +1,8 @@
 //! Who reads jobs: who asked for one, all of it; others what they could have read, with what is left out marked.
 
 use super::{issuer, token};
+use crate::support::both::{On, on_both};
 use crate::support::http::{Answer, Server};
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -33,13 +33,8 @@ struct Site {
 }
 
 impl Site {
-    async fn open(redis: bool) -> Option<Self> {
-        let (mut venue, dir) = if redis {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
-            (venue, dir)
-        } else {
-            TestVenue::embedded(RULES).await
-        };
+    async fn open(on: On) -> Option<Self> {
+        let (mut venue, dir) = on.venue(RULES, Clock::system()).await?;
         let (issuer, auth) = issuer(dir.path());
         venue.owner = "acme/ann".parse().unwrap();
         venue.worker().await;
@@ -73,8 +68,8 @@ impl Site {
 const ASKS: (&str, &str) = ("g/clerk", "agent/request");
 const READS: (&str, &str) = ("j", "crud/read");
 
-async fn who_asked_for_a_job_reads_it(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn who_asked_for_a_job_reads_it(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let asks = site.may(&[ASKS]);
     let job = site.send(Method::POST, "agents/clerk/tasks", &asks, &json!({"input": "the secret"})).await.body(202);
     let id = job["job"].as_str().unwrap().to_owned();
@@ -102,8 +97,8 @@ async fn who_asked_for_a_job_reads_it(redis: bool) {
     }
 }
 
-async fn others_see_what_they_could_have_read(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn others_see_what_they_could_have_read(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let asks = site.may(&[ASKS]);
     let job = site.send(Method::POST, "agents/clerk/tasks", &asks, &json!({"input": "the secret"})).await.body(202);
     let id = job["job"].as_str().unwrap().to_owned();
@@ -155,8 +150,8 @@ async fn others_see_what_they_could_have_read(redis: bool) {
     }
 }
 
-async fn it_is_so_of_operations_and_for_agents(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn it_is_so_of_operations_and_for_agents(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let writer = site.may(&[("w/pay", "crud")]);
     let order = json!({"operation": "lattice/append", "input": {"path": "w/pay/log", "value": "4711"}, "wait": true});
     let job = site.send(Method::POST, "invoke", &writer, &order).await.body(200);
@@ -184,32 +179,8 @@ async fn it_is_so_of_operations_and_for_agents(redis: bool) {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asked_for_a_job_reads_it_on_the_embedded_store() {
-    who_asked_for_a_job_reads_it(false).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_asked_for_a_job_reads_it_on_redis() {
-    who_asked_for_a_job_reads_it(true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_see_what_they_could_have_read_on_the_embedded_store() {
-    others_see_what_they_could_have_read(false).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn others_see_what_they_could_have_read_on_redis() {
-    others_see_what_they_could_have_read(true).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_so_of_operations_and_for_agents_on_the_embedded_store() {
-    it_is_so_of_operations_and_for_agents(false).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_is_so_of_operations_and_for_agents_on_redis() {
-    it_is_so_of_operations_and_for_agents(true).await;
+on_both! {
+    who_asked_for_a_job_reads_it
+    others_see_what_they_could_have_read
+    it_is_so_of_operations_and_for_agents
 }

@@ -3,9 +3,9 @@
 mod crashes;
 mod fleet;
 
+use crate::support::both::{On, on_both};
 use crate::support::http::Server;
 use crate::support::operate;
-use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -31,13 +31,8 @@ struct Site {
 
 impl Site {
     /// `None` without a server for it.
-    async fn open(redis: bool) -> Option<Self> {
-        let (mut venue, dir) = if redis {
-            let (venue, dir, _) = TestVenue::redis_at(RedisServer::shared()?, RULES, Clock::system()).await;
-            (venue, dir)
-        } else {
-            TestVenue::embedded(RULES).await
-        };
+    async fn open(on: On) -> Option<Self> {
+        let (mut venue, dir) = on.venue(RULES, Clock::system()).await?;
         // Takes of workers that are gone lapse soon.
         venue.lease = Duration::from_secs(3);
         let server = Server::of(Arc::clone(&venue.venue)).await;
@@ -102,8 +97,8 @@ fn id(job: &Value) -> JobId {
     JobId::new(job["id"].as_str().unwrap()).unwrap()
 }
 
-async fn it_waits_for_a_worker_is_listed_and_is_answered_when_done_or_by_polling(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn it_waits_for_a_worker_is_listed_and_is_answered_when_done_or_by_polling(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let append = json!({"path": "w/log", "value": 1});
     let job = site.invoke("lattice/append", append.clone()).await;
     assert_eq!((&job["status"], &job["op"]), (&json!("PENDING"), &json!("v/ops/lattice/append")));
@@ -139,8 +134,8 @@ async fn it_waits_for_a_worker_is_listed_and_is_answered_when_done_or_by_polling
     site.server.get(&path(&begun)).await.is_problem(404, "no job");
 }
 
-async fn a_request_that_is_repeated_runs_once(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn a_request_that_is_repeated_runs_once(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let order =
         |value: u32| json!({"operation": "lattice/append", "input": {"path": "w/log", "value": value}, "wait": 0});
     let invoke = async |body: Value| site.server.post_once("k1", "/api/v1/invoke", body).await;
@@ -154,8 +149,8 @@ async fn a_request_that_is_repeated_runs_once(redis: bool) {
     site.server.put(&format!("{}/delete", path(&first)), Value::Null).await.body(200);
 }
 
-async fn one_that_must_not_be_repeated_is_never_run_again(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn one_that_must_not_be_repeated_is_never_run_again(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let once = site.invoke("test/once", json!({"delay": 0})).await;
     let write = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     let read = site.invoke("test/delay", json!({"delay": 400})).await;
@@ -177,8 +172,8 @@ async fn one_that_must_not_be_repeated_is_never_run_again(redis: bool) {
     site.server.post("/api/v1/run", redrive).await.is_problem(409, "it is the run of an operation; run that again");
 }
 
-async fn one_that_runs_is_cancelled_at_once(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn one_that_runs_is_cancelled_at_once(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     site.venue.worker().await;
     let never = site.invoke("test/never", json!({})).await;
     site.becomes(&never, "STARTED").await;
@@ -191,7 +186,7 @@ async fn one_that_runs_is_cancelled_at_once(redis: bool) {
     }
     assert_eq!(site.job(&never).await["status"], "CANCELLED");
     // One that nobody has begun, too.
-    let other = Site::open(redis).await.unwrap();
+    let other = Site::open(on).await.unwrap();
     let waits = other.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     other.server.put(&format!("{}/cancel", path(&waits)), Value::Null).await.body(200);
     other.venue.worker().await;
@@ -202,8 +197,8 @@ async fn one_that_runs_is_cancelled_at_once(redis: bool) {
     assert_eq!(other.venue.read("w/log").await, None);
 }
 
-async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     site.venue.agent("clerk", json!({})).await;
     site.venue.worker().await;
     let of = async |owner: &str, operation: &str, input: Value, wait: Value| {
@@ -227,8 +222,8 @@ async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(redis: bool) {
     assert_eq!((started.len(), running), (20, 6), "75 % of 8 places");
 }
 
-async fn nothing_starts_under_what_was_taken_back(redis: bool) {
-    let Some(mut site) = Site::open(redis).await else { return };
+async fn nothing_starts_under_what_was_taken_back(on: On) {
+    let Some(mut site) = Site::open(on).await else { return };
     let dir = tempfile::tempdir().unwrap();
     let (issuer, auth) = crate::auth::issuer(dir.path());
     site.server = Server::with(Arc::clone(&site.venue.venue), auth).await;
@@ -264,8 +259,8 @@ async fn nothing_starts_under_what_was_taken_back(redis: bool) {
     assert_eq!(read, [None, Some(json!([1])), None]);
 }
 
-async fn a_revocation_says_which_run_on(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn a_revocation_says_which_run_on(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     site.venue.worker().await;
     let job = site.invoke("test/once", json!({"delay": 1_500})).await;
     site.becomes(&job, "STARTED").await;
@@ -276,8 +271,8 @@ async fn a_revocation_says_which_run_on(redis: bool) {
     assert_eq!(site.ended(&job).await["status"], "COMPLETE");
 }
 
-async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let job = site.invoke("lattice/append", json!({"path": "w/log", "value": 1})).await;
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
     let write = |key: String, change: Change| DocWrite { key, expect: Expect::Any, change };
@@ -306,8 +301,8 @@ async fn what_is_lost_is_missed_and_what_is_too_much_is_refused(redis: bool) {
     assert_eq!(venue.store.read(owner, &[stale]).await.unwrap()[0].value, None);
 }
 
-async fn it_is_forgotten_with_its_job(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn it_is_forgotten_with_its_job(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     let job = site.invoke("test/once", json!({"delay": 0})).await;
     operate::as_worker(&site.venue.venue, &site.venue.owner).await;
     assert_eq!(site.job(&job).await["status"], "COMPLETE");
@@ -321,8 +316,8 @@ async fn it_is_forgotten_with_its_job(redis: bool) {
 }
 
 /// What must not be told by a signal alone: a wake of somebody else's, or of nothing, changes nothing.
-async fn a_wake_only_makes_a_worker_look(redis: bool) {
-    let Some(site) = Site::open(redis).await else { return };
+async fn a_wake_only_makes_a_worker_look(on: On) {
+    let Some(site) = Site::open(on).await else { return };
     site.venue.worker().await;
     let unknown = JobId::new(&"0f".repeat(16)).unwrap();
     for _ in 0..50 {
@@ -334,28 +329,6 @@ async fn a_wake_only_makes_a_worker_look(redis: bool) {
     let done = site.server.post("/api/v1/invoke", body).await.body(200);
     assert_eq!(done["status"], "COMPLETE");
     assert_eq!(site.server.get("/api/v1/jobs").await.body(200)["total"], 1);
-}
-
-/// Stamps every case on both stores.
-macro_rules! on_both {
-    ($($case:ident)*) => {
-        mod embedded {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(false).await;
-                }
-            )*
-        }
-        mod redis {
-            $(
-                #[tokio::test(flavor = "multi_thread")]
-                async fn $case() {
-                    super::$case(true).await;
-                }
-            )*
-        }
-    };
 }
 
 on_both! {
