@@ -13,7 +13,7 @@
 //! | 7 commit | [`domain::turn`] | [`worker`], [`store`] |
 //! | 8 outbound | [`domain::turn`] | [`outbox`], [`bus`] |
 
-pub mod domain;
+pub use trellis_domain as domain;
 
 pub mod bus;
 pub mod ingress;

@@ -6,31 +6,31 @@ pub mod schema;
 pub mod seed;
 pub mod unknown;
 
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::policy::{Actor, Policy, Revocation};
-use crate::domain::authority::trail::Trail;
-use crate::domain::authority::{Authority, Capability};
-use crate::domain::budget::Budget;
-use crate::domain::cap::Ceiling;
-use crate::domain::chat::ModelSettings;
-use crate::domain::context::budget::ContextBudget;
-use crate::domain::context::entry::ContextEntry;
-use crate::domain::context::load::Load;
-use crate::domain::decode;
-use crate::domain::expiry::SessionSettings;
-use crate::domain::gate::{BusyPolicy, Gate, GateStatus};
-use crate::domain::ids::AgentId;
-use crate::domain::lattice::layout::Scope;
-use crate::domain::limits;
-use crate::domain::nearest::nearest;
-use crate::domain::outputs::Outputs;
-use crate::domain::resource::Resources;
-use crate::domain::time::Millis;
-use crate::domain::tools;
-pub use crate::domain::tools::entry::{NamedTool, ToolEntry};
-use crate::domain::values::inject::Bindings;
-use crate::domain::values::mapping::{Mapping, MappingError};
-use crate::domain::values::{Values, entities, placeholder};
+use crate::authority::envelope::Envelope;
+use crate::authority::policy::{Actor, Policy, Revocation};
+use crate::authority::trail::Trail;
+use crate::authority::{Authority, Capability};
+use crate::budget::Budget;
+use crate::cap::Ceiling;
+use crate::chat::ModelSettings;
+use crate::context::budget::ContextBudget;
+use crate::context::entry::ContextEntry;
+use crate::context::load::Load;
+use crate::decode;
+use crate::expiry::SessionSettings;
+use crate::gate::{BusyPolicy, Gate, GateStatus};
+use crate::ids::AgentId;
+use crate::lattice::layout::Scope;
+use crate::limits;
+use crate::nearest::nearest;
+use crate::outputs::Outputs;
+use crate::resource::Resources;
+use crate::time::Millis;
+use crate::tools;
+pub use crate::tools::entry::{NamedTool, ToolEntry};
+use crate::values::inject::Bindings;
+use crate::values::mapping::{Mapping, MappingError};
+use crate::values::{Values, entities, placeholder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -375,7 +375,7 @@ impl AgentConfig {
     /// Reads a configuration from JSON (or TOML turned into JSON).
     pub fn parse(value: &Value) -> Result<Self, AgentConfigError> {
         let Value::Object(map) = value else {
-            return Err(AgentConfigError::NotAMap(crate::domain::lattice::value::type_name(value)));
+            return Err(AgentConfigError::NotAMap(crate::lattice::value::type_name(value)));
         };
         decode::check(value).map_err(|e| AgentConfigError::Value(e.to_string()))?;
         let mut map = seed::mapped(map)?;

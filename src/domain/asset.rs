@@ -1,9 +1,9 @@
 //! Assets: immutable content named by its SHA-256, with what is said about it.
 
-use crate::domain::decode;
-use crate::domain::ids::AssetId;
-use crate::domain::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES};
-use crate::domain::time::Millis;
+use crate::decode;
+use crate::ids::AssetId;
+use crate::limits::{ASSET_BYTES, ASSET_DESCRIPTION_BYTES};
+use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};

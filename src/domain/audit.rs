@@ -1,8 +1,8 @@
 //! The books: what was accepted against what has ended, is pending, or is missing.
 
-use crate::domain::ids::{JobId, SessionKey};
-use crate::domain::job::JobStatus;
-use crate::domain::time::Millis;
+use crate::ids::{JobId, SessionKey};
+use crate::job::JobStatus;
+use crate::time::Millis;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -7,10 +7,10 @@
 //!
 //! Money is counted in billionths of a dollar: a price per million tokens is whole in them.
 
-use crate::domain::chat::Usage;
-use crate::domain::ids::JobId;
-use crate::domain::limits::BUDGET_HOLD;
-use crate::domain::time::Millis;
+use crate::chat::Usage;
+use crate::ids::JobId;
+use crate::limits::BUDGET_HOLD;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Holding, settling and what is left, to the last token.
 
 use super::*;
-use crate::domain::limits::MODEL_CALL_MAX;
+use crate::limits::MODEL_CALL_MAX;
 use serde_json::json;
 
 fn account(limits: serde_json::Value) -> Account {

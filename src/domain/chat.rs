@@ -1,7 +1,7 @@
 //! What goes to a model and what comes back, independent of any provider.
 
-use crate::domain::budget::Price;
-use crate::domain::secret::SecretName;
+use crate::budget::Price;
+use crate::secret::SecretName;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;

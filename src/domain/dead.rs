@@ -1,8 +1,8 @@
 //! Dead letters: tasks that killed too many workers, as they were sent; and messages for nobody.
 
-use crate::domain::event::Event;
-use crate::domain::ids::{JobId, Owner, SessionKey};
-use crate::domain::time::Millis;
+use crate::event::Event;
+use crate::ids::{JobId, Owner, SessionKey};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -106,7 +106,7 @@ impl DeadLetter {
         if let Some(job) = &self.redriven {
             shown["redriven"] = job.as_str().into();
         }
-        if input && let crate::domain::event::Payload::Task { input, .. } = &self.event.payload {
+        if input && let crate::event::Payload::Task { input, .. } = &self.event.payload {
             shown["input"] = input.clone();
         }
         shown

@@ -1,6 +1,6 @@
 //! Whether a store was set back: a number that grows in the store and in the queue, by which they know each other.
 
-use crate::domain::time::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
 /// How far a store was at a time; the queue keeps the newest, too.

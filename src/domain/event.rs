@@ -2,17 +2,17 @@
 
 mod hash;
 
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::budget::Budget;
-use crate::domain::context::load::Load;
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey};
-use crate::domain::job::{JobHead, JobResult};
-use crate::domain::limits::REPLY_SUBJECT_BYTES;
-use crate::domain::lineage::Lineage;
-use crate::domain::priority::Priority;
-use crate::domain::scope::Handed;
-use crate::domain::time::Millis;
-use crate::domain::values::Values;
+use crate::authority::envelope::Envelope;
+use crate::budget::Budget;
+use crate::context::load::Load;
+use crate::ids::{AgentId, EventId, JobId, SessionId, SessionKey};
+use crate::job::{JobHead, JobResult};
+use crate::limits::REPLY_SUBJECT_BYTES;
+use crate::lineage::Lineage;
+use crate::priority::Priority;
+use crate::scope::Handed;
+use crate::time::Millis;
+use crate::values::Values;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -77,8 +77,8 @@ impl SessionState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::JobId;
-    use crate::domain::session::TaskProgress;
+    use crate::ids::JobId;
+    use crate::session::TaskProgress;
 
     fn ttl(text: &str) -> Result<Ttl, String> {
         Ttl::try_from(text.to_owned())

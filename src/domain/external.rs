@@ -1,13 +1,13 @@
 //! Jobs of external workers: how long each may take, what its worker says, and what is kept of that.
 
-use crate::domain::event::fresh_session;
-use crate::domain::ids::{AgentId, JobId, QueueName, SessionId};
-use crate::domain::job::{ErrorCode, JobResult, JobStatus};
-use crate::domain::limits::{
+use crate::event::fresh_session;
+use crate::ids::{AgentId, JobId, QueueName, SessionId};
+use crate::job::{ErrorCode, JobResult, JobStatus};
+use crate::limits::{
     OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_GRACE, OUTBOUND_HEARTBEAT, OUTBOUND_IGNORED,
     OUTBOUND_NOTE_BYTES, OUTBOUND_ORPHAN, OUTBOUND_START,
 };
-use crate::domain::time::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -4,7 +4,7 @@ mod event;
 
 pub use event::{EventId, IdOf};
 
-use crate::domain::visible::{self, hidden};
+use crate::visible::{self, hidden};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};

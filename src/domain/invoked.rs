@@ -9,13 +9,13 @@
 //! That a worker takes one is written before the operation begins: it is the record of the intent, by which
 //! what must not be repeated never is.
 
-use crate::domain::authority::Authority;
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::canonical::canonical;
-use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
-use crate::domain::job::{ErrorCode, JobResult};
-use crate::domain::principal::Principal;
-use crate::domain::time::Millis;
+use crate::authority::Authority;
+use crate::authority::envelope::Envelope;
+use crate::canonical::canonical;
+use crate::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey, hmac_hex};
+use crate::job::{ErrorCode, JobResult};
+use crate::principal::Principal;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;

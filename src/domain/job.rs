@@ -1,18 +1,18 @@
 //! Jobs: the handle of a task or of an outbound call, its statuses and its legal transitions.
 
-use crate::domain::authority::Authority;
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::trail::Trail;
-use crate::domain::budget::Budget;
-use crate::domain::context::load::Load;
-use crate::domain::decode;
-use crate::domain::event::{Event, Parent, Payload};
-use crate::domain::external::Watch;
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
-use crate::domain::priority::Priority;
-use crate::domain::scope::Handed;
-use crate::domain::spend::{self, Tally, Tree};
-use crate::domain::time::Millis;
+use crate::authority::Authority;
+use crate::authority::envelope::Envelope;
+use crate::authority::trail::Trail;
+use crate::budget::Budget;
+use crate::context::load::Load;
+use crate::decode;
+use crate::event::{Event, Parent, Payload};
+use crate::external::Watch;
+use crate::ids::{AgentId, EventId, JobId, SessionId};
+use crate::priority::Priority;
+use crate::scope::Handed;
+use crate::spend::{self, Tally, Tree};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -105,7 +105,7 @@ pub struct JobHead {
     /// The task's input.
     pub input: Value,
     /// Mark of an input of which something is shown to nobody: with it a repeated request is known, and nothing can be
-    /// guessed from it, see [`crate::domain::invoked::mark`].
+    /// guessed from it, see [`crate::invoked::mark`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hidden: Option<String>,
     /// When it was accepted.
@@ -122,7 +122,7 @@ pub struct JobHead {
     /// How urgent it is.
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
-    /// The mark of who asked for it, see [`crate::domain::principal::Principal`]: he may read it. Shown to nobody.
+    /// The mark of who asked for it, see [`crate::principal::Principal`]: he may read it. Shown to nobody.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub principal: Option<String>,
     /// The rest of what its task said: from it a task is put back whose mailbox entry was lost.

@@ -1,12 +1,12 @@
 //! What a request may say of its session and its output: paths to show, and where the output is written.
 
-use crate::domain::authority::Authority;
-use crate::domain::context::load::{Load, check_room};
-use crate::domain::decode;
-use crate::domain::lattice::{Namespace, Path};
-use crate::domain::limits::LOADS;
-use crate::domain::session::SessionState;
-use crate::domain::turn::run::Plan;
+use crate::authority::Authority;
+use crate::context::load::{Load, check_room};
+use crate::decode;
+use crate::lattice::{Namespace, Path};
+use crate::limits::LOADS;
+use crate::session::SessionState;
+use crate::turn::run::Plan;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -90,7 +90,7 @@ pub fn take_loads(state: &mut SessionState, plan: &Plan) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::authority::Capability;
+    use crate::authority::Capability;
     use serde_json::json;
 
     #[test]

@@ -1,8 +1,8 @@
 //! Typed outputs: what the result of a task must be, by its agent's `outputs` or the request's own
 //! `responseSchema`.
 
-use crate::domain::limits::SCHEMA_ERRORS;
-use crate::domain::schema::misfits;
+use crate::limits::SCHEMA_ERRORS;
+use crate::schema::misfits;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! JSON merged and picked apart: RFC 7396 merge patches, RFC 6901 pointers, paths without a namespace.
 
-use crate::domain::lattice::value;
+use crate::lattice::value;
 use serde_json::{Map, Value};
 
 /// Changes `target` as `patch` says (RFC 7396): maps are merged key by key, null removes a key,

@@ -3,8 +3,8 @@
 //! The same id of the same caller under the same authority is the same request. Of anybody else it is a
 //! conflict: what was made under one authority answers nobody who calls under another.
 
-use crate::domain::authority::Capability;
-use crate::domain::ids::sha256_hex;
+use crate::authority::Capability;
+use crate::ids::sha256_hex;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 

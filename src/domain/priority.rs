@@ -1,7 +1,7 @@
 //! Which task of an agent goes first, and the place of an event in its mailbox.
 
-use crate::domain::event::EventKind;
-use crate::domain::time::Millis;
+use crate::event::EventKind;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
 /// How urgent a task is beside the others of its agent; `-1`, `0` or `1` where people meet it.
@@ -81,7 +81,7 @@ pub fn order(kind: EventKind, priority: Priority, published: Millis, sequence: u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::decode;
+    use crate::decode;
     use serde_json::json;
 
     #[test]

@@ -6,8 +6,8 @@
 //! share of a minute (the generic cell rate algorithm), so that a minute's worth may come at once, and
 //! nothing needs to be counted down.
 
-use crate::domain::chat::ModelSettings;
-use crate::domain::time::Millis;
+use crate::chat::ModelSettings;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;

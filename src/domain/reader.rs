@@ -1,9 +1,9 @@
 //! Who reads of jobs, and how much: who asked for one reads all of it; of another's, whoever may read jobs sees
 //! what was given and what came out only where he could have read it himself.
 
-use crate::domain::authority::{Authority, Resource};
-use crate::domain::job::{Job, JobHead};
-use crate::domain::session::WITHHELD;
+use crate::authority::{Authority, Resource};
+use crate::job::{Job, JobHead};
+use crate::session::WITHHELD;
 use serde_json::{Value, json};
 
 /// What a job's record has besides what was given and what came out.
@@ -73,16 +73,16 @@ impl Reader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::authority::Capability;
-    use crate::domain::ids::JobId;
-    use crate::domain::job::{JobResult, JobStatus};
-    use crate::domain::lattice::layout::Scope;
-    use crate::domain::time::Millis;
+    use crate::authority::Capability;
+    use crate::ids::JobId;
+    use crate::job::{JobResult, JobStatus};
+    use crate::lattice::layout::Scope;
+    use crate::time::Millis;
 
     const ID: &str = "0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f";
 
     fn job(bound: Option<&[(&str, &str)]>) -> Job {
-        let session = crate::domain::invoked::session(&ID.parse().unwrap());
+        let session = crate::invoked::session(&ID.parse().unwrap());
         let bound = bound.map(authority);
         let head = json!({
             "id": ID, "event": "e", "op": "v/ops/x", "agent": session.agent, "session": session.session,

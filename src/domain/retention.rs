@@ -1,11 +1,11 @@
 //! Retention: what an owner no longer keeps, and what stays however old it is.
 
-use crate::domain::approval::Approval;
-use crate::domain::context::record::manifest::stretch;
-use crate::domain::job::JobStatus;
-use crate::domain::limits::TURNS_KEPT;
-use crate::domain::session::SessionState;
-use crate::domain::time::Millis;
+use crate::approval::Approval;
+use crate::context::record::manifest::stretch;
+use crate::job::JobStatus;
+use crate::limits::TURNS_KEPT;
+use crate::session::SessionState;
+use crate::time::Millis;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_hours(24);
@@ -142,12 +142,12 @@ pub fn approval_goes(rules: Rules, now: Millis, approval: &Approval, asking: Ask
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::approval::Awaiting;
-    use crate::domain::authority::Authority;
-    use crate::domain::event::Mandate;
-    use crate::domain::goal::{Frame, Live};
-    use crate::domain::ids::JobId;
-    use crate::domain::session::{PendingJob, TaskProgress};
+    use crate::approval::Awaiting;
+    use crate::authority::Authority;
+    use crate::event::Mandate;
+    use crate::goal::{Frame, Live};
+    use crate::ids::JobId;
+    use crate::session::{PendingJob, TaskProgress};
 
     const NOW: Millis = Millis(1_000 * 86_400_000);
 

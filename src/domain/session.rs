@@ -1,18 +1,18 @@
 //! Session state between turns, and the record that every turn leaves.
 
-use crate::domain::approval::Awaiting;
-use crate::domain::authority::{Authority, Capability};
-use crate::domain::budget::Deadline;
-use crate::domain::chat::{ChatMessage, Usage};
-use crate::domain::context::load::Load;
-use crate::domain::context::origin::Seen;
-use crate::domain::event::Mandate;
-use crate::domain::goal::Goals;
-use crate::domain::ids::{AgentId, EventId, JobId};
-use crate::domain::job::JobStatus;
-use crate::domain::scope::HandedOn;
-use crate::domain::spend::{Tally, Today};
-use crate::domain::time::Millis;
+use crate::approval::Awaiting;
+use crate::authority::{Authority, Capability};
+use crate::budget::Deadline;
+use crate::chat::{ChatMessage, Usage};
+use crate::context::load::Load;
+use crate::context::origin::Seen;
+use crate::event::Mandate;
+use crate::goal::Goals;
+use crate::ids::{AgentId, EventId, JobId};
+use crate::job::JobStatus;
+use crate::scope::HandedOn;
+use crate::spend::{Tally, Today};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

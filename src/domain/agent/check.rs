@@ -1,7 +1,7 @@
 //! What a configuration must be, beyond its types.
 
 use super::{AgentConfig, AgentConfigError, Looping, ToolEntry, tools};
-use crate::domain::context::entry::check_entries;
+use crate::context::entry::check_entries;
 
 impl AgentConfig {
     pub(super) fn check(&self) -> Result<(), AgentConfigError> {

@@ -14,7 +14,7 @@ pub fn schema() -> Value {
 mod tests {
     use super::super::{AgentConfig, KEYS, LATER};
     use super::*;
-    use crate::domain::schema::misfits;
+    use crate::schema::misfits;
     use serde_json::json;
 
     /// Keys of files that are none of a configuration.
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn every_agent_file_of_the_repository_fits() {
         for name in ["accounts-payable", "vendor-enrichment"] {
-            let path = format!("{}/config/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
+            let path = format!("{}/../../config/examples/{name}.toml", env!("CARGO_MANIFEST_DIR"));
             let text = std::fs::read_to_string(path).unwrap();
             let value: Value = serde_json::to_value(text.parse::<toml::Table>().unwrap()).unwrap();
             assert!(fits(&value), "{name}: {:?}", misfits(&schema(), &value, 5).unwrap());

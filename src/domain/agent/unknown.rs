@@ -1,13 +1,13 @@
 //! What a configuration names and a venue doesn't know or can't offer: legal, and perhaps a slip.
 
 use super::{AgentConfig, ToolEntry};
-use crate::domain::authority::Capability;
-use crate::domain::authority::ability::{ABILITIES, is_known};
-use crate::domain::context::entry::ContextEntry;
-use crate::domain::nearest::{did_you_mean, nearest};
-use crate::domain::tools::guard::{OPERATIONS, catalog_path};
-use crate::domain::tools::harness;
-use crate::domain::tools::{Directory, is_pin, misnamed};
+use crate::authority::Capability;
+use crate::authority::ability::{ABILITIES, is_known};
+use crate::context::entry::ContextEntry;
+use crate::nearest::{did_you_mean, nearest};
+use crate::tools::guard::{OPERATIONS, catalog_path};
+use crate::tools::harness;
+use crate::tools::{Directory, is_pin, misnamed};
 
 /// Groups of operations that are named in the sources and not built.
 const NOT_BUILT: [(&str, &str); 1] = [("v/ops/mcp/", "tools of MCP servers are not built yet")];
@@ -85,7 +85,7 @@ fn operation<D: Directory + ?Sized>(place: &str, path: &str, known: &Known<'_, D
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::tools::Described;
+    use crate::tools::Described;
     use serde_json::{Value, json};
 
     fn described(path: &str, aliases: &[&str]) -> Described {

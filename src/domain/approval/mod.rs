@@ -7,10 +7,10 @@ mod answer;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::authority::Authority;
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
-use crate::domain::time::Millis;
-use crate::domain::turn::PlannedCall;
+use crate::authority::Authority;
+use crate::ids::{EventId, IdOf, JobId, Owner, SessionKey, sha256_hex};
+use crate::time::Millis;
+use crate::turn::PlannedCall;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -224,8 +224,8 @@ pub struct Awaiting {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// What that turn was allowed to do: they may do no more.
-    #[serde(default, skip_serializing_if = "crate::domain::authority::Authority::is_unlimited")]
-    pub authority: crate::domain::authority::Authority,
+    #[serde(default, skip_serializing_if = "crate::authority::Authority::is_unlimited")]
+    pub authority: crate::authority::Authority,
     /// Every other call of the reply is still running elsewhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_started: bool,

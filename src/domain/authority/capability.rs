@@ -1,6 +1,6 @@
 //! One capability: an ability on everything under a path.
 
-use crate::domain::visible::{self, hidden};
+use crate::visible::{self, hidden};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use unicode_normalization::is_nfc;

@@ -4,10 +4,10 @@ use super::capability::Capability;
 use super::grant::{self, NotWithinParent};
 use super::trail::{self, Trail};
 use super::{Authority, Scope};
-use crate::domain::budget::Purse;
-use crate::domain::lineage::Lineage;
-use crate::domain::time::Millis;
-use crate::domain::values::Values;
+use crate::budget::Purse;
+use crate::lineage::Lineage;
+use crate::time::Millis;
+use crate::values::Values;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -144,7 +144,7 @@ impl Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::SessionKey;
+    use crate::ids::SessionKey;
 
     fn cap(with: &str, can: &str) -> Capability {
         Capability { with: with.into(), can: can.into() }
@@ -212,10 +212,7 @@ mod tests {
     #[test]
     fn a_deadline_only_comes_nearer() {
         let at = |ms| Purse {
-            deadline: Some(crate::domain::budget::Deadline {
-                at: Millis(ms),
-                origin: crate::domain::budget::Origin::Request,
-            }),
+            deadline: Some(crate::budget::Deadline { at: Millis(ms), origin: crate::budget::Origin::Request }),
             ..Purse::default()
         };
         let envelope = Envelope::default().paid_from(&at(5));

@@ -2,8 +2,8 @@
 
 use super::Authority;
 use super::capability::{Capability, RESOURCES, covers, is_of_resources, overlaps, readable};
-use crate::domain::decode;
-use crate::domain::visible::{self, hidden};
+use crate::decode;
+use crate::visible::{self, hidden};
 use serde_json::Value;
 use unicode_normalization::is_nfc;
 

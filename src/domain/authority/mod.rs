@@ -12,8 +12,8 @@ pub mod policy;
 pub mod resource;
 pub mod trail;
 
-use crate::domain::ids::{AgentId, SessionId, SessionKey};
-use crate::domain::lattice::layout::Scope;
+use crate::ids::{AgentId, SessionId, SessionKey};
+use crate::lattice::layout::Scope;
 pub use capability::Capability;
 use capability::{covers, is_of_resources, overlaps};
 pub use resource::Resource;
@@ -315,7 +315,7 @@ impl Authority {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::lattice::Path;
+    use crate::lattice::Path;
 
     fn caps(list: &[(&str, &str)]) -> Vec<Capability> {
         list.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() }).collect()

@@ -6,9 +6,9 @@ use super::envelope::Envelope;
 use super::policy::{Actor, Policy, Revocation};
 use super::trail::Trail;
 use super::{Authority, Resource, Scope, grant};
-use crate::domain::ids::SessionKey;
-use crate::domain::lattice::Path;
-use crate::domain::time::Millis;
+use crate::ids::SessionKey;
+use crate::lattice::Path;
+use crate::time::Millis;
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 

@@ -4,7 +4,7 @@ use super::capability::Capability;
 use super::envelope::Envelope;
 use super::trail::Trail;
 use super::{Authority, Resource, Scope};
-use crate::domain::time::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 
 /// Revocations of one owner: each is looked at in every turn.
@@ -138,7 +138,7 @@ impl Revocation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::SessionKey;
+    use crate::ids::SessionKey;
 
     fn cap(with: &str, can: &str) -> Capability {
         Capability { with: with.into(), can: can.into() }

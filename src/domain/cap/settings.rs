@@ -1,10 +1,10 @@
 //! The venue's settings of caps: which of them a call falls under.
 
 use super::{Cap, Of, Zone};
-use crate::domain::budget::{Budget, Price};
-use crate::domain::chat::ModelSettings;
-use crate::domain::ids::{Owner, OwnerPart};
-use crate::domain::time::Millis;
+use crate::budget::{Budget, Price};
+use crate::chat::ModelSettings;
+use crate::ids::{Owner, OwnerPart};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::str::FromStr;
 

@@ -1,9 +1,9 @@
 //! What is held, settled, refused and left over, to the last token.
 
 use super::*;
-use crate::domain::budget::Price;
-use crate::domain::chat::ModelSettings;
-use crate::domain::limits::MODEL_CALL_MAX;
+use crate::budget::Price;
+use crate::chat::ModelSettings;
+use crate::limits::MODEL_CALL_MAX;
 
 const PRICE: Price = Price { input: 3.0, output: 15.0 };
 

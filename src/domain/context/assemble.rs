@@ -13,12 +13,12 @@ use super::ledger::{Form, Ledger, Row, Status};
 use super::message::{Message, Text};
 use super::offer::offer;
 use super::{map, text, transcript};
-use crate::domain::chat::ModelRequest;
-use crate::domain::event::{Event, Payload};
-use crate::domain::ids::sha256_hex;
-use crate::domain::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
-use crate::domain::tools::Target;
-use crate::domain::values::placeholder::Unresolved;
+use crate::chat::ModelRequest;
+use crate::event::{Event, Payload};
+use crate::ids::sha256_hex;
+use crate::limits::{ENTRY_FLOOR, TOOL_RESULT_BYTES};
+use crate::tools::Target;
+use crate::values::placeholder::Unresolved;
 use std::sync::Arc;
 
 /// Bytes between two parts of a message.

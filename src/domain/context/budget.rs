@@ -1,6 +1,6 @@
 //! How much a prompt may hold, in bytes and in tokens.
 
-use crate::domain::limits::{CONTEXT_BYTES, CONTEXT_BYTES_RANGE, CONTEXT_TOKENS_RANGE};
+use crate::limits::{CONTEXT_BYTES, CONTEXT_BYTES_RANGE, CONTEXT_TOKENS_RANGE};
 use serde::{Deserialize, Serialize};
 
 /// Characters per token, in thousandths, until a model's own usage says otherwise.

@@ -1,9 +1,9 @@
 //! The hash of a whole prompt, by which a replay proves that it is the same.
 
-use crate::domain::canonical::canonical;
-use crate::domain::chat::{ChatMessage, ModelRequest};
-use crate::domain::ids::sha256_hex;
-use crate::domain::tools::ToolTable;
+use crate::canonical::canonical;
+use crate::chat::{ChatMessage, ModelRequest};
+use crate::ids::sha256_hex;
+use crate::tools::ToolTable;
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -74,7 +74,7 @@ impl Fields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::chat::{Arguments, ModelSettings, ToolCall};
+    use crate::chat::{Arguments, ModelSettings, ToolCall};
     use serde_json::json;
     use std::collections::BTreeSet;
 
@@ -122,8 +122,7 @@ mod tests {
         let hashes: BTreeSet<String> = prompts.iter().map(hash).collect();
         assert_eq!(hashes.len(), prompts.len());
         let one = &prompts[1];
-        let specs =
-            vec![crate::domain::chat::ToolSpec { name: "x".into(), description: String::new(), schema: json!({}) }];
+        let specs = vec![crate::chat::ToolSpec { name: "x".into(), description: String::new(), schema: json!({}) }];
         assert_ne!(hash(&ModelRequest { tools: specs.into(), ..one.clone() }), hash(one), "tools are a part of it");
     }
 

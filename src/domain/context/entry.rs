@@ -2,14 +2,14 @@
 
 use super::item::{Kept, Section, Tags};
 use super::load::Load;
-use crate::domain::agent::AgentState;
-use crate::domain::authority::Resource;
-use crate::domain::decode;
-use crate::domain::ids::{AssetId, JobId};
-use crate::domain::lattice::Path;
-use crate::domain::lattice::value::get as navigate;
-use crate::domain::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES};
-use crate::domain::scope::check_instance;
+use crate::agent::AgentState;
+use crate::authority::Resource;
+use crate::decode;
+use crate::ids::{AssetId, JobId};
+use crate::lattice::Path;
+use crate::lattice::value::get as navigate;
+use crate::limits::{CONTEXT_ENTRIES, CONTEXT_LABEL_BYTES, ENTRY_BYTES};
+use crate::scope::check_instance;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -4,16 +4,16 @@
 use super::foreign::{filled as filled_in, name};
 use super::inputs::Inputs;
 use super::item::{Content, Item, Section};
-use crate::domain::values::Resolver;
-use crate::domain::values::known::Known;
-use crate::domain::values::placeholder::{Expanded, Given, Used, expand, has_any};
+use crate::values::Resolver;
+use crate::values::known::Known;
+use crate::values::placeholder::{Expanded, Given, Used, expand, has_any};
 use serde_json::Value;
 use std::borrow::Cow;
 
 /// The configured texts with their placeholders filled in.
-pub(in crate::domain) struct Filled<'i> {
+pub(crate) struct Filled<'i> {
     pub(super) system: Cow<'i, str>,
-    pub(in crate::domain) items: Vec<Cow<'i, Item>>,
+    pub(crate) items: Vec<Cow<'i, Item>>,
     /// What became of the placeholders.
     pub(super) report: Report,
 }
@@ -49,7 +49,7 @@ impl Report {
 }
 
 /// Fills in everything that is configured in `inputs`.
-pub(in crate::domain) fn fill(inputs: &Inputs) -> Filled<'_> {
+pub(crate) fn fill(inputs: &Inputs) -> Filled<'_> {
     let mut report = Report::default();
     let lookup = |key: &str| inputs.values.get(key).map(Cow::Borrowed);
     let system = text(&inputs.system, &lookup, &mut report);

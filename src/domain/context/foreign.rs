@@ -7,7 +7,7 @@
 //! that begins as a line of the venue does is quoted: `> [Tasks assigned to you]`. All other lines
 //! stay as they are, and what stands inside a line of the venue is a [`name`].
 
-use crate::domain::visible::is_unseen;
+use crate::visible::is_unseen;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::fmt;

@@ -3,15 +3,15 @@
 use super::budget::Budget;
 use super::item::Item;
 use super::sight::Viewer;
-use crate::domain::agent::Completion;
-use crate::domain::authority::Authority;
-use crate::domain::chat::ModelSettings;
-use crate::domain::event::Event;
-use crate::domain::goal::view::View;
-use crate::domain::ids::{AgentId, EventId, JobId};
-use crate::domain::session::{Heard, PendingJob, TurnRecord};
-use crate::domain::tools::ToolTable;
-use crate::domain::values::known::Known;
+use crate::agent::Completion;
+use crate::authority::Authority;
+use crate::chat::ModelSettings;
+use crate::event::Event;
+use crate::goal::view::View;
+use crate::ids::{AgentId, EventId, JobId};
+use crate::session::{Heard, PendingJob, TurnRecord};
+use crate::tools::ToolTable;
+use crate::values::known::Known;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 
 use super::origin::Origin;
 use super::text;
-use crate::domain::authority::{Authority, Resource};
-use crate::domain::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
-use crate::domain::render::{RenderOptions, render_within, size_about};
+use crate::authority::{Authority, Resource};
+use crate::limits::{ENTRY_FLOOR, INPUT_BYTES, INPUTS_BYTES};
+use crate::render::{RenderOptions, render_within, size_about};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;

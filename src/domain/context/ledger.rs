@@ -2,7 +2,7 @@
 
 use super::budget::Budget;
 use super::origin::Origin;
-use crate::domain::values::placeholder::Used;
+use crate::values::placeholder::Used;
 use serde::{Deserialize, Serialize};
 
 /// What became of a part.

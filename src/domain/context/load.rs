@@ -2,9 +2,9 @@
 //! session or of the goal that it works on. An inner level shadows an outer one.
 
 use super::entry::check_label;
-use crate::domain::decode;
-use crate::domain::lattice::Path;
-use crate::domain::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
+use crate::decode;
+use crate::lattice::Path;
+use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

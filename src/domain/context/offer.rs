@@ -4,7 +4,7 @@ use super::foreign::Foreign;
 use super::item::{Content, Shown};
 use super::ledger::{Row, Status};
 use super::text;
-use crate::domain::limits::ENTRY_FLOOR;
+use crate::limits::ENTRY_FLOOR;
 use std::borrow::Cow;
 
 /// What a part got, before it is put into its place.

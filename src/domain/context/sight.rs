@@ -9,9 +9,9 @@
 
 use super::item::{Content, Item};
 use super::text;
-use crate::domain::authority::{Authority, Capability, Resource};
-use crate::domain::chat::ChatMessage;
-use crate::domain::session::{CallRecord, TurnRecord};
+use crate::authority::{Authority, Capability, Resource};
+use crate::chat::ChatMessage;
+use crate::session::{CallRecord, TurnRecord};
 
 /// The tool whose result is what the turns of another goal came to.
 const SUBGOAL: &str = "subgoal";

@@ -5,10 +5,10 @@ use super::foreign::Foreign;
 use super::ledger::{Row, Status};
 use super::sight::{Marks, Sight, Viewer, sights};
 use super::text;
-use crate::domain::chat::{Arguments, ChatMessage};
-use crate::domain::goal::view::View;
-use crate::domain::ids::JobId;
-use crate::domain::session::TurnRecord;
+use crate::chat::{Arguments, ChatMessage};
+use crate::goal::view::View;
+use crate::ids::JobId;
+use crate::session::TurnRecord;
 
 /// How much of a transcript a prompt shows.
 pub(super) struct Cut<'i> {

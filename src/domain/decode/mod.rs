@@ -11,7 +11,7 @@ mod parse;
 mod place;
 mod strict;
 
-use crate::domain::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
+use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 

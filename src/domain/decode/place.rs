@@ -1,7 +1,7 @@
 //! What is wrong with data, and where: `context[1].budget`.
 
-use crate::domain::limits::{VALUE_DEPTH, VALUE_PARTS};
-use crate::domain::nearest::did_you_mean;
+use crate::limits::{VALUE_DEPTH, VALUE_PARTS};
+use crate::nearest::did_you_mean;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 

@@ -1,8 +1,8 @@
 //! What is taken, what is refused, and what an error says of its place.
 
 use super::*;
-use crate::domain::agent::AgentConfig;
-use crate::domain::event::Submission;
+use crate::agent::AgentConfig;
+use crate::event::Submission;
 use serde::Deserialize;
 use serde_json::json;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! By what the same submission is known when it comes again.
 
 use super::{EventKind, Submission};
-use crate::domain::ids::{AgentId, sha256_hex};
-use crate::domain::principal::Principal;
+use crate::ids::{AgentId, sha256_hex};
+use crate::principal::Principal;
 use serde_json::{Value, json};
 
 /// Hash by which two submissions with one id are told apart: of the parsed body, the agent and the

@@ -12,13 +12,13 @@ pub mod view;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::authority::Authority;
-use crate::domain::context::load::{Change, Level, Load};
-use crate::domain::event::Mandate;
-use crate::domain::ids::JobId;
-use crate::domain::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
-use crate::domain::outputs;
-use crate::domain::session::TurnRecord;
+use crate::authority::Authority;
+use crate::context::load::{Change, Level, Load};
+use crate::event::Mandate;
+use crate::ids::JobId;
+use crate::limits::{FRAME_DEPTH, GOAL_BYTES, SEGMENTS, SUMMARY_BYTES};
+use crate::outputs;
+use crate::session::TurnRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 
 use super::view::View;
 use super::*;
-use crate::domain::chat::ChatMessage;
-use crate::domain::context::sight::Viewer;
-use crate::domain::lattice::Path;
+use crate::chat::ChatMessage;
+use crate::context::sight::Viewer;
+use crate::lattice::Path;
 use serde_json::json;
 
 fn goal(description: &str) -> Goal {

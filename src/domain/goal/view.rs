@@ -2,12 +2,12 @@
 //! was compacted, and which turns are shown in full.
 
 use super::{Frame, Goals};
-use crate::domain::authority::Authority;
-use crate::domain::chat::ChatMessage;
-use crate::domain::context::sight::{Sight, Viewer, sights};
-use crate::domain::context::text;
-use crate::domain::render::{RenderOptions, render};
-use crate::domain::session::TurnRecord;
+use crate::authority::Authority;
+use crate::chat::ChatMessage;
+use crate::context::sight::{Sight, Viewer, sights};
+use crate::context::text;
+use crate::render::{RenderOptions, render};
+use crate::session::TurnRecord;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Ids of events: a producer's own, and those that the venue makes under a name that no producer can write.
 
 use super::{AgentId, IdError, JobId, Owner, SessionKey, check, encode_token, hmac_hex};
-use crate::domain::time::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::{fmt, str::FromStr};

@@ -6,7 +6,7 @@
 //! collection makes a new one, and the old entries are garbage that nobody can reach.
 
 use super::path::{Namespace, Path};
-use crate::domain::ids::{JobId, SessionKey, encode_token};
+use crate::ids::{JobId, SessionKey, encode_token};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

@@ -2,9 +2,9 @@
 //! plain path behind it, those of another owner's are refused.
 
 use super::Namespace;
-use crate::domain::ids::Owner;
-use crate::domain::limits::JOB_DEPTH;
-use crate::domain::token::did::DidKey;
+use crate::ids::Owner;
+use crate::limits::JOB_DEPTH;
+use crate::token::did::DidKey;
 use serde_json::{Map, Value};
 
 /// Arguments of operations that are paths, or lists of them.

@@ -1,6 +1,6 @@
 //! Lattice paths: a validated type; a raw string never reaches a store.
 
-use crate::domain::visible::{self, hidden};
+use crate::visible::{self, hidden};
 use serde_json::Value;
 use std::fmt;
 use unicode_normalization::is_nfc;

@@ -1,6 +1,6 @@
 //! Navigation and change inside one JSON value.
 
-use crate::domain::decode;
+use crate::decode;
 use serde_json::{Map, Value};
 
 /// Why a change is impossible.

@@ -237,7 +237,7 @@ impl Node {
                     item.must_come_from(value, shown);
                 }
             }
-            (node, _) => panic!("{node:?} is not a {}: {shown}", crate::domain::lattice::value::type_name(value)),
+            (node, _) => panic!("{node:?} is not a {}: {shown}", crate::lattice::value::type_name(value)),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Files: text assets under the granted namespaces, with names that begin with a namespace.
 
 use super::{Ability, Held, hash};
-use crate::domain::authority::capability::covers;
-use crate::domain::authority::grant::check_namespace;
-use crate::domain::ids::encode_token;
-use crate::domain::limits::{FILE_BYTES, FILE_READ_BYTES};
-use crate::domain::time::Millis;
+use crate::authority::capability::covers;
+use crate::authority::grant::check_namespace;
+use crate::ids::encode_token;
+use crate::limits::{FILE_BYTES, FILE_READ_BYTES};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -124,7 +124,7 @@ pub fn shown(file: &File) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::authority::{Authority, Capability};
+    use crate::authority::{Authority, Capability};
 
     fn held(grants: &[(&str, &str)]) -> Held {
         let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });

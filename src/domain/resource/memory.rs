@@ -3,11 +3,11 @@
 mod settings;
 
 use super::{Ability, Held, indented};
-use crate::domain::authority::capability::readable;
-use crate::domain::authority::grant::check_namespace;
-use crate::domain::context::foreign::name;
-use crate::domain::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
-use crate::domain::time::Millis;
+use crate::authority::capability::readable;
+use crate::authority::grant::check_namespace;
+use crate::context::foreign::name;
+use crate::limits::{MEMORY_CONTENT_BYTES, MEMORY_TOPIC_BYTES, MEMORY_TOPICS};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 pub use settings::{Preload, Settings, WritePolicy};

@@ -5,12 +5,12 @@ pub mod memory;
 pub mod remote;
 pub mod scratchpad;
 
-use crate::domain::authority::capability::{RESOURCES, covers, readable};
-use crate::domain::authority::envelope::{Envelope, Mode};
-use crate::domain::authority::{Authority, Denied};
-use crate::domain::context::foreign::is_break;
-use crate::domain::ids::{encode_token, sha256_hex};
-use crate::domain::limits::RESOURCES as MOST;
+use crate::authority::capability::{RESOURCES, covers, readable};
+use crate::authority::envelope::{Envelope, Mode};
+use crate::authority::{Authority, Denied};
+use crate::context::foreign::is_break;
+use crate::ids::{encode_token, sha256_hex};
+use crate::limits::RESOURCES as MOST;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -207,13 +207,13 @@ impl Held {
     fn denied(&self, tool: &str, ability: Ability, namespace: &str) -> String {
         let on = self.on(ability);
         let revoked = self.except.iter().any(|gone| covers(gone, namespace));
-        let held = on.iter().map(|held| crate::domain::authority::Capability {
+        let held = on.iter().map(|held| crate::authority::Capability {
             with: format!("{RESOURCES}/{held}"),
             can: ability.as_str().into(),
         });
         Denied {
             ability: ability.as_str().into(),
-            resource: crate::domain::authority::Resource::namespace(namespace),
+            resource: crate::authority::Resource::namespace(namespace),
             held: held.collect(),
             revoked,
         }
@@ -277,7 +277,7 @@ pub fn indented(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::authority::Capability;
+    use crate::authority::Capability;
     use serde_json::json;
 
     fn resources(value: Value) -> Resources {

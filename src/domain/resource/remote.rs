@@ -9,10 +9,10 @@
 //! believed: an item of a namespace that wasn't asked for is left out.
 
 use super::{Ability, Held, covers, is_legal};
-use crate::domain::authority::grant::check_namespace;
-use crate::domain::ids::Owner;
-use crate::domain::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
-use crate::domain::resource::memory::Source;
+use crate::authority::grant::check_namespace;
+use crate::ids::Owner;
+use crate::limits::{REMOTE_ITEMS, REMOTE_SAID_BYTES};
+use crate::resource::memory::Source;
 use serde_json::{Map, Value, json};
 
 /// Which form messages have.

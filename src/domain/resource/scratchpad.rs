@@ -2,11 +2,11 @@
 //! whoever may ask an agent of the owner may name any bucket of the owner.
 
 use super::{indented, within};
-use crate::domain::authority::grant::check_namespace;
-use crate::domain::context::text;
-use crate::domain::ids::JobId;
-use crate::domain::limits::{BUCKET_ENTRY_BYTES, CONTEXT_IDS};
-use crate::domain::time::Millis;
+use crate::authority::grant::check_namespace;
+use crate::context::text;
+use crate::ids::JobId;
+use crate::limits::{BUCKET_ENTRY_BYTES, CONTEXT_IDS};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

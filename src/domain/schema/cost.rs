@@ -1,6 +1,6 @@
 //! How much work a schema makes of a value: references can multiply it without end.
 
-use crate::domain::limits::{SCHEMA_CHECKS, SCHEMA_DEPTH};
+use crate::limits::{SCHEMA_CHECKS, SCHEMA_DEPTH};
 use serde_json::{Map, Value};
 use std::collections::HashMap;
 
@@ -243,8 +243,8 @@ mod tests {
         assert!(deepest > 120, "{deepest}");
         let mut schema = list.clone();
         schema["maxProperties"] = json!(0);
-        assert!(!crate::domain::schema::misfits(&list, &tree(deepest), 10).unwrap().1);
-        assert_eq!(crate::domain::schema::misfits(&schema, &tree(deepest), 10).unwrap().0.len(), 10);
+        assert!(!crate::schema::misfits(&list, &tree(deepest), 10).unwrap().1);
+        assert_eq!(crate::schema::misfits(&schema, &tree(deepest), 10).unwrap().0.len(), 10);
     }
 
     #[test]

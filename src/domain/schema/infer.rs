@@ -1,6 +1,6 @@
 //! A schema from samples: what all of them have in common, and nothing guessed beyond it.
 
-use crate::domain::limits::INFER_PROPERTIES;
+use crate::limits::INFER_PROPERTIES;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
@@ -130,7 +130,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::schema::misfits;
+    use crate::schema::misfits;
 
     #[test]
     fn a_schema_says_what_all_samples_have_in_common() {

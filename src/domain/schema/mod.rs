@@ -5,7 +5,7 @@ mod cost;
 pub mod infer;
 mod whole;
 
-use crate::domain::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
+use crate::limits::{SCHEMA_BYTES, SCHEMA_ERRORS};
 use serde_json::Value;
 
 pub use cost::{TooCostly, cost};

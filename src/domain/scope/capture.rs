@@ -2,14 +2,14 @@
 
 use super::choose::bare;
 use super::{Handed, INSTANCE, INSTANCES, Scoped, Scopes, check_instance, empty, is_secret};
-use crate::domain::authority::{Authority, Resource};
-use crate::domain::context::assemble::Assembled;
-use crate::domain::context::fill::fill;
-use crate::domain::context::inputs::{Inputs, Served};
-use crate::domain::context::item::{Absence, Content, Item, Kept, Section, Tags};
-use crate::domain::context::origin::{Origin, Seen, sources};
-use crate::domain::event::{Event, Payload};
-use crate::domain::limits::HAND_OFF_BYTES;
+use crate::authority::{Authority, Resource};
+use crate::context::assemble::Assembled;
+use crate::context::fill::fill;
+use crate::context::inputs::{Inputs, Served};
+use crate::context::item::{Absence, Content, Item, Kept, Section, Tags};
+use crate::context::origin::{Origin, Seen, sources};
+use crate::event::{Event, Payload};
+use crate::limits::HAND_OFF_BYTES;
 use serde_json::{Value, json};
 
 /// What the calls of one reply can hand on.

@@ -2,9 +2,9 @@
 
 use super::capture::{Part, Sections};
 use super::{GROUPS, INSTANCE, Reach, SCOPES, Scoped, Scopes, cut, empty, quoted};
-use crate::domain::limits::{HAND_OFF_BYTES, JOB_DEPTH};
-use crate::domain::tools::guard::{RUN, catalog_path};
-use crate::domain::turn::{Outcome, Unmade};
+use crate::limits::{HAND_OFF_BYTES, JOB_DEPTH};
+use crate::tools::guard::{RUN, catalog_path};
+use crate::turn::{Outcome, Unmade};
 use serde_json::{Map, Value};
 
 /// What a call says beside its arguments.

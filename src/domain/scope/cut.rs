@@ -2,8 +2,8 @@
 
 use super::Scoped;
 use super::capture::Part;
-use crate::domain::context::item::Content;
-use crate::domain::render::size_about;
+use crate::context::item::Content;
+use crate::render::size_about;
 use serde_json::Value;
 
 /// Bytes by which a cut value may pass its budget: a comment or a number that can't be shorter.

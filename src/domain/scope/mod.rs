@@ -25,16 +25,16 @@ mod empty;
 #[cfg(test)]
 mod tests;
 
-use crate::domain::approval::Consent;
-use crate::domain::authority::{Authority, Resource};
-use crate::domain::context::origin::Seen;
-use crate::domain::decode;
-use crate::domain::external::PUBLISH;
-use crate::domain::ids::{AgentId, sha256_hex};
-use crate::domain::limits::JOB_DEPTH;
-use crate::domain::tools::Target;
-use crate::domain::tools::guard::{RUN, catalog_path};
-use crate::domain::turn::{PlannedCall, Resolved};
+use crate::approval::Consent;
+use crate::authority::{Authority, Resource};
+use crate::context::origin::Seen;
+use crate::decode;
+use crate::external::PUBLISH;
+use crate::ids::{AgentId, sha256_hex};
+use crate::limits::JOB_DEPTH;
+use crate::tools::Target;
+use crate::tools::guard::{RUN, catalog_path};
+use crate::turn::{PlannedCall, Resolved};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 

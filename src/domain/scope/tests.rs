@@ -2,9 +2,9 @@
 
 use super::capture::Part;
 use super::*;
-use crate::domain::context::item::Content;
-use crate::domain::limits::HAND_OFF_BYTES;
-use crate::domain::turn::{Outcome, Unmade};
+use crate::context::item::Content;
+use crate::limits::HAND_OFF_BYTES;
+use crate::turn::{Outcome, Unmade};
 
 fn scopes(value: Value) -> Result<Scopes, String> {
     serde_json::from_value::<Scopes>(value).map_err(|error| error.to_string())
@@ -273,7 +273,7 @@ fn sections_of_one_key_are_a_list() {
 
 #[test]
 fn a_section_is_handed_on_by_who_may_still_read_it() {
-    let cap = |with: &str| crate::domain::authority::Capability { with: with.into(), can: "crud/read".into() };
+    let cap = |with: &str| crate::authority::Capability { with: with.into(), can: "crud/read".into() };
     let held = Authority::new(Some(vec![cap("w/a")]));
     let own = Scoped {
         key: "context/a".into(),

@@ -1,6 +1,6 @@
 //! Where a secret may go: the hosts that it was bound to when it was set.
 
-use crate::domain::hosts::HostRule;
+use crate::hosts::HostRule;
 use serde::{Deserialize, Serialize};
 
 /// Hosts of one secret.

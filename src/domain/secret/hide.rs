@@ -1,6 +1,6 @@
 //! Arguments that may be used and never shown: fields whose schema says `"writeOnly": true`.
 
-use crate::domain::chat::ToolSpec;
+use crate::chat::ToolSpec;
 use serde_json::Value;
 
 /// Stands in records in the stead of an argument that isn't kept.

@@ -17,7 +17,7 @@ pub use mask::Mask;
 pub use record::{SecretRecord, Stamp};
 pub use reference::Reference;
 
-use crate::domain::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
+use crate::limits::{SECRET_BYTES, SECRET_BYTES_LEAST};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;

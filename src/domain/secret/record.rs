@@ -2,8 +2,8 @@
 
 use super::keys::{KeyId, KeyRing, NONCE_BYTES, OpenError, Sealed};
 use super::{Binding, Plain, SecretName};
-use crate::domain::ids::Owner;
-use crate::domain::time::Millis;
+use crate::ids::Owner;
+use crate::time::Millis;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};

@@ -5,7 +5,7 @@
 //! has; a time that it has twice in autumn fires the first time. Only an expression for every hour
 //! (`*`) follows the hours as they really pass, none left out and none done twice.
 
-use crate::domain::time::Millis;
+use crate::time::Millis;
 use cronexpr::{Crontab, FallbackTimezoneOption, MakeTimestamp, ParseOptions};
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};

@@ -17,11 +17,11 @@ mod tests;
 
 pub use schedule::{Schedule, duration, instant};
 
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::event::Submission;
-use crate::domain::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
-use crate::domain::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
-use crate::domain::time::Millis;
+use crate::authority::envelope::Envelope;
+use crate::event::Submission;
+use crate::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
+use crate::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! When a timer fires.
 
 use super::cron::{self, Cron};
-use crate::domain::time::Millis;
+use crate::time::Millis;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

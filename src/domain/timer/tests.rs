@@ -2,7 +2,7 @@
 
 use super::cron::Cron;
 use super::*;
-use crate::domain::authority::envelope::Envelope;
+use crate::authority::envelope::Envelope;
 
 fn at(text: &str) -> Millis {
     instant(&json!(text), None).unwrap()

@@ -1,11 +1,11 @@
 //! `att`: what a token grants, each element with the owner that it is about.
 
 use super::{DidKey, Refused};
-use crate::domain::authority::Capability;
-use crate::domain::authority::capability::is_of_resources;
-use crate::domain::ids::{Owner, OwnerPart};
-use crate::domain::lattice::Path;
-use crate::domain::visible::quoted;
+use crate::authority::Capability;
+use crate::authority::capability::is_of_resources;
+use crate::ids::{Owner, OwnerPart};
+use crate::lattice::Path;
+use crate::visible::quoted;
 
 /// Namespace of resources (memory, files), which aren't part of the tree.
 const RESOURCES: &str = "r";

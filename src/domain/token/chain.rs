@@ -2,11 +2,11 @@
 
 use super::att::Granted;
 use super::{Claims, DidKey, Refused, SpeaksFor, Subject};
-use crate::domain::authority::Capability;
-use crate::domain::ids::Owner;
-use crate::domain::time::Millis;
-use crate::domain::values::Values;
-use crate::domain::values::protected::USER_ID;
+use crate::authority::Capability;
+use crate::ids::Owner;
+use crate::time::Millis;
+use crate::values::Values;
+use crate::values::protected::USER_ID;
 use serde_json::Value;
 use std::time::Duration;
 
@@ -138,7 +138,7 @@ fn granted(att: &[Capability], owner: &Owner, is_held: impl Fn(&Granted) -> bool
         if is_held(&granted) {
             Ok(granted)
         } else {
-            Err(Refused::NotHeld(format!("`{}`", crate::domain::visible::quoted(&given.to_string()))))
+            Err(Refused::NotHeld(format!("`{}`", crate::visible::quoted(&given.to_string()))))
         }
     };
     att.iter().map(one).collect()

@@ -1,11 +1,11 @@
 //! The claims of one token, as they stand in it.
 
 use super::{DidKey, Refused};
-use crate::domain::authority::Capability;
-use crate::domain::decode;
-use crate::domain::ids::Owner;
-use crate::domain::time::Millis;
-use crate::domain::visible::quoted;
+use crate::authority::Capability;
+use crate::decode;
+use crate::ids::Owner;
+use crate::time::Millis;
+use crate::visible::quoted;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use std::fmt;

@@ -1,6 +1,6 @@
 //! `did:key`: an Ed25519 public key as a name.
 
-use crate::domain::ids::{Owner, OwnerPart};
+use crate::ids::{Owner, OwnerPart};
 use std::fmt;
 
 /// What every name of this method begins with.

@@ -1,7 +1,7 @@
 //! Whom an issuer's key may speak for.
 
-use crate::domain::ids::{Owner, OwnerPart};
-use crate::domain::token::did::TENANT;
+use crate::ids::{Owner, OwnerPart};
+use crate::token::did::TENANT;
 
 /// Owners, by whole names: a tenant with all its users, or one user.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ impl SpeaksFor {
     /// Only these, each `tenant` or `tenant/user`; an illegal one is the error.
     pub fn only<'t>(names: impl IntoIterator<Item = &'t str>) -> Result<Self, String> {
         let prefix = |name: &str| {
-            let bad = |error| format!("`{}`: {error}", crate::domain::visible::quoted(name));
+            let bad = |error| format!("`{}`: {error}", crate::visible::quoted(name));
             let (tenant, user) = name.split_once('/').map_or((name, None), |(tenant, user)| (tenant, Some(user)));
             let tenant = OwnerPart::new(tenant).map_err(bad)?;
             Ok(Prefix { tenant, user: user.map(OwnerPart::new).transpose().map_err(bad)? })

@@ -1,8 +1,8 @@
 //! What claims mean, and that no chain widens.
 
 use super::*;
-use crate::domain::authority::Capability;
-use crate::domain::time::Millis;
+use crate::authority::Capability;
+use crate::time::Millis;
 use serde_json::{Value, json};
 use std::time::Duration;
 

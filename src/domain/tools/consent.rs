@@ -3,10 +3,10 @@
 
 use super::entry::{Runs, ToolEntry};
 use super::tool_name;
-use crate::domain::agent::AgentConfig;
-use crate::domain::approval::Consent;
-use crate::domain::authority::capability::ability_covers;
-use crate::domain::authority::{Authority, Capability, Resource};
+use crate::agent::AgentConfig;
+use crate::approval::Consent;
+use crate::authority::capability::ability_covers;
+use crate::authority::{Authority, Capability, Resource};
 
 /// A call that is about to be made.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +31,7 @@ pub fn asks<'p>(config: &AgentConfig, call: Made<'_>, meant: impl Fn(&str) -> Op
         let (consent, scoped) = match entry {
             ToolEntry::Path(_) => (Consent::None, Consent::None),
             ToolEntry::Named(tool) => {
-                (tool.approval, tool.scopes.as_ref().map_or(Consent::None, crate::domain::scope::Scopes::approval))
+                (tool.approval, tool.scopes.as_ref().map_or(Consent::None, crate::scope::Scopes::approval))
             }
         };
         let same = runs.as_deref().is_some_and(|runs| runs == call.runs || Some(runs) == call.asks);
@@ -75,8 +75,8 @@ pub fn concerns(policy: &[Capability], authority: &Authority, ability: &str, res
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::ids::SessionKey;
-    use crate::domain::lattice::layout::Scope;
+    use crate::ids::SessionKey;
+    use crate::lattice::layout::Scope;
     use serde_json::json;
 
     #[test]

@@ -1,10 +1,10 @@
 //! Entries of `tools`: operations by their path, other agents, and calls that are only answers.
 
-use crate::domain::approval::Consent;
-use crate::domain::decode;
-use crate::domain::ids::AgentId;
-use crate::domain::schema::misfits;
-use crate::domain::scope::{Delegate, Scopes};
+use crate::approval::Consent;
+use crate::decode;
+use crate::ids::AgentId;
+use crate::schema::misfits;
+use crate::scope::{Delegate, Scopes};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 

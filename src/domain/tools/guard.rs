@@ -2,9 +2,9 @@
 //! path, so what is bound or narrowed for a direct call is so for that one.
 
 use super::is_pin;
-use crate::domain::limits::JOB_DEPTH;
-use crate::domain::turn::{Outcome, Unmade};
-use crate::domain::values::inject::Injection;
+use crate::limits::JOB_DEPTH;
+use crate::turn::{Outcome, Unmade};
+use crate::values::inject::Injection;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -124,7 +124,7 @@ fn within<'v>(value: &'v mut Value, path: &[&str]) -> Option<&'v mut Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::values::inject::Unresolved;
+    use crate::values::inject::Unresolved;
     use serde_json::json;
 
     fn injection(values: Value) -> Injection {

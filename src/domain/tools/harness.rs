@@ -2,15 +2,15 @@
 
 use super::entry::ToolEntry;
 use super::{Offered, Target};
-use crate::domain::agent::{AgentConfig, Looping};
-use crate::domain::chat::ToolSpec;
-use crate::domain::outputs;
-use crate::domain::scope::Reach;
-use crate::domain::values::inject::Injection;
+use crate::agent::{AgentConfig, Looping};
+use crate::chat::ToolSpec;
+use crate::outputs;
+use crate::scope::Reach;
+use crate::values::inject::Injection;
 use serde_json::{Value, json};
 
 /// Names by which a configuration asks for them. The tools of tasks and loads are there unasked.
-pub(in crate::domain) const NAMES: [&str; 9] = [
+pub(crate) const NAMES: [&str; 9] = [
     "complete_task",
     "fail_task",
     "context_load",
@@ -193,12 +193,7 @@ fn more_tools() -> Offered {
 }
 
 /// What is wrong with the arguments of a call of a harness tool, by the schema that a turn shows of it.
-pub(in crate::domain) fn misfit(
-    config: &AgentConfig,
-    ends: Ends<'_>,
-    target: &Target,
-    arguments: &Value,
-) -> Option<String> {
+pub(crate) fn misfit(config: &AgentConfig, ends: Ends<'_>, target: &Target, arguments: &Value) -> Option<String> {
     let mut all = offered(config, ends);
     // A recorded reply may call what the configuration names no more.
     all.push(more_tools());

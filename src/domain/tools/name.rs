@@ -2,8 +2,8 @@
 
 use super::entry::{Runs, ToolEntry};
 use super::harness;
-use crate::domain::agent::AgentConfig;
-use crate::domain::visible::quoted;
+use crate::agent::AgentConfig;
+use crate::visible::quoted;
 
 /// Longest tool name that providers accept.
 pub(super) const MAX_NAME: usize = 64;
@@ -63,7 +63,7 @@ impl ToolEntry {
 }
 
 /// A line for each tool of a configuration that can't be offered by its name.
-pub(in crate::domain) fn misnamed(config: &AgentConfig) -> Vec<String> {
+pub(crate) fn misnamed(config: &AgentConfig) -> Vec<String> {
     let mut named: Vec<(usize, String)> = Vec::new();
     let mut found = Vec::new();
     for (at, entry) in config.tools.iter().enumerate() {

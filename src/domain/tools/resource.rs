@@ -2,9 +2,9 @@
 
 use super::entry::ToolEntry;
 use super::{Builder, DEFAULT_TOOLS, Target, harness, tool_name};
-use crate::domain::agent::AgentConfig;
-use crate::domain::chat::ToolSpec;
-use crate::domain::scope::Reach;
+use crate::agent::AgentConfig;
+use crate::chat::ToolSpec;
+use crate::scope::Reach;
 
 /// A tool of a resource, as it is offered in one turn.
 #[derive(Debug, Clone, PartialEq)]

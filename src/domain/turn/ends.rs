@@ -2,13 +2,13 @@
 //! them, and what they do to the session.
 
 use super::{CallOutcome, Outcome, Recorded, Resolved, Setting, Unmade};
-use crate::domain::context::text;
-use crate::domain::decode;
-use crate::domain::goal::Goal;
-use crate::domain::job::{ErrorCode, JobResult};
-use crate::domain::limits::SUMMARY_BYTES;
-use crate::domain::outputs;
-use crate::domain::tools::{Target, harness};
+use crate::context::text;
+use crate::decode;
+use crate::goal::Goal;
+use crate::job::{ErrorCode, JobResult};
+use crate::limits::SUMMARY_BYTES;
+use crate::outputs;
+use crate::tools::{Target, harness};
 use serde_json::Value;
 
 /// What a reply ends.

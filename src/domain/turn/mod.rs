@@ -24,22 +24,22 @@ mod spend;
 mod tests;
 mod verdict;
 
-use crate::domain::approval::{Answer, AwaitingCall, Ruling};
-use crate::domain::authority::{Authority, Capability};
-use crate::domain::chat::{Arguments, ModelRequest, Reply};
-use crate::domain::context::assemble::{Assembled, ContextError, assemble};
-use crate::domain::context::inputs::{Inputs, ShownEvent};
-use crate::domain::context::ledger::Ledger;
-use crate::domain::context::record::{LedgerWrite, Scribe};
-use crate::domain::context::sight;
-use crate::domain::job::ErrorCode;
-use crate::domain::scope::{Scoped, Sections};
-use crate::domain::session::{Heard, TurnRecord};
-use crate::domain::spend::Spent;
-use crate::domain::time::Millis;
-use crate::domain::tools::guard::RUN;
-use crate::domain::tools::{Target, ToolTable};
-use crate::domain::values::inject::Injection;
+use crate::approval::{Answer, AwaitingCall, Ruling};
+use crate::authority::{Authority, Capability};
+use crate::chat::{Arguments, ModelRequest, Reply};
+use crate::context::assemble::{Assembled, ContextError, assemble};
+use crate::context::inputs::{Inputs, ShownEvent};
+use crate::context::ledger::Ledger;
+use crate::context::record::{LedgerWrite, Scribe};
+use crate::context::sight;
+use crate::job::ErrorCode;
+use crate::scope::{Scoped, Sections};
+use crate::session::{Heard, TurnRecord};
+use crate::spend::Spent;
+use crate::time::Millis;
+use crate::tools::guard::RUN;
+use crate::tools::{Target, ToolTable};
+use crate::values::inject::Injection;
 use decide::Decision;
 pub use outcome::{Asked, CallOutcome, Outcome, Unmade};
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ use std::sync::Arc;
 pub struct Recorded {
     /// The task that it serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub job: Option<crate::domain::ids::JobId>,
+    pub job: Option<crate::ids::JobId>,
     /// What the model answered.
     pub reply: Reply,
     /// What each call is.
@@ -66,7 +66,7 @@ pub struct Recorded {
     /// What callers said in it.
     pub heard: Vec<Heard>,
     /// Ids of the events in it.
-    pub events: Vec<crate::domain::ids::EventId>,
+    pub events: Vec<crate::ids::EventId>,
     /// Loads that left the context for want of room.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unpinned: Vec<String>,

@@ -1,11 +1,11 @@
 //! What a call of a reply came to.
 
 use super::PlannedCall;
-use crate::domain::approval::Approval;
-use crate::domain::authority::Capability;
-use crate::domain::context::load::Change;
-use crate::domain::context::origin::Seen;
-use crate::domain::ids::{AgentId, JobId};
+use crate::approval::Approval;
+use crate::authority::Capability;
+use crate::context::load::Change;
+use crate::context::origin::Seen;
+use crate::ids::{AgentId, JobId};
 use serde::{Deserialize, Serialize};
 
 /// What a call came to.

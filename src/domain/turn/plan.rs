@@ -1,16 +1,16 @@
 //! What the calls of a reply are, with everything that goes with them.
 
 use super::{Outcome, PlannedCall, Resolved, Unmade};
-use crate::domain::chat::{Arguments, ToolCall};
-use crate::domain::decode;
-use crate::domain::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
-use crate::domain::nearest::did_you_mean;
-use crate::domain::schema::misfits;
-use crate::domain::scope::{Chosen, Reach, Sections, take};
-use crate::domain::secret::hide;
-use crate::domain::tools::guard::{Passage, RUN};
-use crate::domain::tools::{Target, ToolTable};
-use crate::domain::values::inject::Injection;
+use crate::chat::{Arguments, ToolCall};
+use crate::decode;
+use crate::limits::{HAND_OFFS_BYTES, SCHEMA_ERRORS};
+use crate::nearest::did_you_mean;
+use crate::schema::misfits;
+use crate::scope::{Chosen, Reach, Sections, take};
+use crate::secret::hide;
+use crate::tools::guard::{Passage, RUN};
+use crate::tools::{Target, ToolTable};
+use crate::values::inject::Injection;
 use serde_json::Value;
 
 /// The calls of a reply; what they hand on stands in its record, and has its limit too.

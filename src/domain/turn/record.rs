@@ -1,11 +1,11 @@
 //! The record that a turn leaves: its line of the timeline and its part of the transcript.
 
 use super::{CallOutcome, PlannedCall, Recorded, Setting};
-use crate::domain::chat::{Arguments, ChatMessage, ToolCall, Usage};
-use crate::domain::scope::{Delegate, Scoped};
-use crate::domain::session::{CallRecord, TurnRecord};
-use crate::domain::time::Millis;
-use crate::domain::tools::Target;
+use crate::chat::{Arguments, ChatMessage, ToolCall, Usage};
+use crate::scope::{Delegate, Scoped};
+use crate::session::{CallRecord, TurnRecord};
+use crate::time::Millis;
+use crate::tools::Target;
 use serde_json::Value;
 
 pub(super) fn record(

@@ -7,20 +7,20 @@ mod tests;
 
 use super::Recorded;
 use super::setting::Last;
-use crate::domain::agent::{AgentConfig, Completion};
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::budget::{Budget, Deadline, Purse};
-use crate::domain::context::inputs::Served;
-use crate::domain::event::{Event, Mandate, Payload};
-use crate::domain::expiry::Ttl;
-use crate::domain::goal::view::View;
-use crate::domain::ids::JobId;
-use crate::domain::job::{JobResult, JobStatus};
-use crate::domain::scope::Handed;
-use crate::domain::session::{PendingJob, SessionState};
-use crate::domain::time::Millis;
-use crate::domain::tools::Ends;
-use crate::domain::values::Values;
+use crate::agent::{AgentConfig, Completion};
+use crate::authority::envelope::Envelope;
+use crate::budget::{Budget, Deadline, Purse};
+use crate::context::inputs::Served;
+use crate::event::{Event, Mandate, Payload};
+use crate::expiry::Ttl;
+use crate::goal::view::View;
+use crate::ids::JobId;
+use crate::job::{JobResult, JobStatus};
+use crate::scope::Handed;
+use crate::session::{PendingJob, SessionState};
+use crate::time::Millis;
+use crate::tools::Ends;
+use crate::values::Values;
 use serde_json::Value;
 
 /// A pending event with what the mailbox says of it.

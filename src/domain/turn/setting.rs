@@ -1,15 +1,15 @@
 //! What a turn serves and runs with, and which limit makes it the last of its task.
 
 use super::run::Plan;
-use crate::domain::agent::{AgentConfig, Completion};
-use crate::domain::authority::Authority;
-use crate::domain::budget::{Deadline, Origin, Purse};
-use crate::domain::event::Mandate;
-use crate::domain::ids::SessionKey;
-use crate::domain::job::{ErrorCode, JobResult};
-use crate::domain::session::{SessionState, TurnRecord};
-use crate::domain::time::Millis;
-use crate::domain::tools::Ends;
+use crate::agent::{AgentConfig, Completion};
+use crate::authority::Authority;
+use crate::budget::{Deadline, Origin, Purse};
+use crate::event::Mandate;
+use crate::ids::SessionKey;
+use crate::job::{ErrorCode, JobResult};
+use crate::session::{SessionState, TurnRecord};
+use crate::time::Millis;
+use crate::tools::Ends;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// Whose.
-    pub owner: crate::domain::ids::Owner,
+    pub owner: crate::ids::Owner,
     /// The session.
     pub session: SessionKey,
     /// The turn's number, `version + 1`.

@@ -3,12 +3,12 @@
 use super::decide::{CANCELLED, Decision, count_children, started};
 use super::record::{answer, call_record, record};
 use super::{CallOutcome, Outcome, Setting, Settling};
-use crate::domain::approval::{AwaitingCall, Ruling};
-use crate::domain::event::Payload;
-use crate::domain::ids::JobId;
-use crate::domain::job::JobStatus;
-use crate::domain::session::TurnRecord;
-use crate::domain::time::Millis;
+use crate::approval::{AwaitingCall, Ruling};
+use crate::event::Payload;
+use crate::ids::JobId;
+use crate::job::JobStatus;
+use crate::session::TurnRecord;
+use crate::time::Millis;
 
 /// The calls were made. `outcomes` are those of the approved ones, in order.
 pub(super) fn settled(setting: &Setting, settling: Settling, outcomes: Vec<CallOutcome>, now: Millis) -> Decision {

@@ -3,9 +3,9 @@
 
 use super::decide::Decision;
 use super::{Action, Observed, Setting, Turn};
-use crate::domain::ids::JobId;
-use crate::domain::spend::{Spent, Tally, Today};
-use crate::domain::time::Millis;
+use crate::ids::JobId;
+use crate::spend::{Spent, Tally, Today};
+use crate::time::Millis;
 
 impl Turn {
     /// A call was made for it, or broken off.

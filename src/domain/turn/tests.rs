@@ -3,24 +3,24 @@
 use super::decide::Decision;
 use super::run::{Next, Pending, Plan, Run};
 use super::*;
-use crate::domain::agent::AgentConfig;
-use crate::domain::authority::Authority;
-use crate::domain::budget::Purse;
-use crate::domain::chat::ToolCall;
-use crate::domain::context::budget::Budget;
-use crate::domain::context::inputs::{Frame, Moment};
-use crate::domain::context::item::{Absence, Content, Item, Section};
-use crate::domain::context::record::part::Namer;
-use crate::domain::context::record::{pack_system, pack_tools};
-use crate::domain::event::{Event, Mandate, Payload};
-use crate::domain::ids::{JobId, SessionKey};
-use crate::domain::job::{JobResult, JobStatus};
-use crate::domain::session::{PendingJob, SessionState, TaskProgress};
-use crate::domain::spend::Spent;
-use crate::domain::tools::{Described, resolve};
-use crate::domain::values::Resolver;
-use crate::domain::values::inject::Injection;
-use crate::domain::values::known::Known;
+use crate::agent::AgentConfig;
+use crate::authority::Authority;
+use crate::budget::Purse;
+use crate::chat::ToolCall;
+use crate::context::budget::Budget;
+use crate::context::inputs::{Frame, Moment};
+use crate::context::item::{Absence, Content, Item, Section};
+use crate::context::record::part::Namer;
+use crate::context::record::{pack_system, pack_tools};
+use crate::event::{Event, Mandate, Payload};
+use crate::ids::{JobId, SessionKey};
+use crate::job::{JobResult, JobStatus};
+use crate::session::{PendingJob, SessionState, TaskProgress};
+use crate::spend::Spent;
+use crate::tools::{Described, resolve};
+use crate::values::Resolver;
+use crate::values::inject::Injection;
+use crate::values::known::Known;
 use serde_json::json;
 
 mod bound;
@@ -341,12 +341,12 @@ fn context_that_is_missing_or_too_large_fails_before_any_model_call() {
         priority: 500,
         required,
         unresolved: Vec::new(),
-        tags: crate::domain::context::item::Tags::default(),
-        origin: crate::domain::context::origin::Origin::default(),
+        tags: crate::context::item::Tags::default(),
+        origin: crate::context::origin::Origin::default(),
         content,
     };
     let missing = || Content::Absent(Absence::Missing, "nothing is there".into());
-    let large = "x".repeat(crate::domain::limits::CONTEXT_BYTES + 1);
+    let large = "x".repeat(crate::limits::CONTEXT_BYTES + 1);
     for (system, entry, expected) in [
         (large.as_str(), entry(false, Content::Text("t".into())), Some(ErrorCode::ContextOverflow)),
         ("", entry(true, missing()), Some(ErrorCode::ContextRequiredMissing)),
@@ -429,9 +429,7 @@ fn a_recorded_reply_whose_task_has_ended_reaches_no_other_task() {
         assert!(decision.cancelled && decision.ended.is_none());
         // What was noted of a call that can't be undone stands in the transcript.
         assert_eq!(decision.record.calls[0].outcome, "ok");
-        assert!(
-            matches!(&decision.record.said[1], crate::domain::chat::ChatMessage::Tool { text, .. } if text == "noted")
-        );
+        assert!(matches!(&decision.record.said[1], crate::chat::ChatMessage::Tool { text, .. } if text == "noted"));
         // What the reply had heard is consumed; the next task stays.
         assert_eq!((decision.consume, decision.record.job), (vec!["k4".to_owned()], Some(job(1))));
         assert_eq!(decision.state, SessionState::default());

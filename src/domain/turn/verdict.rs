@@ -2,10 +2,10 @@
 
 use super::ends::{self, Ending};
 use super::{CallOutcome, Recorded, Setting};
-use crate::domain::agent::Completion;
-use crate::domain::job::{ErrorCode, JobResult};
-use crate::domain::limits::OUTPUT_REFUSALS;
-use crate::domain::session::SessionState;
+use crate::agent::Completion;
+use crate::job::{ErrorCode, JobResult};
+use crate::limits::OUTPUT_REFUSALS;
+use crate::session::SessionState;
 
 /// What becomes of it.
 pub(super) enum Verdict {

@@ -1,6 +1,6 @@
 //! The entity-ids mandate: which entities a request is about, and what it may use.
 
-use crate::domain::values::{Values, get};
+use crate::values::{Values, get};
 use serde_json::Value;
 
 /// The session value that holds the ids, unless `entityIdsKey` names another.
@@ -26,11 +26,11 @@ pub fn ids(key: &str, session: &Values) -> Result<Vec<String>, EntityIdsRequired
             let ids = items.iter().map(|item| match item {
                 Value::String(id) if id.trim().is_empty() => Err(wrong("an empty string in it")),
                 Value::String(id) => Ok(id.clone()),
-                other => Err(wrong(&format!("a {} in it", crate::domain::lattice::value::type_name(other)))),
+                other => Err(wrong(&format!("a {} in it", crate::lattice::value::type_name(other)))),
             });
             ids.collect()
         }
-        Some(other) => Err(wrong(&format!("a {}", crate::domain::lattice::value::type_name(other)))),
+        Some(other) => Err(wrong(&format!("a {}", crate::lattice::value::type_name(other)))),
     }
 }
 

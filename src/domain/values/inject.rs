@@ -1,11 +1,11 @@
 //! `toolArgInjection`: arguments that the runtime fills in and the model never sees.
 
-use crate::domain::lattice::value::type_name;
-use crate::domain::nearest::did_you_mean;
-use crate::domain::tools::guard::catalog_path;
-use crate::domain::values::auto;
-use crate::domain::values::mapping::{MappingError, Source, check_key};
-use crate::domain::values::{Resolver, Tier};
+use crate::lattice::value::type_name;
+use crate::nearest::did_you_mean;
+use crate::tools::guard::catalog_path;
+use crate::values::auto;
+use crate::values::mapping::{MappingError, Source, check_key};
+use crate::values::{Resolver, Tier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;

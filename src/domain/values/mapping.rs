@@ -1,10 +1,10 @@
 //! `contextMapping`: rows `{key, source, fallback?}`, parsed once.
 
-use crate::domain::decode;
-use crate::domain::lattice::value::type_name;
-use crate::domain::nearest::did_you_mean;
-use crate::domain::values::{Tier, Values};
-use crate::domain::visible::{self, hidden};
+use crate::decode;
+use crate::lattice::value::type_name;
+use crate::nearest::did_you_mean;
+use crate::values::{Tier, Values};
+use crate::visible::{self, hidden};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;

@@ -19,7 +19,7 @@ pub mod inject;
 pub mod entities;
 pub mod protected;
 
-use crate::domain::lattice::value::get as walk;
+use crate::lattice::value::get as walk;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

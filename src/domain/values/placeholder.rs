@@ -3,10 +3,10 @@
 //! `\${` and `\{{` stand for the characters themselves. What doesn't hold a key (`${}`, `{{#each}}`,
 //! `${a b}`) is no placeholder and stays as it is.
 
-use crate::domain::limits::{PLACEHOLDER_BYTES, PLACEHOLDERS_BYTES};
-use crate::domain::render::{RenderOptions, render};
-use crate::domain::values::Tier;
-use crate::domain::values::mapping::KEY_BYTES;
+use crate::limits::{PLACEHOLDER_BYTES, PLACEHOLDERS_BYTES};
+use crate::render::{RenderOptions, render};
+use crate::values::Tier;
+use crate::values::mapping::KEY_BYTES;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 //! Keys that a request can't set: who somebody is, is not for him to say.
 
-use crate::domain::values::{Values, get};
+use crate::values::{Values, get};
 use serde_json::Value;
 
 /// Protected whoever asks.

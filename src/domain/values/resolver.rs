@@ -1,8 +1,8 @@
 //! What one turn knows: the tiers and the rows that name their values.
 
-use crate::domain::ids::sha256_hex;
-use crate::domain::values::mapping::{Mapping, Row, Source};
-use crate::domain::values::{Tier, Tiers, Values};
+use crate::ids::sha256_hex;
+use crate::values::mapping::{Mapping, Row, Source};
+use crate::values::{Tier, Tiers, Values};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -57,7 +57,7 @@ impl Resolver {
             Source::Constant(value) => return (!value.is_null()).then(|| (value.clone(), Tier::Agent)),
             // `user.name` as a source also means the claim of that name.
             Source::From(Tier::User, name) => {
-                let claim = crate::domain::values::get(&self.tiers.user, &format!("user.{name}"));
+                let claim = crate::values::get(&self.tiers.user, &format!("user.{name}"));
                 claim.map(|value| (value, Tier::User)).or_else(|| self.tiers.resolve_from(Tier::User, name))
             }
             Source::From(tier, name) => self.tiers.resolve_from(*tier, name),
@@ -83,7 +83,7 @@ impl Resolver {
 /// What lies at `.rest` below a value.
 fn below(value: Value, rest: &str) -> Option<Value> {
     let Some(rest) = rest.strip_prefix('.') else { return Some(value) };
-    crate::domain::values::get(&Map::from_iter([("_".to_owned(), value)]), &format!("_.{rest}")).cloned()
+    crate::values::get(&Map::from_iter([("_".to_owned(), value)]), &format!("_.{rest}")).cloned()
 }
 
 #[cfg(test)]

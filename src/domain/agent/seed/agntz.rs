@@ -1,8 +1,8 @@
 //! agntz's manifests: an agent of `kind: llm`.
 
 use super::{Config, bad};
-use crate::domain::agent::AgentConfigError;
-use crate::domain::lattice::value::type_name;
+use crate::agent::AgentConfigError;
+use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};
 
 /// Keys that only a manifest has.

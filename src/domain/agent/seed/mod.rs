@@ -11,8 +11,8 @@ mod agntz;
 mod model;
 
 use super::{AgentConfigError, merge};
-use crate::domain::lattice::value::type_name;
-use crate::domain::tools::guard::catalog_path;
+use crate::lattice::value::type_name;
+use crate::tools::guard::catalog_path;
 use serde_json::{Map, Value, json};
 
 type Config = Map<String, Value>;

@@ -1,9 +1,9 @@
 //! Covia's models: an operation names the provider, or the model's own name does.
 
 use super::{Config, bad};
-use crate::domain::agent::AgentConfigError;
-use crate::domain::lattice::value::type_name;
-use crate::domain::tools::guard::catalog_path;
+use crate::agent::AgentConfigError;
+use crate::lattice::value::type_name;
+use crate::tools::guard::catalog_path;
 use serde_json::{Map, Value};
 
 /// Covia's operations that call a model, with the provider here and the model that they mean when none is named.

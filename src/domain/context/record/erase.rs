@@ -60,7 +60,7 @@ pub fn named(lines: &BTreeSet<&str>) -> (Vec<PartName>, Vec<PartName>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::context::record::manifest::Base;
+    use crate::context::record::manifest::Base;
 
     const PART: &str = "LZlWEJPXmGQDmK7nCnuWag";
 

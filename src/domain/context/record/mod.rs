@@ -36,7 +36,7 @@ mod tests;
 
 use super::inputs::Inputs;
 use super::ledger::Ledger;
-use crate::domain::tools::ToolTable;
+use crate::tools::ToolTable;
 use manifest::Base;
 use part::{Namer, Packed, PartName};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Parts: contents cut into chunks where their own bytes say so, each named by what is in it.
 
-use crate::domain::ids::Owner;
+use crate::ids::Owner;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fastcdc::v2020::FastCDC;

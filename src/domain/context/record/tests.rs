@@ -3,27 +3,27 @@
 use super::manifest::{Base, Manifest};
 use super::part::{Namer, PartName};
 use super::{LedgerWrite, Parts, Restored, Scribe, pack_system, pack_tools, read};
-use crate::domain::agent::Completion;
-use crate::domain::authority::Authority;
-use crate::domain::chat::{ChatMessage, ModelSettings, ToolSpec};
-use crate::domain::context::assemble::assemble;
-use crate::domain::context::budget::Budget;
-use crate::domain::context::fill;
-use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
-use crate::domain::context::item::{Absence, Content, Item, Section};
-use crate::domain::context::ledger::{Form, Ledger, Row, Status};
-use crate::domain::context::origin::{Origin, Seen};
-use crate::domain::event::{Event, Payload};
-use crate::domain::goal::view::{Compacted, View};
-use crate::domain::ids::JobId;
-use crate::domain::job::JobResult;
-use crate::domain::session::{Heard, PendingJob, TurnRecord};
-use crate::domain::time::Millis;
-use crate::domain::tools::{Target, ToolTable};
-use crate::domain::values::inject::Injection;
-use crate::domain::values::known::Known;
-use crate::domain::values::placeholder::Used;
-use crate::domain::values::{Mapping, Resolver, Tier};
+use crate::agent::Completion;
+use crate::authority::Authority;
+use crate::chat::{ChatMessage, ModelSettings, ToolSpec};
+use crate::context::assemble::assemble;
+use crate::context::budget::Budget;
+use crate::context::fill;
+use crate::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::context::item::{Absence, Content, Item, Section};
+use crate::context::ledger::{Form, Ledger, Row, Status};
+use crate::context::origin::{Origin, Seen};
+use crate::event::{Event, Payload};
+use crate::goal::view::{Compacted, View};
+use crate::ids::JobId;
+use crate::job::JobResult;
+use crate::session::{Heard, PendingJob, TurnRecord};
+use crate::time::Millis;
+use crate::tools::{Target, ToolTable};
+use crate::values::inject::Injection;
+use crate::values::known::Known;
+use crate::values::placeholder::Used;
+use crate::values::{Mapping, Resolver, Tier};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -105,8 +105,8 @@ fn item(name: &str, content: Content) -> Item {
         priority: 500,
         required: false,
         unresolved: Vec::new(),
-        tags: crate::domain::context::item::Tags::default(),
-        origin: crate::domain::context::origin::Origin::default(),
+        tags: crate::context::item::Tags::default(),
+        origin: crate::context::origin::Origin::default(),
         content,
     }
 }

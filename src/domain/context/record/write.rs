@@ -3,11 +3,11 @@
 use super::Scribe;
 use super::manifest::Manifest;
 use super::part::{Packed, PartName};
-use crate::domain::context::inputs::{Inputs, Moment, Served};
-use crate::domain::context::item::{Absence, Content, Item, Section, Tags};
-use crate::domain::context::ledger::{Form, Ledger, Row, Status};
-use crate::domain::context::origin::Origin;
-use crate::domain::event::Event;
+use crate::context::inputs::{Inputs, Moment, Served};
+use crate::context::item::{Absence, Content, Item, Section, Tags};
+use crate::context::ledger::{Form, Ledger, Row, Status};
+use crate::context::origin::Origin;
+use crate::event::Event;
 use serde::{Deserialize, Serialize};
 use std::collections::HashSet;
 

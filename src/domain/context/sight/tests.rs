@@ -1,9 +1,9 @@
 //! Which turns are shown, and with what marked, as tables.
 
 use super::*;
-use crate::domain::chat::{Arguments, ToolCall};
-use crate::domain::context::item::{Absence, Section, Tags};
-use crate::domain::session::CallRecord;
+use crate::chat::{Arguments, ToolCall};
+use crate::context::item::{Absence, Section, Tags};
+use crate::session::CallRecord;
 use serde_json::json;
 
 fn cap(with: &str, can: &str) -> Capability {
@@ -160,7 +160,7 @@ fn what_a_prompt_was_read_by_is_named_once_and_by_its_place() {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: needs.iter().map(|(a, b)| ((*a).into(), (*b).into())).collect(), ..Tags::default() },
-        origin: crate::domain::context::origin::Origin::default(),
+        origin: crate::context::origin::Origin::default(),
         content,
     };
     let text = || Content::Text("x".into());

@@ -1,7 +1,7 @@
 //! The fetched values of a turn have a limit together.
 
 use super::*;
-use crate::domain::context::item::bounded;
+use crate::context::item::bounded;
 
 #[test]
 fn what_is_over_the_bytes_of_all_entries_is_reported_by_name() {

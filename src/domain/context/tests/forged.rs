@@ -2,9 +2,9 @@
 //! one that it writes.
 
 use super::*;
-use crate::domain::context::text;
-use crate::domain::goal::view::View;
-use crate::domain::turn::decide;
+use crate::context::text;
+use crate::goal::view::View;
+use crate::turn::decide;
 
 /// Stands where others say something.
 const DATA: &str = "qqzz";

@@ -1,8 +1,8 @@
 //! Settings of a memory in an agent's configuration, in the forms of agntz too.
 
 use super::Kind;
-use crate::domain::decode;
-use crate::domain::limits::{MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES};
+use crate::decode;
+use crate::limits::{MEMORY_PRELOAD, MEMORY_PRELOAD_CHARS, MEMORY_TOPIC_BYTES};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 

@@ -1,7 +1,7 @@
 //! Rules of memory: topics, visibility, selection, superseding, and the texts of the context.
 
 use super::*;
-use crate::domain::authority::{Authority, Capability};
+use crate::authority::{Authority, Capability};
 
 fn held(grants: &[(&str, &str)]) -> Held {
     let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });

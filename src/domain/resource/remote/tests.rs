@@ -1,7 +1,7 @@
 //! Tables: what a provider is asked, and what of its answers counts.
 
 use super::*;
-use crate::domain::authority::{Authority, Capability};
+use crate::authority::{Authority, Capability};
 
 fn held(grants: &[(&str, &str)], revoked: &[&str]) -> Held {
     let caps = grants.iter().map(|(with, can)| Capability { with: (*with).into(), can: (*can).into() });

@@ -2,8 +2,8 @@
 
 use super::tests::{job, keys, message, result, state, task};
 use super::*;
-use crate::domain::budget::{Budget, Deadline, Origin};
-use crate::domain::job::ErrorCode;
+use crate::budget::{Budget, Deadline, Origin};
+use crate::job::ErrorCode;
 use serde_json::json;
 
 const PAUSED: JobStatus = JobStatus::Paused;

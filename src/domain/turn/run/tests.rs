@@ -1,10 +1,10 @@
 //! Which events a turn takes, and what is to be done next.
 
 use super::*;
-use crate::domain::authority::Capability;
-use crate::domain::job::JobResult;
-use crate::domain::session::TaskProgress;
-use crate::domain::time::Millis;
+use crate::authority::Capability;
+use crate::job::JobResult;
+use crate::session::TaskProgress;
+use crate::time::Millis;
 use serde_json::json;
 
 pub(super) fn job(n: u8) -> JobId {

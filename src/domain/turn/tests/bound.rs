@@ -1,8 +1,8 @@
 //! Bindings of what a call runs by its path, over a crash.
 
 use super::*;
-use crate::domain::chat::ToolSpec;
-use crate::domain::tools::guard::{Guards, Rule};
+use crate::chat::ToolSpec;
+use crate::tools::guard::{Guards, Rule};
 
 #[test]
 fn what_is_bound_of_an_operation_that_is_run_by_its_path_is_recorded_for_a_successor() {

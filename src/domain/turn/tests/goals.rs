@@ -1,8 +1,8 @@
 //! The goal tree and typed outputs, turn after turn.
 
 use super::*;
-use crate::domain::goal::Goal;
-use crate::domain::limits::SUMMARY_BYTES;
+use crate::goal::Goal;
+use crate::limits::SUMMARY_BYTES;
 
 /// A session that is driven by hand.
 struct Session {
@@ -83,8 +83,8 @@ impl Session {
     }
 }
 
-use crate::domain::chat::ChatMessage;
-use crate::domain::session::TurnRecord;
+use crate::chat::ChatMessage;
+use crate::session::TurnRecord;
 
 #[test]
 fn a_subgoals_result_is_the_result_of_the_call_that_opened_it() {
@@ -386,9 +386,9 @@ fn at_the_last_turn_no_goal_is_opened_and_a_goals_text_is_not_the_tasks_output()
 
 #[test]
 fn a_summary_is_hidden_from_who_may_not_see_what_it_was_made_of() {
-    use crate::domain::context::sight::Viewer;
-    use crate::domain::goal::view::View;
-    let open = crate::domain::authority::Capability { with: "w/open".into(), can: "crud".into() };
+    use crate::context::sight::Viewer;
+    use crate::goal::view::View;
+    let open = crate::authority::Capability { with: "w/open".into(), can: "crud".into() };
     let narrow = Authority::new(Some(vec![open]));
     let mut session = Session::tree(&json!({}));
     session.call(READ, json!({}));

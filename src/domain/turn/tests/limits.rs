@@ -1,7 +1,7 @@
 //! What a turn does at a limit: it fails its task, or lets it end itself.
 
 use super::*;
-use crate::domain::budget::{Deadline, Origin};
+use crate::budget::{Deadline, Origin};
 
 fn windy(mut setting: Setting) -> Setting {
     let mut config = (*setting.config).clone();
@@ -98,7 +98,7 @@ fn what_others_said_while_time_ran_out_is_for_the_next_turn() {
 #[test]
 fn a_task_that_waits_for_a_person_asks_no_model_when_its_time_is_over() {
     let mut setting = windy(serving());
-    let awaiting = crate::domain::approval::Awaiting {
+    let awaiting = crate::approval::Awaiting {
         turn: 4,
         job: Some(job(1)),
         authority: Authority::default(),

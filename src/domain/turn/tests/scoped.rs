@@ -1,10 +1,10 @@
 //! What goes with calls is recorded with their reply, and bounded with it.
 
 use super::*;
-use crate::domain::chat::ToolSpec;
-use crate::domain::context::item::Tags;
-use crate::domain::limits::{HAND_OFF_BYTES, HAND_OFFS_BYTES};
-use crate::domain::scope::{Reach, Scopes};
+use crate::chat::ToolSpec;
+use crate::context::item::Tags;
+use crate::limits::{HAND_OFF_BYTES, HAND_OFFS_BYTES};
+use crate::scope::{Reach, Scopes};
 
 /// The record of a reply that calls a tool so many times, each with the same long section.
 fn recorded(times: usize) -> Recorded {
@@ -25,7 +25,7 @@ fn recorded(times: usize) -> Recorded {
         required: false,
         unresolved: Vec::new(),
         tags: Tags { needs: vec![("crud/read".into(), "w/doc".into())], ..Tags::default() },
-        origin: crate::domain::context::origin::Origin::default(),
+        origin: crate::context::origin::Origin::default(),
         content: Content::Text("x".repeat(2 * HAND_OFF_BYTES)),
     };
     let Observed::Gathered(mut gathered, scribe) = inputs(&turn, vec![doc]) else { unreachable!() };

@@ -1,9 +1,9 @@
 //! Calls that wait for a person: what the turn that asks leaves, and what the decided ones come to.
 
 use super::*;
-use crate::domain::approval::{Approval, Place, Subject, Verdict};
+use crate::approval::{Approval, Place, Subject, Verdict};
 
-fn asked(owner: &crate::domain::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
+fn asked(owner: &crate::ids::Owner, session: &SessionKey, call: u32) -> CallOutcome {
     let place = Place { owner, session, turn: 5, call };
     let subject = Subject::Call {
         operation: "v/ops/lattice/read".into(),
@@ -50,7 +50,7 @@ fn approved() -> Answer {
 
 fn results(record: &TurnRecord) -> Vec<String> {
     let text = |message: &_| match message {
-        crate::domain::chat::ChatMessage::Tool { text, .. } => Some(String::clone(text)),
+        crate::chat::ChatMessage::Tool { text, .. } => Some(String::clone(text)),
         _ => None,
     };
     record.said.iter().filter_map(text).collect()

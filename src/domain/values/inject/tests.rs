@@ -1,7 +1,7 @@
 //! The rules of injection, a table each.
 
 use super::*;
-use crate::domain::values::{Mapping, Values};
+use crate::values::{Mapping, Values};
 use serde_json::json;
 
 fn values(value: Value) -> Values {
