@@ -5,53 +5,33 @@
 //!
 //! | stage | pure part | shell |
 //! |---|---|---|
-//! | 1 arrive, 2 admit | [`domain::event`] | [`ingress`], [`bus`], [`store`] |
+//! | 1 arrive, 2 admit | [`domain::event`] | [`bus`], [`ingress`], [`store`] |
 //! | 3 lease | [`domain::turn`] | [`worker`] |
 //! | 4 build context | [`domain::context`] | [`worker`] |
 //! | 5 model call | [`domain::chat`] | [`model`] |
-//! | 6 tool calls | [`domain::authority`], [`domain::lattice`], [`domain::resource`] | [`ops`], [`resources`], [`workspace`] |
+//! | 6 tool calls | [`domain::authority`], [`domain::lattice`], [`domain::resource`] | [`ops`], [`venue`] |
 //! | 7 commit | [`domain::turn`] | [`worker`], [`store`] |
 //! | 8 outbound | [`domain::turn`] | [`outbox`], [`bus`] |
+//!
+//! Which module may use which is a table in `tests/it/tidy/`: there is no circle.
 
 pub use trellis_domain as domain;
 
 pub mod bus;
 pub mod ingress;
+pub mod store;
+pub mod worker;
 pub mod model;
 pub mod ops;
 pub mod outbox;
-pub mod policy;
-pub mod quotas;
-pub mod resources;
-pub mod store;
-pub mod worker;
-pub mod workspace;
 
-pub mod agents;
-pub mod app;
-pub mod approvals;
-pub mod assets;
-pub mod audit;
-pub mod auth;
-pub mod bench;
-pub mod cli;
-pub mod clock;
-pub mod config;
-pub mod dead;
-pub mod doctor;
-pub mod external;
-pub mod http;
-pub mod invoked;
-pub mod jobs;
-pub mod ledger;
-pub mod rates;
-pub mod retention;
-pub mod retry;
-pub mod revoked;
-pub mod secrets;
-pub mod shutdown;
-pub mod spending;
-pub mod strays;
-pub mod telemetry;
-pub mod timers;
 pub mod venue;
+pub mod upkeep;
+
+pub mod http;
+pub mod cli;
+pub mod bench;
+
+pub mod app;
+pub mod config;
+pub mod process;

@@ -2,7 +2,7 @@
 
     python external_worker.py nats://127.0.0.1:4222 words
 
-Put your own work in the place of `work`. Any number of these may run at the same time; `src/external.rs` says what a
+Put your own work in the place of `work`. Any number of these may run at the same time; `src/venue/external.rs` says what a
 worker in another language has to do.
 """
 

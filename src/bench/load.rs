@@ -1,13 +1,13 @@
 //! Agents that answer at once, tasks for them, and the times of their completions.
 
 use super::BenchError;
-use crate::agents;
 use crate::bus::{Address, InKind, Live, Message};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
 use crate::venue::Venue;
+use crate::venue::agents;
 use futures::{StreamExt, stream};
 use serde_json::json;
 use std::collections::HashMap;

@@ -49,7 +49,7 @@ pub enum BenchError {
     Submit(#[from] SubmitError),
     /// The audit.
     #[error(transparent)]
-    Audit(#[from] crate::audit::AuditError),
+    Audit(#[from] crate::upkeep::audit::AuditError),
     /// Something didn't come to its end.
     #[error("{0}")]
     Stuck(String),

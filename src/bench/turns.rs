@@ -1,8 +1,8 @@
 //! `bench turns`: as many tasks as the queue gives, and the ratio to the raw commit rate.
 
 use super::{BenchError, Plan, Times, load, raw, usage};
-use crate::audit;
 use crate::domain::ids::Owner;
+use crate::upkeep::audit;
 use crate::venue::Venue;
 use serde::Serialize;
 use std::sync::Arc;

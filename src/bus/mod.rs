@@ -22,6 +22,9 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 /// that sends the latter shares its ids with all owners for as long as the stream compares them.
 pub const ID_HEADER: &str = "Trellis-Id";
 
+/// Header with a token that says for whom a message is sent, over the queue and HTTP.
+pub const AUTHORIZATION_HEADER: &str = "Authorization";
+
 /// What an inbound message is, the last token of its subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -66,7 +69,7 @@ pub enum Address {
         /// The job, or the event id of a refused submission.
         job: String,
     },
-    /// `trellis.jobs.<queue>`: to an external worker, see [`crate::external`].
+    /// `trellis.jobs.<queue>`: to an external worker, see [`crate::venue::external`].
     Job {
         /// Whose workers.
         queue: QueueName,

@@ -7,8 +7,8 @@ use crate::model::calls_log::CallsLog;
 use crate::model::mock_server;
 use crate::model::scripted::Script;
 
-use crate::shutdown::Shutdown;
-use crate::telemetry::Metrics;
+use crate::process::shutdown::Shutdown;
+use crate::process::telemetry::Metrics;
 use clap::Args;
 use std::net::SocketAddr;
 use std::path::PathBuf;

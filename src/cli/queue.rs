@@ -2,12 +2,12 @@
 
 use super::client::Server;
 use super::exit::{Exit, Failure};
-use crate::auth;
 use crate::bus::credentials::credentials;
 use crate::bus::{self, Address, ID_HEADER, InKind, subject};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
+use crate::venue::auth;
 use async_nats::jetstream::{self, context::PublishErrorKind};
 use async_nats::{Client, ConnectOptions, HeaderMap, ServerAddr, Subscriber};
 use futures::StreamExt;

@@ -5,7 +5,7 @@ use super::exit::{Exit, Failure};
 use super::output::{Format, Out, field, note, plain, remark, write_line};
 use crate::domain::ids::JobId;
 use crate::domain::job::JobStatus;
-use crate::retry::Policy;
+use crate::process::retry::Policy;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::Instant;

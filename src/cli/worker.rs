@@ -4,7 +4,7 @@ use super::Context;
 use super::exit::{Exit, Failure};
 use crate::app::{self, AppError, Role};
 use crate::config::Config;
-use crate::telemetry;
+use crate::process::telemetry;
 use clap::Args;
 
 /// Runs turns without an HTTP API. Needs `store.url = "redis://…"` and `bus.url = "nats://…"`.

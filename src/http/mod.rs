@@ -27,9 +27,9 @@ mod turns;
 
 pub use connections::Room;
 
-use crate::auth::Auth;
 use crate::domain::limits::OPERATION_TIME;
 use crate::venue::Venue;
+use crate::venue::auth::Auth;
 use load::Scales;
 use std::future::Future;
 use std::ops::Deref;

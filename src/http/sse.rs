@@ -12,7 +12,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::reader::{Reader, Sight};
 use crate::domain::time::Millis;
-use crate::jobs;
+use crate::venue::jobs;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive};

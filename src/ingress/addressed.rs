@@ -4,9 +4,9 @@ use super::{Arrival, SubmissionError};
 use crate::domain::event::Submission;
 use crate::domain::ids::JobId;
 use crate::domain::job::Job;
-use crate::jobs;
 use crate::store::StoreError;
 use crate::venue::Venue;
+use crate::venue::jobs;
 
 /// Whether a job takes messages.
 pub fn hears(job: &Job) -> Result<(), SubmissionError> {

@@ -4,7 +4,6 @@ mod addressed;
 mod error;
 mod replace;
 
-use crate::agents;
 use crate::bus::InKind;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
@@ -27,6 +26,7 @@ use crate::domain::values::entities;
 use crate::domain::values::{Values, protected};
 use crate::store::{Admit, EventKind, Intake, NewEvent, NewJob, Refusal, StoreError};
 use crate::venue::Venue;
+use crate::venue::agents;
 pub use addressed::hears;
 use bytes::Bytes;
 pub use error::SubmissionError;

@@ -1,14 +1,14 @@
 //! The busy policy `replace`: a task takes the place of the one before it.
 
-use crate::agents::sessions;
 use crate::domain::decode;
 use crate::domain::event::fresh_session;
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::quota::Usage;
-use crate::jobs;
 use crate::store::keys::{BusyPolicy, Gate, GateStatus};
 use crate::store::{Admit, EventKind, MailboxEntry, StoreError, keys};
 use crate::venue::Venue;
+use crate::venue::agents::sessions;
+use crate::venue::jobs;
 
 /// About what the result of a task that was replaced weighs.
 const CANCELLED_BYTES: u64 = 512;

@@ -4,7 +4,7 @@ use crate::domain::chat::ModelSettings;
 use crate::model::registry::SCRIPTED;
 use crate::ops::OpError;
 use crate::ops::http::{HttpPolicy, destination};
-use crate::secrets::Secret;
+use crate::venue::secrets::Secret;
 use genai::adapter::AdapterKind;
 use reqwest::Url;
 use std::collections::{BTreeMap, BTreeSet};

@@ -22,7 +22,7 @@ pub mod template;
 pub mod mock_server;
 
 use crate::domain::chat::{ModelRequest, Reply};
-use crate::secrets::Secret;
+use crate::venue::secrets::Secret;
 use async_trait::async_trait;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;

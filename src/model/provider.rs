@@ -8,7 +8,7 @@ use crate::model::provider_error::{cut, here, map, no_stream, refused, too_much}
 use crate::model::provider_reply::{calls_of, end_of, finish};
 use crate::model::relay::{Relay, Way};
 use crate::model::{LiveText, Model, ModelError};
-use crate::secrets::Secret;
+use crate::venue::secrets::Secret;
 use async_trait::async_trait;
 use futures::StreamExt;
 use genai::adapter::AdapterKind;

@@ -8,7 +8,7 @@ use crate::model::provider::Provider;
 use crate::model::provider_error::{too_long, too_much};
 use crate::model::scripted::{Scripted, ScriptedOptions};
 use crate::model::{LiveText, Model, ModelError};
-use crate::secrets::Secret;
+use crate::venue::secrets::Secret;
 use async_trait::async_trait;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -2,13 +2,13 @@
 
 use super::lattice::number;
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
-use crate::approvals;
 use crate::domain::approval::{Approval, Verdict};
 use crate::domain::authority::Resource;
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
+use crate::venue::approvals;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

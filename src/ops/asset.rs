@@ -2,13 +2,13 @@
 
 use super::lattice::{change, need, number, path_of, path_schema, schema, value_at};
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::assets;
 use crate::domain::asset::{Asset, AssetError, Draft, not_text, shown};
 use crate::domain::authority::Resource;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
-use crate::workspace::WriteOp;
+use crate::venue::assets;
+use crate::venue::workspace::WriteOp;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 //! turn that is run again starts nothing twice.
 
 use super::{Invocation, OpError, TurnSite};
-use crate::agents::sessions;
 use crate::bus::Message;
 use crate::domain::ids::{AgentId, EventId, IdOf, SessionKey};
 use crate::domain::job::Job;
@@ -14,6 +13,7 @@ use crate::domain::quota::Usage;
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob, keys};
 use crate::venue::Venue;
+use crate::venue::agents::sessions;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -1,14 +1,15 @@
 //! `v/ops/dead/*`: tasks that killed too many workers.
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::dead::{self, RedriveError};
 use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::{HIDDEN, Sight};
 use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
-use crate::{jobs, strays};
+use crate::venue::dead::{self, RedriveError};
+use crate::venue::jobs;
+use crate::venue::strays;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

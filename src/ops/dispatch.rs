@@ -12,8 +12,8 @@ use crate::domain::secret::hide;
 use crate::domain::tools::guard::RUN;
 use crate::domain::values::inject::{Injection, reserved};
 use crate::domain::visible::quoted;
-use crate::jobs;
 use crate::venue::Venue;
+use crate::venue::jobs;
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.

@@ -4,11 +4,11 @@ mod bulk;
 mod hold;
 
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
-use crate::approvals;
 use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
 use crate::domain::tools::guard::RUN;
-use crate::jobs;
+use crate::venue::approvals;
+use crate::venue::jobs;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -7,7 +7,7 @@ use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::domain::patch::{place, select};
 use crate::domain::render::{RenderOptions, render};
-use crate::workspace::{Listing, WriteOp, page};
+use crate::venue::workspace::{Listing, WriteOp, page};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use crate::domain::ids::Owner;
 use crate::domain::lattice::Path;
 use crate::domain::lattice::own::own;
 use crate::domain::tools::is_pin;
-use crate::workspace::Workspace;
+use crate::venue::workspace::Workspace;
 
 /// The path of a pin; `None`: it is no pin's.
 fn pin_of(owner: &Owner, path: &str) -> Result<Option<Path>, OpError> {

@@ -1,5 +1,5 @@
 //! `v/ops/queue/publish`: a job for an external worker. How such a worker speaks is told in
-//! [`crate::external`].
+//! [`crate::venue::external`].
 
 use super::child::{self, call_id, millis};
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
@@ -15,7 +15,9 @@ use crate::domain::limits::{
 use crate::domain::priority::Priority;
 use crate::domain::quota::Usage;
 use crate::domain::scope::Scoped;
-use crate::{external, ingress, jobs};
+use crate::ingress;
+use crate::venue::external;
+use crate::venue::jobs;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

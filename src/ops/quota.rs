@@ -3,7 +3,7 @@
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::quota::{Kind, MOST};
-use crate::quotas;
+use crate::venue::quotas;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

@@ -4,8 +4,8 @@
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority;
 use crate::domain::authority::grant::check_namespace;
-use crate::ledger::erase::{self, Erasure};
-use crate::resources::purge;
+use crate::venue::ledger::erase::{self, Erasure};
+use crate::venue::resources::purge;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use crate::domain::limits::{READ_WHOLE_BYTES, SHARED_VALUES_BYTES};
 use crate::domain::values::Values;
 use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys, steps};
 use crate::venue::tenant_owner;
-use crate::workspace::WriteOp;
+use crate::venue::workspace::WriteOp;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 

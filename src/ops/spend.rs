@@ -4,7 +4,7 @@ use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::ids::SessionKey;
 use crate::domain::lattice::Namespace;
-use crate::spending;
+use crate::venue::spending;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

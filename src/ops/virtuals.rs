@@ -6,7 +6,9 @@ use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::reader::{HIDDEN, is_veiled};
-use crate::{agents, jobs, secrets};
+use crate::venue::agents;
+use crate::venue::jobs;
+use crate::venue::secrets;
 use serde_json::{Map, Value, json};
 
 /// Jobs shown under `j/`.

@@ -48,7 +48,7 @@
 //! | `cap/<date>` | JSON of what is spent under the cap of an owner's day | workers, around model calls | 40 days, with retention |
 //! | `cap.of/<date>/<provider or model>` | the same of a model; in the venue's own owner only | workers, around model calls | 40 days, with retention |
 //! | `day/<date>/<agent>/<session>/<since>` | JSON of what a session has used on a day, by model, see `domain::spend` | commits | 40 days, with retention |
-//! | `policy` | JSON policy: roots and revocations, see [`crate::policy`] | operators | for good |
+//! | `policy` | JSON policy: roots and revocations, see [`crate::venue::policy`] | operators | for good |
 //! | `quota` | line of the limits of this owner, read by the store itself, see `domain::quota` | operators | for good |
 //! | `l/<created>-<job>` | empty; job list order | admit, checkpoint | as the head |
 //!

@@ -9,7 +9,7 @@ use super::{
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
-use crate::retry::{Failure, Policy, retry};
+use crate::process::retry::{Failure, Policy, retry};
 use async_trait::async_trait;
 use std::{future::Future, sync::Arc, time::Duration};
 

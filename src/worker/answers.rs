@@ -4,7 +4,6 @@ use super::Worker;
 use super::calls::Round;
 use super::gather;
 use super::session::{Leased, Stop};
-use crate::approvals;
 use crate::domain::approval::{
     Answer, Approval, AwaitingCall, Place, Question, Scoped, Subject, Verdict, check_questions,
 };
@@ -17,6 +16,7 @@ use crate::domain::turn::{Asked, CallOutcome, Outcome, PlannedCall, Resolved};
 use crate::domain::values::inject::Injection;
 use crate::ops::{Need, dispatch, human};
 use crate::store::StoreError;
+use crate::venue::approvals;
 use serde_json::{Map, Value};
 use std::time::Duration;
 

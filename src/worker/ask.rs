@@ -8,7 +8,7 @@ use crate::domain::chat::ModelRequest;
 use crate::domain::ids::JobId;
 use crate::domain::turn::{ModelFailure, Observed};
 use crate::model::ModelError;
-use crate::secrets::SecretError;
+use crate::venue::secrets::SecretError;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// Calls the model once.

@@ -1,8 +1,8 @@
 //! One worker of the fleet looks for what is lost, and puts it back.
 
 use super::Worker;
-use crate::audit::{self, AuditError, Watch};
 use crate::store::{Change, DocWrite, Expect, StoreError, Written, keys};
+use crate::upkeep::audit::{self, AuditError, Watch};
 use crate::venue::venue_owner;
 use bytes::Bytes;
 use std::sync::Arc;

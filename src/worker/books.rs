@@ -127,7 +127,7 @@ pub(super) async fn base(
     session: &SessionKey,
     turn: u64,
 ) -> Result<Option<Arc<Base>>, StoreError> {
-    let base = crate::ledger::walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
+    let base = crate::venue::ledger::walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
     Ok(base.map(Arc::new))
 }
 

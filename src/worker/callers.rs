@@ -1,7 +1,6 @@
 //! Stage 1 where callers are recognised: whose a submission is, by the venue's seal or by a token.
 
 use super::Worker;
-use crate::auth::caller::Recognised;
 use crate::bus::{Delivery, InKind};
 use crate::domain::authority::Authority;
 use crate::domain::authority::Resource;
@@ -11,8 +10,9 @@ use crate::domain::principal::Principal;
 use crate::domain::token::Refused;
 use crate::ingress;
 use crate::ops::Caller;
-use crate::policy;
 use crate::store::StoreError;
+use crate::venue::auth::caller::Recognised;
+use crate::venue::policy;
 
 /// Why a delivery is refused.
 pub(super) enum Unknown {

@@ -3,8 +3,6 @@
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
 use super::{Worker, books, expiry, output, recheck};
-use crate::agents;
-use crate::dead;
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
@@ -20,12 +18,14 @@ use crate::domain::spend::Today;
 use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::domain::turn::{Setting, Turn};
-use crate::jobs;
 use crate::outbox;
-use crate::policy;
-use crate::resources::scratchpad;
 use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
-use crate::workspace::WorkspaceError;
+use crate::venue::agents;
+use crate::venue::dead;
+use crate::venue::jobs;
+use crate::venue::policy;
+use crate::venue::resources::scratchpad;
+use crate::venue::workspace::WorkspaceError;
 use bytes::Bytes;
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use super::{RECEIVE_PAUSE, Worker};
 use crate::bus::Signal;
 use crate::domain::ids::{JobId, Owner};
-use crate::jobs;
+use crate::venue::jobs;
 use futures::StreamExt;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -8,7 +8,7 @@ use crate::domain::ids::{Owner, decode_token};
 use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::lattice::{Namespace, Path};
 use crate::store::{Store, StoreError};
-use crate::workspace::{Workspace, WorkspaceError, WriteOp};
+use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
 
 /// Place of what no call of a reply has done.
 const NO_CALL: u32 = u32::MAX;

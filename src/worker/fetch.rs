@@ -16,8 +16,9 @@ use crate::domain::values::Resolver;
 use crate::ops::{Caller, Effect, Invocation, NOTHING, OpError, Reads, Site, dispatch, lattice};
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::workspace::Workspace;
-use crate::{assets, jobs};
+use crate::venue::assets;
+use crate::venue::jobs;
+use crate::venue::workspace::Workspace;
 use futures::future::try_join_all;
 use serde_json::Value;
 

@@ -18,8 +18,8 @@ use crate::domain::tools::{Ends, Target, ToolTable, resolve, resolve_with};
 use crate::domain::turn::{Setting, Turn};
 use crate::domain::values::Resolver;
 use crate::ops::Caller;
-use crate::resources::{self, scratchpad};
 use crate::store::{Store, StoreError, decode, keys, steps};
+use crate::venue::resources::{self, scratchpad};
 use std::sync::Arc;
 
 /// Tool tables kept; past it all are built again.

@@ -4,8 +4,8 @@
 use super::{Worker, seats};
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobResult;
-use crate::invoked::{self, Held, Ran, Terms};
 use crate::store::StoreError;
+use crate::venue::invoked::{self, Held, Ran, Terms};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -1,10 +1,10 @@
 //! Agents as they were read before: read again when they have changed.
 
 use super::Worker;
-use crate::agents;
 use crate::domain::agent::AgentRecord;
 use crate::domain::ids::{AgentId, Owner};
 use crate::store::StoreError;
+use crate::venue::agents;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -3,17 +3,17 @@
 use super::Worker;
 use super::callers::{self, Unknown};
 use super::intake::{RETRY, body_of, forged, not_known, refusal, refuse, said};
-use crate::approvals;
 use crate::bus::Delivery;
 use crate::domain::approval::AnswerBody;
 use crate::domain::authority::Resource;
 use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::job::ErrorCode;
-use crate::jobs;
-use crate::jobs::hold::{self, Held};
 use crate::ops::OpError;
 use crate::outbox::seal::Sender;
+use crate::venue::approvals;
+use crate::venue::jobs;
+use crate::venue::jobs::hold::{self, Held};
 use serde::Deserialize;
 
 #[derive(Deserialize)]

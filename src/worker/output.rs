@@ -8,7 +8,7 @@ use crate::domain::lattice::Path;
 use crate::domain::options::output_path;
 use crate::domain::turn::Turn;
 use crate::domain::turn::decide::Decision;
-use crate::workspace::{self, WorkspaceError, WriteOp};
+use crate::venue::workspace::{self, WorkspaceError, WriteOp};
 
 /// Place of the write among those of the calls of a reply, of which there are fewer.
 const PLACE: u32 = workspace::OWN;

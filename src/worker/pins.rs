@@ -9,7 +9,7 @@ use crate::domain::tools::entry::NamedTool;
 use crate::domain::tools::{is_pin, tool_name};
 use crate::ops::{OpError, pin};
 use crate::store::StoreError;
-use crate::workspace::Workspace;
+use crate::venue::workspace::Workspace;
 
 /// The agent with the operations that its pins name; `None`: it names none. What can't be resolved stays, and is
 /// refused where it is used.

@@ -2,7 +2,6 @@
 
 use super::fetch::Reader;
 use super::{expiry, gather, pins, session};
-use crate::agents::{self, sessions};
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
@@ -21,11 +20,12 @@ use crate::domain::tools::resolve_with;
 use crate::domain::turn::run::{Pending, Run};
 use crate::domain::values::{Resolver, Values};
 use crate::ops::{Caller, shared};
-use crate::policy;
-use crate::resources::{self, scratchpad};
 use crate::store::{SessionFacts, StoreError};
 use crate::venue::Venue;
-use crate::workspace::Workspace;
+use crate::venue::agents::{self, sessions};
+use crate::venue::policy;
+use crate::venue::resources::{self, scratchpad};
+use crate::venue::workspace::Workspace;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;

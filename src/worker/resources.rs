@@ -15,7 +15,7 @@ use crate::domain::resource::{Ability, Declared, Held, prefix};
 use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
 use crate::ops::{Need, OpError};
-use crate::resources::{Access, Call, Registered};
+use crate::venue::resources::{Access, Call, Registered};
 use serde_json::Value;
 use std::time::Duration;
 

@@ -9,8 +9,8 @@ use crate::domain::chat::{ModelRequest, Reply, Usage};
 use crate::domain::rate::{self, Wait};
 use crate::domain::spend::Spent;
 use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
-use crate::rates::{self, Booked};
 use crate::store::StoreError;
+use crate::venue::rates::{self, Booked};
 use std::time::Duration;
 
 /// Pause until siblings may have given back what they hold.

@@ -12,7 +12,8 @@ use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::{MESSAGE_DEPTH, STRAY_BYTES};
 use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
-use crate::{outbox, strays};
+use crate::outbox;
+use crate::venue::strays;
 use bytes::Bytes;
 use std::sync::Arc;
 

@@ -1,12 +1,14 @@
 //! The sweep: makes certain what messages only make prompt.
 
 use super::{Worker, invoked};
-use crate::agents::ending;
 use crate::domain::ids::Owner;
 use crate::domain::time::Millis;
+use crate::outbox;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
+use crate::venue::agents::ending;
+use crate::venue::external;
+use crate::venue::timers;
 use crate::venue::venue_owner;
-use crate::{external, outbox, timers};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Retention, at a slow pace: what is no longer kept is forgotten in the background.
 
 use super::Worker;
-use crate::retention::Janitor;
+use crate::upkeep::retention::Janitor;
 use std::sync::Arc;
 use std::time::Duration;
 

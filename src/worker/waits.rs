@@ -3,13 +3,13 @@
 use super::Worker;
 use super::commit::Outcome;
 use super::session::{self, Leased, Stop};
-use crate::agents;
 use crate::domain::agent::{AgentRecord, Retry};
 use crate::domain::decode;
 use crate::domain::job::Waiting;
 use crate::domain::time::Millis;
-use crate::retry::Policy;
+use crate::process::retry::Policy;
 use crate::store::{After, Change, Checkpoint, DocWrite, Expect, Held, keys};
+use crate::venue::agents;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Opti
     {
         return None;
     }
-    let mut waits = crate::retry::Policy { total: None, ..policy }.waits();
+    let mut waits = crate::process::retry::Policy { total: None, ..policy }.waits();
     let skip = before.map_or(0, |failures| failures.count);
     std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
 }

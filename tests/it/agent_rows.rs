@@ -4,14 +4,16 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::agents;
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::authority::Authority;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{Job, JobStatus};
-use trellis::{jobs, ledger, policy};
+use trellis::venue::agents;
+use trellis::venue::jobs;
+use trellis::venue::ledger;
+use trellis::venue::policy;
 
 const RULES: &str = r#"
 [[rule]]

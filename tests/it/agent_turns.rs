@@ -8,7 +8,9 @@ use trellis::domain::chat::ChatMessage;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::{agents, jobs, ledger};
+use trellis::venue::agents;
+use trellis::venue::jobs;
+use trellis::venue::ledger;
 
 const RULES: &str = r#"
 [[rule]]

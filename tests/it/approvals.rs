@@ -5,7 +5,6 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::approvals;
 use trellis::bus::{Address, InKind, Message};
 use trellis::domain::approval::{Approval, Verdict};
 use trellis::domain::authority::{Authority, Capability};
@@ -15,10 +14,11 @@ use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
-use trellis::jobs;
 use trellis::ops::{Caller, OpError};
-use trellis::policy;
-use trellis::shutdown::Shutdown;
+use trellis::process::shutdown::Shutdown;
+use trellis::venue::approvals;
+use trellis::venue::jobs;
+use trellis::venue::policy;
 
 const RULES: &str = r#"
 [[rule]]

@@ -14,9 +14,9 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::ingress::SubmitError;
-use trellis::policy;
 use trellis::store::EventKind;
-use trellis::workspace::{Workspace, WriteOp};
+use trellis::venue::policy;
+use trellis::venue::workspace::{Workspace, WriteOp};
 
 const RULES: &str = r#"
 [[rule]]
@@ -129,7 +129,7 @@ async fn a_bad_grant_refuses_the_request_before_there_is_a_job() {
     let error = trellis::ingress::submit(&venue.venue, &arrival).await.unwrap_err();
     assert!(matches!(&error, SubmitError::Submission(_)), "{error}");
     assert!(error.to_string().starts_with("GRANT_INVALID: grant \"app/../x\": a segment `.` or `..`"), "{error}");
-    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
+    assert_eq!(trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 0);
     assert_eq!(venue.model_calls().len(), 0);
 }
 
@@ -142,8 +142,8 @@ async fn a_grandchild_holds_no_more_than_the_request_at_the_top() {
     }
     let grants = json!([{"with": "w/a", "can": "crud/read"}, {"with": "g", "can": "agent"}]);
     assert_eq!(run(&venue, "top", "s", Some(grants)).await.status, JobStatus::Complete);
-    let trellis::jobs::Listed { items: jobs, total, .. } =
-        trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
+    let trellis::venue::jobs::Listed { items: jobs, total, .. } =
+        trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap();
     assert_eq!(total, 3);
     let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
     let made = outcomes(&venue, "clerk", leaf.head.session.as_str()).await;
@@ -195,7 +195,7 @@ async fn an_agent_hands_on_no_more_than_it_may_delegate() {
     let delegable = json!([{"with": "w/b", "can": "crud/read"}]);
     venue.agent("middle", json!({"delegable": delegable})).await;
     run(&venue, "middle", "s", None).await;
-    let jobs = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
+    let jobs = trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let leaf = jobs.iter().find(|job| job.head.agent.as_str() == "clerk").unwrap();
     assert_eq!(outcomes(&venue, "clerk", leaf.head.session.as_str()).await, ["denied", "denied", "ok", "denied"]);
 }
@@ -213,7 +213,7 @@ async fn an_entry_reads_through_an_operation_no_more_than_its_agent_may() {
     venue.agent("viewer", json!({"context": context, "caps": [{"with": "w/a", "can": "crud/read"}]})).await;
     assert_eq!(run(&venue, "viewer", "s", None).await.status, JobStatus::Complete);
     let key = SessionKey { agent: "viewer".parse().unwrap(), session: "s".parse().unwrap() };
-    let past = trellis::ledger::load(&*venue.venue.store, &venue.owner, &key, 1).await.unwrap().unwrap();
+    let past = trellis::venue::ledger::load(&*venue.venue.store, &venue.owner, &key, 1).await.unwrap().unwrap();
     let rows = past.seen.unwrap().ledger.rows;
     let status = |label: &str| {
         let row = rows.iter().find(|row| row.key == format!("context/{label}")).unwrap();
@@ -341,7 +341,11 @@ async fn what_only_the_venue_says_counts_under_its_seal_alone() {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!(done.len(), 2);
-    assert_eq!(trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total, 1, "none of the others");
+    assert_eq!(
+        trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().total,
+        1,
+        "none of the others"
+    );
 }
 
 #[tokio::test]
@@ -357,7 +361,7 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let jobs = trellis::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
+    let jobs = trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 10).await.unwrap().items;
     let child = jobs.iter().find(|job| job.head.agent.as_str() == "idle").unwrap().head.id.clone();
     let inbox = "_INBOX.forged.result".to_owned();
     let mut answers = venue.venue.bus.listen(&Live::Reply(inbox.clone())).await.unwrap();
@@ -377,7 +381,7 @@ async fn a_result_that_the_venue_did_not_send_is_never_consumed() {
     assert!(facts.iter().all(|facts| facts.mailbox.iter().all(|entry| entry.kind != EventKind::Result)), "{facts:?}");
     assert_eq!(venue.turns("waiter", "s").await.len(), 1);
     // The true one is the venue's.
-    trellis::jobs::cancel(&venue.venue, &venue.owner, &child, None).await.unwrap();
+    trellis::venue::jobs::cancel(&venue.venue, &venue.owner, &child, None).await.unwrap();
     assert_eq!(venue.ended(&waiter).await.status, JobStatus::Complete);
     let prompts = serde_json::to_string(&venue.turns("waiter", "s").await).unwrap();
     assert!(!prompts.contains("pay me"), "{prompts}");

@@ -9,8 +9,8 @@ use trellis::domain::budget::Account;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::ingress::{self, Arrival};
-use trellis::jobs;
 use trellis::store::keys;
+use trellis::venue::jobs;
 
 const RULES: &str = r#"
 # Never comes to an end by itself.

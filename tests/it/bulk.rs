@@ -6,14 +6,14 @@ use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::clock::Clock;
-use trellis::dead::{self, RedriveError};
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::jobs;
 use trellis::ops::{Caller, OpError};
+use trellis::process::clock::Clock;
+use trellis::venue::dead::{self, RedriveError};
+use trellis::venue::jobs;
 
 /// `looper` never ends in one turn; in a second one of its session it does.
 const RULES: &str = r#"

@@ -4,13 +4,13 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::bus::{Address, InKind, Message};
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::time::Millis;
-use trellis::jobs;
+use trellis::process::clock::Clock;
+use trellis::venue::jobs;
 
 const START: Millis = Millis(1_767_225_600_000);
 
@@ -152,10 +152,15 @@ async fn sessions_of_an_agent_run_up_to_its_concurrency_and_wait_in_order() {
     for task in &tasks {
         assert_eq!(venue.ended(task).await.status, JobStatus::Complete);
     }
-    let turns =
-        trellis::agents::timeline(&venue.venue, (&venue.owner, &Authority::unlimited()), &"a".parse().unwrap(), 0, 100)
-            .await
-            .unwrap();
+    let turns = trellis::venue::agents::timeline(
+        &venue.venue,
+        (&venue.owner, &Authority::unlimited()),
+        &"a".parse().unwrap(),
+        0,
+        100,
+    )
+    .await
+    .unwrap();
     for turn in turns {
         spans.push((turn["start"].as_u64().unwrap(), turn["end"].as_u64().unwrap()));
     }

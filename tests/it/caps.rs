@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::agents;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::cap::{Book, Ceiling, Reached, SpendSettings, Zone, prices};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{Owner, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::retention::Rules;
 use trellis::domain::time::Millis;
-use trellis::jobs;
-use trellis::retention::Janitor;
-use trellis::spending;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
+use trellis::upkeep::retention::Janitor;
+use trellis::venue::agents;
+use trellis::venue::jobs;
+use trellis::venue::spending;
 use trellis::venue::venue_owner;
 
 const RULES: &str = r#"

@@ -4,14 +4,15 @@ use crate::support::both::{On, on_both};
 use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::retention::Rules;
 use trellis::domain::time::Millis;
-use trellis::retention::Janitor;
+use trellis::process::clock::Clock;
 use trellis::store::keys;
-use trellis::{jobs, timers};
+use trellis::upkeep::retention::Janitor;
+use trellis::venue::jobs;
+use trellis::venue::timers;
 
 const RULES: &str = r#"
 [[rule]]

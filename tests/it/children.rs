@@ -12,7 +12,7 @@ use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::limits::LOADS;
 use trellis::domain::principal::Principal;
 use trellis::ingress::{self, Arrival};
-use trellis::jobs;
+use trellis::venue::jobs;
 
 const RULES: &str = r#"
 [[rule]]

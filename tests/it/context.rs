@@ -11,7 +11,7 @@ use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
-use trellis::workspace::Workspace;
+use trellis::venue::workspace::Workspace;
 
 const RULES: &str = r#"
 [[rule]]

@@ -6,13 +6,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use trellis::agents::ending;
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::ids::{AgentId, JobId};
 use trellis::domain::job::JobStatus;
+use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
+use trellis::venue::agents::ending;
 
 const RULES: &str = r#"
 [[rule]]
@@ -98,7 +98,7 @@ async fn an_agent_that_removes_itself_in_a_turn_is_gone_with_all_its_tasks_ended
         cancelled(&venue, tasks).await;
         settled(&venue).await;
         let own: AgentId = "own".parse().unwrap();
-        assert!(trellis::agents::get(&venue.venue, &venue.owner, &own).await.unwrap().is_none());
+        assert!(trellis::venue::agents::get(&venue.venue, &venue.owner, &own).await.unwrap().is_none());
     }
 }
 
@@ -146,7 +146,7 @@ async fn an_agent_that_was_made_anew_keeps_its_work() {
     venue.worker().await;
     settled(&venue).await;
     assert_eq!(venue.ended(&task).await.status, JobStatus::Complete);
-    let by = trellis::agents::lifecycle::By {
+    let by = trellis::venue::agents::lifecycle::By {
         authority: &Authority::unlimited(),
         trail: &trellis::domain::authority::trail::Trail::default(),
         turn: false,

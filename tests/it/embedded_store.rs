@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::{EmbeddedBus, OUT_KEPT};
 use trellis::bus::{Address, Bus, InKind, Message};
-use trellis::clock::Clock;
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use trellis::domain::time::Millis;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
 use trellis::store::{

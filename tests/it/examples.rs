@@ -6,16 +6,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::agent::{AgentConfig, ToolEntry};
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::lattice;
 use trellis::model::rules::Rules;
 use trellis::ops::Catalog;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::keys;
-use trellis::workspace::{Workspace, WriteOp};
+use trellis::venue::workspace::{Workspace, WriteOp};
 
 const AGENTS: [&str; 2] = ["accounts-payable", "vendor-enrichment"];
 

@@ -5,18 +5,18 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::agents::{lifecycle, sessions};
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, SessionKey};
 use trellis::domain::time::Millis;
-use trellis::jobs;
-use trellis::ledger;
 use trellis::ops::Caller;
-use trellis::spending;
+use trellis::process::clock::Clock;
 use trellis::store::keys;
+use trellis::venue::agents::{lifecycle, sessions};
+use trellis::venue::jobs;
+use trellis::venue::ledger;
+use trellis::venue::spending;
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);

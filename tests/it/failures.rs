@@ -3,15 +3,15 @@
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::agents::lifecycle::{By, resume};
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::rate::Limit;
-use trellis::jobs;
-use trellis::rates::Rates;
+use trellis::venue::agents::lifecycle::{By, resume};
+use trellis::venue::jobs;
+use trellis::venue::rates::Rates;
 
 const RULES: &str = r#"
 # A provider that is short of something for a while.

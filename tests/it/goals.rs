@@ -10,7 +10,7 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
-use trellis::ledger;
+use trellis::venue::ledger;
 use trellis::worker::preview::{self, Preview};
 
 const RULES: &str = r#"

@@ -7,10 +7,10 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::secret::KeyRing;
-use trellis::secrets::Vault;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::venue::secrets::Vault;
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/covia_client.py");
 const CALLS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/covia_calls.py");

@@ -4,16 +4,18 @@ use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use serde_json::json;
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
-use trellis::retention::{Deleted, delete};
+use trellis::process::clock::Clock;
 use trellis::store::{Admit, After, Change, DocWrite, Expect, Grant, LeaseOutcome, LeaseRequest, keys};
-use trellis::{dead, jobs, timers};
+use trellis::upkeep::retention::{Deleted, delete};
+use trellis::venue::dead;
+use trellis::venue::jobs;
+use trellis::venue::timers;
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);

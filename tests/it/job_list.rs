@@ -8,9 +8,9 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::LIST_LOOKS;
 use trellis::domain::time::Millis;
-use trellis::jobs::list::{Cursor, Filter, find};
-use trellis::jobs::{self};
-use trellis::ledger::find as turns;
+use trellis::venue::jobs::list::{Cursor, Filter, find};
+use trellis::venue::jobs::{self};
+use trellis::venue::ledger::find as turns;
 
 async fn task(venue: &TestVenue, agent: &str, session: &str, text: &str) -> JobId {
     let submission = Submission {

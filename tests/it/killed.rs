@@ -5,14 +5,14 @@ use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use trellis::clock::Clock;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::GRANT_EVENTS;
 use trellis::domain::time::Millis;
 use trellis::ingress::Submitted;
-use trellis::jobs;
+use trellis::process::clock::Clock;
 use trellis::store::{Admit, Grant, LeaseOutcome, LeaseRequest, SessionFacts};
+use trellis::venue::jobs;
 
 const START: Millis = Millis(1_767_225_600_000);
 const LEASE: Duration = Duration::from_secs(30);

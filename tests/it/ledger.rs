@@ -9,15 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::ledger;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::venue::ledger;
 use trellis::worker::preview::{self, Preview};
 
 const RULES: &str = r#"

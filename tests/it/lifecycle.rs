@@ -5,15 +5,15 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
-use trellis::agents;
-use trellis::clock::Clock;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::AgentId;
 use trellis::domain::job::JobStatus;
-use trellis::jobs;
 use trellis::ops::{Caller, OpError};
+use trellis::process::clock::Clock;
 use trellis::store::keys;
+use trellis::venue::agents;
+use trellis::venue::jobs;
 
 const ECHO: &str = "";
 
@@ -334,8 +334,8 @@ async fn a_task_is_cancelled_by_its_agent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_changes_no_agent_that_asks_people() {
-    use trellis::agents::ending::remove;
-    use trellis::agents::lifecycle::{By, Fork, Patch, fork, resume, suspend, update};
+    use trellis::venue::agents::ending::remove;
+    use trellis::venue::agents::lifecycle::{By, Fork, Patch, fork, resume, suspend, update};
     let (venue, _dir) = TestVenue::embedded(ECHO).await;
     let asks = json!({"tools": [{"operation": "v/ops/lattice/write", "approval": "ask"}]});
     venue.agent("asks", asks).await;

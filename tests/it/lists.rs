@@ -7,10 +7,10 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
-use trellis::clock::Clock;
 use trellis::domain::limits::LISTED_VALUE_BYTES;
-use trellis::jobs;
-use trellis::jobs::list::{Filter, find};
+use trellis::process::clock::Clock;
+use trellis::venue::jobs;
+use trellis::venue::jobs::list::{Filter, find};
 
 /// The same on both stores.
 async fn both() -> Vec<(TestVenue, tempfile::TempDir)> {

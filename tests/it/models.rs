@@ -7,7 +7,6 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
-use trellis::clock::Clock;
 use trellis::domain::chat::{ChatMessage, ModelRequest, ModelSettings};
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
@@ -15,7 +14,8 @@ use trellis::domain::rate::Limit;
 use trellis::model::Model;
 use trellis::model::endpoint::{Endpoint, ProviderOptions};
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::rates::{self, Rates};
+use trellis::process::clock::Clock;
+use trellis::venue::rates::{self, Rates};
 
 /// Makes an agent of that scripted model and gives it a task: what the agent is suspended with.
 fn refused(up: &Up, agent: &str, model: &str) -> String {

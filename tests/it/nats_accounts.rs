@@ -11,8 +11,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::bus::{Address, Bus, Message};
-use trellis::retry::Policy;
-use trellis::telemetry::Metrics;
+use trellis::process::retry::Policy;
+use trellis::process::telemetry::Metrics;
 
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats-accounts.conf");
 const LIMIT: Duration = Duration::from_secs(30);

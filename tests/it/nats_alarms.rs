@@ -8,9 +8,9 @@ use std::time::Duration;
 use tokio::time::timeout;
 use trellis::bus::nats::{NatsBus, NatsOptions, OpenError};
 use trellis::bus::{Alarm, Alarms, Bus, Ringing};
-use trellis::clock::Clock;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::TimerId;
+use trellis::process::clock::Clock;
 
 /// Something that comes has come by then.
 const LIMIT: Duration = Duration::from_mins(1);

@@ -64,7 +64,7 @@ async fn a_message_arrives_at_once_with_its_facts_and_the_queue_gives_no_more_th
     assert_eq!((&delivery.owner, &delivery.agent, delivery.kind), (&owner(), &agent(), InKind::Task));
     assert_eq!((delivery.id.as_deref(), delivery.delivered), (Some("e1"), 1));
     assert_eq!(&delivery.body[..], br#"{"input":"e1"}"#);
-    let now = trellis::clock::Clock::system().now();
+    let now = trellis::process::clock::Clock::system().now();
     assert!(now.since(delivery.published) < LIMIT * 2 && delivery.published <= now);
     for n in 0..5 {
         bus.publish(&task(&format!("m{n}"))).await.unwrap();
@@ -339,7 +339,10 @@ async fn settings_name_the_version_and_what_is_not_guaranteed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_server_is_one_clear_error_without_credentials() {
     let options = NatsOptions {
-        connect: trellis::retry::Policy { total: Some(Duration::from_millis(200)), ..trellis::retry::Policy::CONNECT },
+        connect: trellis::process::retry::Policy {
+            total: Some(Duration::from_millis(200)),
+            ..trellis::process::retry::Policy::CONNECT
+        },
         ..options("nats://user:secret@127.0.0.1:1")
     };
     let error = NatsBus::open(&options).await.err().unwrap().to_string();
@@ -350,7 +353,7 @@ async fn no_server_is_one_clear_error_without_credentials() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn wrong_credentials_are_refused_at_once_and_right_ones_work() {
     let Some(server) = NatsServer::start_with(&["--user", "u", "--pass", "r@ght"]) else { return };
-    let patient = trellis::retry::Policy { total: None, ..trellis::retry::Policy::CONNECT };
+    let patient = trellis::process::retry::Policy { total: None, ..trellis::process::retry::Policy::CONNECT };
     let with = |password: &str| NatsOptions {
         connect: patient,
         ..options(&server.url().replace("//", &format!("//u:{password}@")))

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use trellis::audit;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::store::embedded::EmbeddedStore;
+use trellis::upkeep::audit;
 
 const LIMIT: Duration = Duration::from_mins(1);
 

@@ -11,9 +11,9 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use trellis::bus::Message;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::ids::{EventId, IdOf};
 use trellis::domain::job::JobStatus;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{After, Commit, Committed, Held};
 

@@ -7,14 +7,14 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::bus::{Address, InKind, Message};
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::limits::GRANT_EVENTS;
 use trellis::domain::time::Millis;
-use trellis::jobs;
 use trellis::ops::OpError;
+use trellis::process::clock::Clock;
+use trellis::venue::jobs;
 
 const START: Millis = Millis(1_767_225_600_000);
 

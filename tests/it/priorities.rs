@@ -8,11 +8,11 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::bus::{Address, InKind, Message};
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::priority::Priority;
-use trellis::timers;
+use trellis::process::clock::Clock;
+use trellis::venue::timers;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 

@@ -7,7 +7,7 @@ use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::ledger;
+use trellis::venue::ledger;
 
 const RULES: &str = r#"
 [[rule]]

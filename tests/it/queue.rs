@@ -12,10 +12,10 @@ use std::time::Duration;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Live, Message};
 use trellis::domain::quota::Kind;
-use trellis::jobs;
 use trellis::outbox::seal;
-use trellis::quotas;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::venue::jobs;
+use trellis::venue::quotas;
 
 struct Fleet {
     venue: TestVenue,

@@ -10,19 +10,19 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::audit;
 use trellis::bus::{Address, InKind, Live, Message};
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::job::JobStatus;
 use trellis::domain::quota::{Bytes, Kind, QuotaSettings, Usage};
 use trellis::domain::retention::Rules;
 use trellis::domain::secret::KeyRing;
-use trellis::jobs;
-use trellis::quotas;
-use trellis::retention::Janitor;
-use trellis::secrets::Vault;
+use trellis::process::clock::Clock;
 use trellis::store::keys;
+use trellis::upkeep::audit;
+use trellis::upkeep::retention::Janitor;
+use trellis::venue::jobs;
+use trellis::venue::quotas;
+use trellis::venue::secrets::Vault;
 
 const RULES: &str = r#"
 [[rule]]

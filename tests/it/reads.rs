@@ -7,18 +7,18 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Duration;
-use trellis::agents::lifecycle;
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, SessionKey, sha256_hex};
 use trellis::domain::retention::Rules;
 use trellis::domain::time::Millis;
-use trellis::ledger::experiment::{Experiment, run};
-use trellis::ledger::why::{self, Reached};
-use trellis::ledger::{self, PastTurn};
-use trellis::retention::Janitor;
+use trellis::process::clock::Clock;
+use trellis::upkeep::retention::Janitor;
+use trellis::venue::agents::lifecycle;
+use trellis::venue::ledger::experiment::{Experiment, run};
+use trellis::venue::ledger::why::{self, Reached};
+use trellis::venue::ledger::{self, PastTurn};
 
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/prompt_hash.py");
 
@@ -159,7 +159,7 @@ async fn removal(venue: TestVenue, clock: &Clock) {
     assert!(before.len() > 5);
     let store = &*venue.venue.store;
     let by = lifecycle::By { authority: &Authority::unlimited(), trail: &Trail::default(), turn: false };
-    trellis::agents::ending::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
+    trellis::venue::agents::ending::remove(&venue.venue, &venue.owner, &agent, by).await.unwrap();
     assert!(why(&venue, "w/secret/a").await.is_empty(), "its turns are gone");
     let after = why::removed(store, &venue.owner, Some(&agent), "w/secret/a").await.unwrap();
     assert!(after.iter().all(|reached| reached.removed.is_some()));

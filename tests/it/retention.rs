@@ -5,9 +5,6 @@ use crate::support::venue::TestVenue;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::time::Duration;
-use trellis::agents::lifecycle::{self, By};
-use trellis::audit;
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::trail::Trail;
 use trellis::domain::event::Submission;
@@ -15,9 +12,12 @@ use trellis::domain::ids::{AgentId, JobId, SessionKey};
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::retention::Rules;
 use trellis::domain::time::Millis;
-use trellis::jobs;
-use trellis::retention::{Janitor, Tidied};
+use trellis::process::clock::Clock;
 use trellis::store::{Forget, keys};
+use trellis::upkeep::audit;
+use trellis::upkeep::retention::{Janitor, Tidied};
+use trellis::venue::agents::lifecycle::{self, By};
+use trellis::venue::jobs;
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);
@@ -219,9 +219,9 @@ async fn a_session_in_use_keeps_its_newest_turns() {
     }
     // What is left of the records of its prompts can be read.
     for (_, record) in
-        trellis::ledger::turns(&*venue.venue.store, &venue.owner, &key.agent, Some(&key), 100).await.unwrap()
+        trellis::venue::ledger::turns(&*venue.venue.store, &venue.owner, &key.agent, Some(&key), 100).await.unwrap()
     {
-        let past = trellis::ledger::load(&*venue.venue.store, &venue.owner, &key, record.turn).await.unwrap();
+        let past = trellis::venue::ledger::load(&*venue.venue.store, &venue.owner, &key, record.turn).await.unwrap();
         assert!(past.and_then(|past| past.seen).is_some(), "turn {}", record.turn);
     }
 }

@@ -5,7 +5,6 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::ids::JobId;
@@ -13,7 +12,9 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Phase, Timer, TimerId};
 use trellis::ops::Caller;
-use trellis::{jobs, timers};
+use trellis::process::clock::Clock;
+use trellis::venue::jobs;
+use trellis::venue::timers;
 
 const START: Millis = Millis(1_767_225_600_000);
 

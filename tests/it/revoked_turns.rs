@@ -5,7 +5,6 @@ use crate::support::operate;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::authority::Capability;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::authority::policy::Revocation;
@@ -16,8 +15,11 @@ use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::ops::Caller;
+use trellis::process::clock::Clock;
 use trellis::store::keys;
-use trellis::{jobs, ledger, policy};
+use trellis::venue::jobs;
+use trellis::venue::ledger;
+use trellis::venue::policy;
 
 const RULES: &str = r#"
 [[rule]]

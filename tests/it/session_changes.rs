@@ -4,13 +4,13 @@ use crate::support::both::{On, on_both};
 use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::agents::sessions;
-use trellis::clock::Clock;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::jobs;
 use trellis::ops::Caller;
+use trellis::process::clock::Clock;
+use trellis::venue::agents::sessions;
+use trellis::venue::jobs;
 
 const RULES: &str = r#"
 [[rule]]

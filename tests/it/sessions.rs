@@ -3,14 +3,14 @@
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::agents::lifecycle::LifeError;
-use trellis::agents::sessions;
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::time::Millis;
-use trellis::ledger;
+use trellis::process::clock::Clock;
 use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::venue::agents::lifecycle::LifeError;
+use trellis::venue::agents::sessions;
+use trellis::venue::ledger;
 
 fn key(session: &str) -> SessionKey {
     SessionKey { agent: "a".parse().unwrap(), session: session.parse().unwrap() }
@@ -72,8 +72,9 @@ async fn a_fork_has_the_turns_up_to_one_and_goes_on_by_itself() {
     let past = ledger::load(&*v.store, owner, &key("what-if"), 3).await.unwrap().unwrap();
     let prompt = serde_json::to_string(&past.seen.unwrap().inputs.unwrap().transcript).unwrap();
     assert!(prompt.contains("one") && prompt.contains("two") && !prompt.contains("three"), "{prompt}");
-    let timeline =
-        trellis::agents::timeline(v, (owner, &Authority::unlimited()), &key("main").agent, 0, 100).await.unwrap();
+    let timeline = trellis::venue::agents::timeline(v, (owner, &Authority::unlimited()), &key("main").agent, 0, 100)
+        .await
+        .unwrap();
     assert_eq!(timeline.len(), 7);
 }
 
@@ -148,7 +149,7 @@ async fn of_those_who_fork_to_one_name_one_does(venue: TestVenue) {
         assert_eq!(venue.turns("a", &name).await.len(), turns.len());
     }
     let agent = key("main").agent;
-    let timeline = trellis::agents::timeline(v, (owner, &all), &agent, 0, 1_000).await.unwrap();
+    let timeline = trellis::venue::agents::timeline(v, (owner, &all), &agent, 0, 1_000).await.unwrap();
     let (known, _) = sessions::list(v, owner, (&agent, None), None, 100).await.unwrap();
     let turns: u64 = known.iter().map(|session| session["turns"].as_u64().unwrap()).sum();
     assert_eq!(timeline.len() as u64, turns, "nor a place in the timeline");

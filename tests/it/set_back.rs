@@ -8,7 +8,10 @@ use std::sync::Arc;
 use trellis::bus::Bus;
 use trellis::bus::nats::{NatsBus, NatsOptions};
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
-use trellis::{audit, doctor, jobs, retention};
+use trellis::upkeep::audit;
+use trellis::upkeep::doctor;
+use trellis::upkeep::retention;
+use trellis::venue::jobs;
 
 async fn venue(store: &RedisOptions, bus: &NatsOptions) -> (TestVenue, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();

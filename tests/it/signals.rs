@@ -11,14 +11,14 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Bus, Live};
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
-use trellis::jobs;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{DocKey, Store, keys};
+use trellis::venue::jobs;
 
 const RULES: &str = r#"
 [[rule]]

@@ -5,12 +5,12 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
-use trellis::jobs;
-use trellis::jobs::list::{Filter, find};
+use trellis::process::clock::Clock;
 use trellis::store::{Forget, keys};
+use trellis::venue::jobs;
+use trellis::venue::jobs::list::{Filter, find};
 
 const RULES: &str = r#"
 [[rule]]

@@ -8,16 +8,16 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::bus::{Address, InKind, Message};
-use trellis::clock::Clock;
-use trellis::doctor;
 use trellis::domain::event::{Parent, Submission};
 use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::STORE_LOOK;
 use trellis::domain::principal::Principal;
 use trellis::ingress::{Arrival, SubmitError, submit};
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Change, DocWrite, Expect, Store, StoreError};
+use trellis::upkeep::doctor;
 
 const RULES: &str = r#"
 [[rule]]
@@ -72,7 +72,8 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     venue.worker().await;
     server.command(&["CONFIG", "SET", "maxmemory", "24mb"]).await.unwrap();
     let running = venue.submit("slow", "t1", json!("running")).await.job.unwrap();
-    while trellis::jobs::get(&venue.venue, &venue.owner, &running).await.unwrap().unwrap().status == JobStatus::Pending
+    while trellis::venue::jobs::get(&venue.venue, &venue.owner, &running).await.unwrap().unwrap().status
+        == JobStatus::Pending
     {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
@@ -107,7 +108,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     venue.venue.bus.publish(&queued).await.unwrap();
     tokio::time::sleep(Duration::from_millis(300)).await;
     let id = JobId::derive(&venue.venue.key, &venue.owner, &EventId::new("q1").unwrap());
-    assert_eq!(trellis::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap(), None);
+    assert_eq!(trellis::venue::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap(), None);
 
     // What runs commits, what a turn has begun is let in, and what is in the way can be deleted.
     assert_eq!(venue.ended(&running).await.status, JobStatus::Complete);
@@ -119,7 +120,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     assert!(!venue.venue.store.fill(venue.venue.clock.steady()).await.is_tight());
     assert_eq!(venue.ended(&venue.submit("slow", "t2", json!(1)).await.job.unwrap()).await.status, JobStatus::Complete);
     for _ in 0..300 {
-        if trellis::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().is_some() {
+        if trellis::venue::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().is_some() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;

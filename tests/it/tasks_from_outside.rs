@@ -5,14 +5,14 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::jobs;
-use trellis::ledger;
 use trellis::ops::Caller;
+use trellis::process::clock::Clock;
 use trellis::store::keys;
+use trellis::venue::jobs;
+use trellis::venue::ledger;
 
 const RULES: &str = r#"
 [[rule]]

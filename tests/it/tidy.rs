@@ -40,18 +40,19 @@ const BACKENDS: [(&str, &[&str]); 4] = [
 
 /// Where the machine may be asked for the time, and why there.
 const TIME_AT: [(&str, &str); 8] = [
-    ("src/clock.rs", "it is the clock"),
+    ("src/process/clock.rs", "it is the clock"),
     ("src/main.rs", "a command's own time"),
     ("src/cli/", "a command's own time"),
     ("src/bench/", "it measures the machine"),
     ("src/bus/nats/", "limits of calls over the network, which nothing injected can hurry"),
-    ("src/retry.rs", "how long a connection has been tried, for the log"),
-    ("src/shutdown.rs", "the process ends in time though an injected clock stand still"),
+    ("src/process/retry.rs", "how long a connection has been tried, for the log"),
+    ("src/process/shutdown.rs", "the process ends in time though an injected clock stand still"),
     ("src/http/sse.rs", "paces the looks at a job; each look decides by what the store says"),
 ];
 
 /// Who may choose the machine's clock; everybody else is given one.
-const CLOCK_AT: [&str; 5] = ["src/store/embedded/reclaim.rs", "src/clock.rs", "src/app.rs", "src/cli/", "src/bench/"];
+const CLOCK_AT: [&str; 5] =
+    ["src/store/embedded/reclaim.rs", "src/process/clock.rs", "src/app.rs", "src/cli/", "src/bench/"];
 
 /// Who may read JSON or TOML by itself, and what; all others read by `domain::decode`.
 const PARSES: [(&str, &str); 17] = [
@@ -61,8 +62,8 @@ const PARSES: [(&str, &str); 17] = [
     ("src/bus/embedded", "written by the venue"),
     ("src/store/embedded/", "written by the venue"),
     ("src/bus/nats/alarms.rs", "written by the venue"),
-    ("src/resources/memory.rs", "written by the venue"),
-    ("src/jobs.rs", "written by the venue; a field that may be large stays text"),
+    ("src/venue/resources/memory.rs", "written by the venue"),
+    ("src/venue/jobs/mod.rs", "written by the venue; a field that may be large stays text"),
     ("src/http/sse.rs", "written by the venue, for a client"),
     ("src/config/", "reads key by key and names each"),
     ("src/model/rules.rs", "keeps TOML errors from showing a line of the file"),
@@ -77,7 +78,7 @@ const PARSES: [(&str, &str); 17] = [
 /// Types that serde reads through a buffer that takes lists for structs, and why no stranger's list gets there.
 const BUFFERED: [(&str, &str); 16] = [
     ("src/domain/context/ledger.rs", "rows of a ledger are written by the venue alone"),
-    ("src/auth/jwks.rs", "a text or a list of texts"),
+    ("src/venue/auth/jwks.rs", "a text or a list of texts"),
     ("src/domain/token/claims.rs", "a text or a list of texts"),
     ("src/domain/resource/memory/settings.rs", "a word or a list of texts"),
     ("src/domain/resource/mod.rs", "the rest is a map of values, read again by its provider"),
@@ -306,15 +307,15 @@ fn errors_are_handled_outside_tests() {
 #[test]
 fn connections_are_retried_in_one_file() {
     let mut violations = Vec::new();
-    for source in sources().iter().filter(|source| source.path != "src/retry.rs") {
+    for source in sources().iter().filter(|source| source.path != "src/process/retry.rs") {
         let uses = source.code().filter(|(_, line)| line.contains("backoff::"));
-        violations.extend(uses.map(|(number, _)| source.at(number, "`backoff` outside src/retry.rs")));
+        violations.extend(uses.map(|(number, _)| source.at(number, "`backoff` outside src/process/retry.rs")));
     }
     report(&violations);
 }
 
 /// Where lines of prompts are written.
-const PROMPTS: [&str; 4] = ["src/domain/context/", "src/domain/goal/", "src/domain/turn/", "src/ledger/without"];
+const PROMPTS: [&str; 4] = ["src/domain/context/", "src/domain/goal/", "src/domain/turn/", "src/venue/ledger/without"];
 
 /// Texts there that begin with a bracket and as no line of the venue, and why.
 const NO_MARKER: [(&str, &str); 4] = [

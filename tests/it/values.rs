@@ -12,17 +12,17 @@ use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Message};
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::ingress::{Arrival, submit as submit_to};
-use trellis::ledger;
 use trellis::ops::Caller;
+use trellis::process::clock::Clock;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::venue::ledger;
 
 const RULES: &str = r#"
 [[rule]]
@@ -322,7 +322,7 @@ async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
 }
 
 async fn job_session(venue: &TestVenue, job: &JobId) -> SessionKey {
-    let head = trellis::jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().head;
+    let head = trellis::venue::jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap().head;
     SessionKey { agent: head.agent, session: head.session }
 }
 

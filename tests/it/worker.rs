@@ -9,17 +9,17 @@ use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
-use trellis::agents;
 use trellis::bus::embedded::EmbeddedBus;
 use trellis::bus::nats::NatsBus;
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::jobs::{self, Cancelled};
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, Checkpoint, DocWrite, Expect, Held, Lease, keys};
+use trellis::venue::agents;
+use trellis::venue::jobs::{self, Cancelled};
 
 const RULES: &str = r#"
 [[rule]]
@@ -233,7 +233,7 @@ async fn the_work_of_an_agent_that_is_gone_stays_in_the_books_as_pending() {
         }
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let books = trellis::audit::owner_books(&venue.venue, &venue.owner).await.unwrap();
+    let books = trellis::upkeep::audit::owner_books(&venue.venue, &venue.owner).await.unwrap();
     assert_eq!((books.accepted, books.pending, books.unaccounted), (1, 1, 0), "{books:?}");
     // Its caller can still end it.
     let job = submitted.job.unwrap();

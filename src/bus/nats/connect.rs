@@ -3,7 +3,7 @@
 use super::super::chain;
 use super::super::credentials::credentials;
 use super::{NatsOptions, OpenError, PING_EVERY, TIMEOUT};
-use crate::retry::{Failure, retry};
+use crate::process::retry::{Failure, retry};
 use async_nats::{Client, ConnectErrorKind, ConnectOptions, Event, ServerAddr};
 use std::{
     future::Ready,

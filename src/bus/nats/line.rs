@@ -4,7 +4,7 @@
 use super::connect::connect;
 use super::{NatsBus, NatsOptions, OpenError, TIMEOUT, streams};
 use crate::bus::BusError;
-use crate::retry::{Failure, Policy, retry};
+use crate::process::retry::{Failure, Policy, retry};
 use async_nats::Client;
 use async_nats::connection::State;
 use async_nats::jetstream::consumer::PullConsumer;

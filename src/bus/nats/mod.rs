@@ -19,9 +19,9 @@ use super::{
 };
 use crate::config::{Config, mask_url};
 use crate::domain::ids::JobId;
-use crate::retry::Policy;
+use crate::process::retry::Policy;
+use crate::process::telemetry::Metrics;
 use crate::store::Setting;
-use crate::telemetry::Metrics;
 use async_nats::jetstream::consumer::{DeliverPolicy, pull};
 use async_nats::{
     HeaderMap,

@@ -1,6 +1,6 @@
 //! Taking messages from the shared consumer, never more than asked for.
 
-use super::super::{BusError, Delivery, ID_HEADER, Settle, Unreadable, subject};
+use super::super::{AUTHORIZATION_HEADER, BusError, Delivery, ID_HEADER, Settle, Unreadable, subject};
 use super::NatsBus;
 use crate::domain::time::Millis;
 use async_nats::{
@@ -188,7 +188,7 @@ fn delivery(prefix: &str, message: jetstream::Message) -> Result<Delivery, Strin
     let (sequence, published) = place(&message)?;
     let delivered = message.info().map_or(1, |info| u64::try_from(info.delivered).unwrap_or(1));
     let id = message.headers.as_ref().and_then(producer_id);
-    let token = message.headers.as_ref().and_then(|headers| headers.get(crate::auth::HEADER));
+    let token = message.headers.as_ref().and_then(|headers| headers.get(AUTHORIZATION_HEADER));
     let authorization = token.map(|value| value.as_str().to_owned());
     let body = message.payload.clone();
     let settle = Arc::new(NatsSettle(message));

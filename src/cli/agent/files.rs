@@ -5,7 +5,7 @@ use super::super::input;
 use crate::domain::agent::AgentConfig;
 use crate::domain::decode;
 use crate::domain::ids::AgentId;
-use crate::resources;
+use crate::venue::resources;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

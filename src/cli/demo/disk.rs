@@ -11,10 +11,13 @@ use crate::domain::authority::Authority;
 use crate::domain::context::record::Restored;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::job::Job;
+use crate::process::telemetry::Metrics;
 use crate::store::StoreError;
-use crate::telemetry::Metrics;
+use crate::upkeep::audit;
 use crate::venue::Venue;
-use crate::{agents, audit, jobs, ledger};
+use crate::venue::agents;
+use crate::venue::jobs;
+use crate::venue::ledger;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

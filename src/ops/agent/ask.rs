@@ -4,7 +4,6 @@
 //! lease, so that a turn that is run again starts nothing twice.
 
 use super::{agent_id, no_agent};
-use crate::agents;
 use crate::bus::{Address, InKind, Message};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
@@ -23,10 +22,11 @@ use crate::domain::priority::Priority;
 use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
-use crate::jobs;
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
 use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use crate::store::{NewJob, Refusal, StoreError, keys, steps};
+use crate::venue::agents;
+use crate::venue::jobs;
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
 //! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
 use super::{agent_id, key_needed, layers, schema, strict_schema};
-use crate::agents::lifecycle::{self, By, Fork, LifeError, Patch};
-use crate::agents::{doing, ending, names};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
-use crate::jobs::{self, Cancelled};
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::agents::lifecycle::{self, By, Fork, LifeError, Patch};
+use crate::venue::agents::{doing, ending, names};
+use crate::venue::jobs::{self, Cancelled};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

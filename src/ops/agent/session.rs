@@ -3,7 +3,6 @@
 
 use super::sessions::session_key;
 use super::{agent_id, no_agent, schema};
-use crate::agents::{self, amend, sessions};
 use crate::domain::authority::{Authority, Resource};
 use crate::domain::chat::{ChatMessage, ModelRequest};
 use crate::domain::context::inputs::Inputs;
@@ -12,9 +11,10 @@ use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionKey};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::session::SessionState;
-use crate::ledger::experiment::run;
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::policy;
+use crate::venue::agents::{self, amend, sessions};
+use crate::venue::ledger::experiment::run;
+use crate::venue::policy;
 use crate::worker::preview::{self, Preview, PreviewError};
 use async_trait::async_trait;
 use serde_json::{Value, json};

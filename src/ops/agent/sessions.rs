@@ -1,13 +1,13 @@
 //! Sessions of agents: `sessions`, `session-read`, `session-fork`.
 
 use super::{agent_id, no_agent, number, schema};
-use crate::agents::transcript::{self, Wanted};
-use crate::agents::{self, sessions};
 use crate::domain::authority::Resource;
 use crate::domain::expiry::Ttl;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::domain::limits::{LIST_BYTES, SESSIONS_PAGE, TURNS_PAGE};
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::agents::transcript::{self, Wanted};
+use crate::venue::agents::{self, sessions};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

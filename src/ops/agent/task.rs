@@ -1,14 +1,14 @@
 //! Tasks ended from outside their agent, by whoever does what they ask: `complete-task`, `fail-task`.
 
 use super::{no_agent, schema};
-use crate::agents;
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::job::{ErrorCode, Job, JobResult};
 use crate::domain::outputs;
-use crate::jobs;
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::store::Finished;
+use crate::venue::agents;
+use crate::venue::jobs;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

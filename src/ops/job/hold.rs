@@ -1,16 +1,17 @@
 //! `v/ops/job/pause`, `resume` and `message`: a job is held, goes on, and is spoken to.
 
 use super::job_id;
-use crate::agents;
-use crate::approvals;
 use crate::domain::authority::Resource;
 use crate::domain::event::Submission;
 use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::Job;
-use crate::jobs::hold::{self, Held};
+use crate::ingress;
 use crate::ops::agent::ask;
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::{ingress, jobs};
+use crate::venue::agents;
+use crate::venue::approvals;
+use crate::venue::jobs;
+use crate::venue::jobs::hold::{self, Held};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 

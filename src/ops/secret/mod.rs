@@ -7,7 +7,7 @@ use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, Plain, SecretName};
-use crate::secrets::{self, SecretError, Set};
+use crate::venue::secrets::{self, SecretError, Set};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

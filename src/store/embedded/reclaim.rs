@@ -7,8 +7,8 @@
 use super::layout::{self, Space};
 use super::tx::{Db, Fault};
 use super::writer::Requests;
-use crate::clock::Clock;
 use crate::domain::quota::Kind;
+use crate::process::clock::Clock;
 use crate::store::{Fill, StoreError};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -12,8 +12,8 @@ use trellis::bus::Live;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::job::JobStatus;
-use trellis::policy;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::venue::policy;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
@@ -70,14 +70,14 @@ async fn a_cancel_in_the_queue_has_the_venues_seal_or_a_token_that_may() {
         let answer = tokio::time::timeout(Duration::from_mins(1), answers.next()).await.unwrap().unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         assert_eq!((&answer["status"], &answer["errorCode"]), (&json!("REJECTED"), &json!(code)), "{answer}");
-        let now = trellis::jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
+        let now = trellis::venue::jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap();
         assert!(!now.status.is_terminal(), "{code}: {:?}", now.status);
     }
     publish(may("acme/ann", json!({})), json!({})).await;
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
     // The venue's own, which no token is with.
     let job = venue.submit("idle", "t2", json!("x")).await.job.unwrap();
-    let head = trellis::jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().head;
+    let head = trellis::venue::jobs::get(&venue.venue, &venue.owner, &job).await.unwrap().unwrap().head;
     venue.venue.relay(&venue.owner, &[trellis::outbox::cancel(&venue.venue.key, &venue.owner, &head, "enough")]).await;
     assert_eq!(venue.ended(&job).await.status, JobStatus::Cancelled);
 }

@@ -8,11 +8,11 @@ use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::auth::signing::SigningKey;
 use trellis::bus::nats::NatsBus;
 use trellis::bus::{Address, InKind, Message};
 use trellis::domain::ids::JobId;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::venue::auth::signing::SigningKey;
 
 const RULES: &str = r#"
 [[rule]]

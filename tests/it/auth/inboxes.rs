@@ -70,7 +70,7 @@ async fn no_answer_goes_where_its_sender_may_not_read() {
     let answer = tokio::time::timeout(LIMIT, answers.next()).await.unwrap().unwrap();
     let answer: Value = serde_json::from_slice(&answer.payload).unwrap();
     assert_eq!(answer["status"], "COMPLETE", "{answer}");
-    let jobs = trellis::jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items;
+    let jobs = trellis::venue::jobs::list(&venue.venue, &venue.owner, 0, 100).await.unwrap().items;
     assert_eq!(jobs.len(), 1, "only the one that says an inbox of its own: {jobs:?}");
     let wrong = tokio::time::timeout(Duration::from_millis(500), heard.next()).await;
     assert!(wrong.is_err(), "{wrong:?}");

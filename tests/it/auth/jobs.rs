@@ -7,8 +7,8 @@ use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::auth::signing::SigningKey;
-use trellis::clock::Clock;
+use trellis::process::clock::Clock;
+use trellis::venue::auth::signing::SigningKey;
 
 const RULES: &str = r#"
 [[rule]]

@@ -18,13 +18,13 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::auth::Auth;
-use trellis::auth::signing::SigningKey;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::config::{AuthConfig, AuthMode, DidKeys};
 use trellis::domain::token::Subject;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::venue::auth::Auth;
+use trellis::venue::auth::signing::SigningKey;
 
 const CLIENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/clients/covia_signed.py");
 const AUDIENCE: &str = "did:web:venue.example";

@@ -7,9 +7,9 @@ use crate::support::venue::TestVenue;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::auth::signing::SigningKey;
-use trellis::clock::Clock;
 use trellis::domain::event::Submission;
+use trellis::process::clock::Clock;
+use trellis::venue::auth::signing::SigningKey;
 
 const RULES: &str = r#"
 [[rule]]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use trellis::bus::{Address, Bus, Delivery, InKind, Live, Message, Piece};
-use trellis::clock::Clock;
 use trellis::domain::ids::{JobId, Owner};
+use trellis::process::clock::Clock;
 
 /// Short, so that redelivery can be waited for.
 const ACK_WAIT: Duration = Duration::from_millis(500);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 
 /// A queue in a folder of its own.

@@ -7,7 +7,6 @@ use crate::support::venue::all_jobs;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
-use trellis::audit;
 use trellis::domain::audit::Books;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::ids::{Owner, SessionKey};
@@ -16,8 +15,9 @@ use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
+use trellis::upkeep::audit;
 use trellis::venue::Venue;
-use trellis::workspace::Workspace;
+use trellis::venue::workspace::Workspace;
 
 /// Faults of one kind that are listed.
 const LISTED: usize = 5;

@@ -12,11 +12,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::audit;
 use trellis::bus::nats::NatsBus;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::store::redis::{RedisStore, ServerOrInjected};
+use trellis::upkeep::audit;
 
 /// So many that some are unfinished whenever somebody looks whether a few are finished.
 const TASKS_END: usize = 150;

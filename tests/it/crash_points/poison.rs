@@ -1,7 +1,7 @@
 //! A task that kills its workers: it is given up, kept, and driven again.
 
 use super::*;
-use trellis::dead;
+use trellis::venue::dead;
 
 /// Five workers die in a row at the first thing that they record; the sixth lives.
 async fn poison(run: &Run) -> Value {
@@ -37,7 +37,8 @@ async fn poison(run: &Run) -> Value {
 
 /// The dead task is kept as it was sent, and completes when it is driven again.
 async fn redriven(run: &Run, venue: &Arc<Venue>) {
-    let trellis::jobs::Listed { items: letters, total, .. } = dead::list(venue, &run.owner, 0, 10).await.unwrap();
+    let trellis::venue::jobs::Listed { items: letters, total, .. } =
+        dead::list(venue, &run.owner, 0, 10).await.unwrap();
     let [letter] = letters.as_slice() else { panic!("one dead letter, got {letters:?}") };
     assert_eq!((total, letter.crashes, letter.redriven.clone()), (1, 5, None));
     let told = "its worker died 5 times while serving it: `victim 0`, `victim 1`, `victim 2`, `victim 3`, `victim 4`";

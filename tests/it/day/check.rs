@@ -12,7 +12,8 @@ use trellis::domain::ids::{EventId, JobId};
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::store::keys;
-use trellis::{audit, timers};
+use trellis::upkeep::audit;
+use trellis::venue::timers;
 
 /// Everything that is there is read at once.
 const MANY: usize = 100_000;

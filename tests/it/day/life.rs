@@ -7,12 +7,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::timer::Timer;
-use trellis::retry::Policy;
+use trellis::process::clock::Clock;
+use trellis::process::retry::Policy;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultPlan, FaultyStore};
-use trellis::timers;
+use trellis::venue::timers;
 
 use super::staff::RULES;
 

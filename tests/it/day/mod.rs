@@ -18,8 +18,8 @@ use serde_json::json;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use traffic::Traffic;
-use trellis::clock::Clock;
 use trellis::domain::time::Millis;
+use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan};
 
 /// A Saturday noon in UTC; in the night after it Berlin leaves out the hour after two.

@@ -9,7 +9,7 @@ use jiff::tz::TimeZone;
 use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::timer::TimerId;
-use trellis::timers;
+use trellis::venue::timers;
 
 const ALL: [CatchUp; 3] = [CatchUp::One, CatchUp::All, CatchUp::Skip];
 

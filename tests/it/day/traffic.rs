@@ -6,7 +6,6 @@ use crate::support::dice::Dice;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use trellis::agents::lifecycle::{self, By};
 use trellis::bus::{Address, Bus, InKind, Message};
 use trellis::domain::agent::AgentStatus;
 use trellis::domain::approval::Verdict;
@@ -18,7 +17,10 @@ use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival, SubmitError};
 use trellis::ops::Caller;
 use trellis::store::faulty::{FaultAt, FaultPlan};
-use trellis::{agents, approvals, jobs};
+use trellis::venue::agents;
+use trellis::venue::agents::lifecycle::{self, By};
+use trellis::venue::approvals;
+use trellis::venue::jobs;
 
 /// A suspended agent is resumed after so long.
 const SUSPENDED: Duration = Duration::from_hours(1);

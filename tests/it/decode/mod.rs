@@ -9,7 +9,7 @@ use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use trellis::clock::Clock;
+use trellis::process::clock::Clock;
 
 /// So many levels of maps and lists.
 fn nested(depth: usize) -> Value {

@@ -10,8 +10,9 @@ use trellis::bus::{Address, InKind, Message};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, SessionKey};
 use trellis::domain::job::JobStatus;
+use trellis::ingress;
+use trellis::outbox;
 use trellis::store::{Change, DocWrite, Expect, OutboxEntry, keys};
-use trellis::{ingress, outbox};
 
 const RULES: &str = r#"
 [[rule]]
@@ -140,7 +141,7 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         venue.worker().await;
         let job = trellis::domain::ids::JobId::derive(&venue.venue.key, owner, &id);
         for _ in 0..600 {
-            if trellis::jobs::get(&venue.venue, owner, &job).await.unwrap().is_some() {
+            if trellis::venue::jobs::get(&venue.venue, owner, &job).await.unwrap().is_some() {
                 break;
             }
             tokio::time::sleep(std::time::Duration::from_millis(50)).await;

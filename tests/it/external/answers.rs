@@ -8,8 +8,8 @@ use tokio::time::timeout;
 use trellis::bus::Live;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
-use trellis::jobs;
 use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::venue::jobs;
 
 const LIMIT: Duration = Duration::from_mins(1);
 
@@ -187,7 +187,7 @@ async fn an_answer_that_can_never_be_taken_is_kept_without_its_token_and_its_wor
     assert!(answer["error"].as_str().unwrap().contains("can't be taken"), "{answer}");
     let mut strays = Vec::new();
     for _ in 0..600 {
-        (strays, _) = trellis::strays::list(venue, Some(&office.venue.owner), 10).await.unwrap();
+        (strays, _) = trellis::venue::strays::list(venue, Some(&office.venue.owner), 10).await.unwrap();
         if !strays.is_empty() {
             break;
         }

@@ -14,12 +14,12 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::nats::NatsBus;
-use trellis::clock::Clock;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::time::Millis;
-use trellis::jobs;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::venue::jobs;
 
 /// 2026-01-01T00:00:00Z.
 const START: Millis = Millis(1_767_225_600_000);
@@ -195,7 +195,7 @@ impl Office {
 
     /// Nothing is missing in the books.
     async fn books_are_closed(&self) {
-        let books = trellis::audit::owner_books(&self.venue.venue, &self.venue.owner).await.unwrap();
+        let books = trellis::upkeep::audit::owner_books(&self.venue.venue, &self.venue.owner).await.unwrap();
         assert_eq!(books.unaccounted, 0, "{:?}", books.missing);
     }
 

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{Job, JobStatus};
-use trellis::external;
-use trellis::jobs;
-use trellis::ledger::erase::{self, Erasure};
 use trellis::ops::OpError;
 use trellis::store::{Change, DocWrite, Expect, keys};
+use trellis::venue::external;
+use trellis::venue::jobs;
+use trellis::venue::ledger::erase::{self, Erasure};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_has_all_that_its_worker_needs() {
@@ -252,7 +252,7 @@ async fn erasing_a_namespace_erases_what_its_turns_gave_to_external_workers() {
 
 #[tokio::test]
 async fn a_watch_whose_job_never_came_to_be_is_removed() {
-    let (venue, _dir) = TestVenue::embedded_at(RULES, trellis::clock::Clock::manual(super::START)).await;
+    let (venue, _dir) = TestVenue::embedded_at(RULES, trellis::process::clock::Clock::manual(super::START)).await;
     let times = trellis::domain::external::Times::of(Some(1), None, None);
     let id = trellis::domain::ids::JobId::new(&"0a".repeat(16)).unwrap();
     let watch = trellis::domain::external::Watch::new(id, "ocr".parse().unwrap(), super::START, times, None);
@@ -279,5 +279,5 @@ async fn a_job_that_nobody_watches_is_missed_by_the_audit() {
     let place = office.keys(keys::OUTBOUND_DUE).await.pop().unwrap();
     let write = DocWrite { key: place, expect: Expect::Any, change: Change::Delete };
     venue.store.write(venue.now(), owner, &[write]).await.unwrap();
-    assert_eq!(trellis::audit::owner_books(venue, owner).await.unwrap().unaccounted, 1);
+    assert_eq!(trellis::upkeep::audit::owner_books(venue, owner).await.unwrap().unaccounted, 1);
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use std::time::Duration;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::policy;
+use trellis::venue::policy;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_was_published_is_recorded_as_published_and_its_worker_has_it_once() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::limits::OUTBOUND_GRACE;
-use trellis::external;
+use trellis::venue::external;
 
 /// A job by the clock that stands, once its session rests: no lease is over when the clock is moved.
 async fn ordered(office: &Office, times: Value) -> (JobId, Taken) {
@@ -106,7 +106,7 @@ async fn a_job_goes_with_all_that_is_kept_of_it() {
     office.venue.ended(&clerks).await;
     office.venue.venue.clock.advance(Duration::from_hours(24 * 40));
     let rules = trellis::domain::retention::Rules::default();
-    let janitor = trellis::retention::Janitor::new(rules);
+    let janitor = trellis::upkeep::retention::Janitor::new(rules);
     for _ in 0..3 {
         janitor.step(&office.venue.venue, &office.venue.owner).await.unwrap();
     }

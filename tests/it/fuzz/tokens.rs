@@ -12,12 +12,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::Duration;
 use tempfile::TempDir;
-use trellis::auth::signing::SigningKey;
-use trellis::auth::{Auth, Verified};
 use trellis::config::{AuthConfig, AuthMode, DidKeys};
 use trellis::domain::authority::Capability;
 use trellis::domain::time::Millis;
 use trellis::domain::token::{Claims, DidKey, Subject};
+use trellis::venue::auth::signing::SigningKey;
+use trellis::venue::auth::{Auth, Verified};
 
 const NOW: f64 = 1_800_000_000.0;
 const AUDIENCE: &str = "did:web:venue.example";

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::Live;
 use trellis::bus::nats::NatsBus;
-use trellis::clock::Clock;
+use trellis::process::clock::Clock;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 
 /// Longest wait for what must come.

@@ -7,10 +7,10 @@ use futures::StreamExt;
 use reqwest::Method;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::auth::signing::SigningKey;
 use trellis::bus::Live;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::JobStatus;
+use trellis::venue::auth::signing::SigningKey;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"the secret is out\" }\n";
 
@@ -45,7 +45,7 @@ impl Owned {
 
     /// A later token of the same subject with the same rights.
     fn renewed(&self) -> String {
-        let later = trellis::clock::Clock::system().now().0 / 1000 + 7200;
+        let later = trellis::process::clock::Clock::system().now().0 / 1000 + 7200;
         token(&self.issuer, "acme/ann", &json!({"att": rights([2, 0, 1]), "jti": "two", "exp": later}))
     }
 

@@ -3,14 +3,16 @@
 use super::{On, Site, Way, everywhere, until};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
-use trellis::approvals;
 use trellis::bus::InKind;
 use trellis::domain::approval::Verdict;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, IdOf, JobId, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
 use trellis::domain::timer::{Phase, TimerId};
-use trellis::{ingress, jobs, timers};
+use trellis::ingress;
+use trellis::venue::approvals;
+use trellis::venue::jobs;
+use trellis::venue::timers;
 
 const RULES: &str = r#"
 [[rule]]

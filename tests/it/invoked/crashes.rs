@@ -7,17 +7,18 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::ids::{EventId, IdOf, JobId};
 use trellis::domain::invoked::{Asker, Invoked, session};
 use trellis::domain::job::{JobHead, JobStatus};
 use trellis::domain::principal::Principal;
 use trellis::domain::time::Millis;
-use trellis::invoked::{self, Admission};
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::keys;
-use trellis::{audit, jobs};
+use trellis::upkeep::audit;
+use trellis::venue::invoked::{self, Admission};
+use trellis::venue::jobs;
 
 /// The head of an operation's job, and its record.
 fn ordered(venue: &TestVenue, op: &str, input: &Value) -> (JobHead, Invoked) {

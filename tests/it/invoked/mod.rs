@@ -12,13 +12,15 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use trellis::bus::Live;
-use trellis::clock::Clock;
 use trellis::domain::authority::policy::Revocation;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::limits::INVOKED_OPEN;
-use trellis::invoked::{self, Terms};
+use trellis::process::clock::Clock;
 use trellis::store::{Change, DocWrite, Expect, keys};
-use trellis::{audit, policy, retention};
+use trellis::upkeep::audit;
+use trellis::upkeep::retention;
+use trellis::venue::invoked::{self, Terms};
+use trellis::venue::policy;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"heard: {{input}}\", delay_ms = 200 }\n";
 
@@ -217,7 +219,7 @@ async fn slow_ones_of_one_owner_leave_room_to_others_and_to_turns(on: On) {
         assert_eq!(chat.body(200)["status"], "COMPLETE");
     }
     let slow: Owner = "local/slow".parse().unwrap();
-    let started = trellis::jobs::list(&site.venue.venue, &slow, 0, 100).await.unwrap().items;
+    let started = trellis::venue::jobs::list(&site.venue.venue, &slow, 0, 100).await.unwrap().items;
     let running = started.iter().filter(|job| job.status.as_str() == "STARTED").count();
     assert_eq!((started.len(), running), (20, 6), "75 % of 8 places");
 }
@@ -306,7 +308,7 @@ async fn it_is_forgotten_with_its_job(on: On) {
     let job = site.invoke("test/once", json!({"delay": 0})).await;
     operate::as_worker(&site.venue.venue, &site.venue.owner).await;
     assert_eq!(site.job(&job).await["status"], "COMPLETE");
-    let found = trellis::jobs::get(&site.venue.venue, &site.venue.owner, &id(&job)).await.unwrap().unwrap();
+    let found = trellis::venue::jobs::get(&site.venue.venue, &site.venue.owner, &id(&job)).await.unwrap().unwrap();
     let deleted = retention::delete(&site.venue.venue, &site.venue.owner, &found).await.unwrap();
     assert_eq!(deleted, retention::Deleted::Done);
     for prefix in ["j/", "l/", "i/", "i.due/"] {

@@ -48,7 +48,7 @@ async fn large_content_lies_in_chunks_and_comes_back_whole() {
     let stored = super::call(&server, &caller, "asset/store", asked).await.unwrap();
     let id = AssetId::of(&bytes);
     assert_eq!(stored["hash"], id.as_str());
-    let asset = trellis::assets::content(&server.venue, &caller.owner, &id).await.unwrap().unwrap();
+    let asset = trellis::venue::assets::content(&server.venue, &caller.owner, &id).await.unwrap().unwrap();
     assert_eq!(asset.bytes, bytes);
     let short =
         super::call(&server, &caller, "asset/content", json!({"id": id.as_str(), "maxSize": 10})).await.unwrap();
@@ -62,7 +62,7 @@ async fn large_content_lies_in_chunks_and_comes_back_whole() {
         change: Change::Put(bytes::Bytes::from_static(b"damaged")),
     };
     server.venue.store.write(server.venue.now(), &caller.owner, &[damaged]).await.unwrap();
-    let error = trellis::assets::content(&server.venue, &caller.owner, &id).await.unwrap_err();
+    let error = trellis::venue::assets::content(&server.venue, &caller.owner, &id).await.unwrap_err();
     assert!(error.to_string().contains("is not what its name says"), "{error}");
 }
 

@@ -15,8 +15,8 @@ use trellis::domain::resource::remote::Verb;
 use trellis::domain::secret::{Plain, SecretName};
 use trellis::ops::http::endpoint::{Credential, Endpoint, Place};
 use trellis::ops::{Caller, Catalog};
-use trellis::resources::remote::{Remote, Settings};
-use trellis::resources::{Provider, Providers};
+use trellis::venue::resources::remote::{Remote, Settings};
+use trellis::venue::resources::{Provider, Providers};
 
 const A: &str = "app/user/a";
 const B: &str = "app/user/b";
@@ -284,7 +284,7 @@ async fn a_person_is_asked_before_a_server_is() {
     let server = careless().await;
     let site = at(&server).await;
     let asks = vec![Capability { with: "r/app/user/a".into(), can: "write".into() }];
-    trellis::policy::set_approvals(&site.venue.venue, &site.venue.owner, asks).await.unwrap().unwrap();
+    trellis::venue::policy::set_approvals(&site.venue.venue, &site.venue.owner, asks).await.unwrap().unwrap();
     let submission = trellis::domain::event::Submission {
         input: task("do", "docs_put", &json!({"id": "x", "content": "y"})),
         session_id: Some("s".parse().unwrap()),
@@ -294,7 +294,8 @@ async fn a_person_is_asked_before_a_server_is() {
     site.venue.arrive("clerk", "s", true, submission).await;
     let mut waiting = Vec::new();
     for _ in 0..3_000 {
-        waiting = trellis::approvals::list(&site.venue.venue, &site.venue.owner, false, 0, 10).await.unwrap().items;
+        waiting =
+            trellis::venue::approvals::list(&site.venue.venue, &site.venue.owner, false, 0, 10).await.unwrap().items;
         if !waiting.is_empty() {
             break;
         }

@@ -97,7 +97,7 @@ async fn a_grandchild_may_do_no_more_than_an_agent_above_that_only_reads() {
         site.venue.agent("top", json!({"resources": {"notes": {"kind": "memory", "mode": mode}}})).await;
         let input = task("do", "memory_write", &json!({"content": format!("from {id}")}));
         assert_eq!(site.ask("top", id, json!([A]), input).await.status, JobStatus::Complete);
-        let jobs = trellis::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap().items;
+        let jobs = trellis::venue::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap().items;
         let leaf = jobs.iter().filter(|job| job.head.agent.as_str() == "leaf").max_by_key(|job| job.head.created);
         let (found, text) = site.first("leaf", leaf.unwrap().head.session.as_str()).await;
         assert_eq!(found, outcome, "{id}: {text}");
@@ -174,7 +174,7 @@ async fn what_is_revoked_between_a_call_and_the_commit_is_not_written() {
     let (outcome, text) = site.first("clerk", "s").await;
     assert_eq!(outcome, "denied");
     assert!(text.contains("memory_write requires write on r/app/user/a, which was revoked"), "{text}");
-    trellis::policy::restore(&site.venue.venue, &site.venue.owner, "r1").await.unwrap().unwrap();
+    trellis::venue::policy::restore(&site.venue.venue, &site.venue.owner, "r1").await.unwrap().unwrap();
     let read = site.ok("look", json!([A]), "memory_read", json!({})).await;
     assert_eq!(contents(&read), [""; 0]);
 }

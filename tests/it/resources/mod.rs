@@ -19,17 +19,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
 use trellis::domain::session::TurnRecord;
-use trellis::ledger;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Checkpoint, Held, Lease, Store, keys};
+use trellis::venue::ledger;
 
 /// The calls of these tests: a tool, and which arguments it is given.
 const SHAPES: [(&str, &[&str]); 29] = [

@@ -4,7 +4,6 @@ use super::{Backend, Site, writable};
 use crate::support::operate;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::dead;
 use trellis::domain::authority::Capability;
 use trellis::domain::authority::envelope::Envelope;
 use trellis::domain::dead::DeadLetter;
@@ -12,7 +11,8 @@ use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
 use trellis::ops::{Caller, OpError};
-use trellis::timers;
+use trellis::venue::dead;
+use trellis::venue::timers;
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {
     let venue = &site.venue.venue;
@@ -91,7 +91,7 @@ async fn nothing_that_an_erased_user_said_or_read_is_left(backend: Backend) {
     let (store, owner) = (&*site.venue.venue.store, &site.venue.owner);
     let past = |session: &str| {
         let key = super::key("clerk", session);
-        async move { trellis::ledger::load(store, owner, &key, 2).await.unwrap().unwrap() }
+        async move { trellis::venue::ledger::load(store, owner, &key, 2).await.unwrap().unwrap() }
     };
     let erased = past("a3").await;
     let gone = erased.seen.unwrap().inputs.unwrap_err();

@@ -48,7 +48,7 @@ async fn a_child_sees_no_bucket_of_its_parent() {
     site.venue.agent("middle", json!({"contextWrite": true})).await;
     site.venue.agent("leaf", json!({"contextWrite": true})).await;
     say(&site, "top", "t", &["alpha"], json!({"ask": 1})).await;
-    let jobs = trellis::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap().items;
+    let jobs = trellis::venue::jobs::list(&site.venue.venue, &site.venue.owner, 0, 100).await.unwrap().items;
     for job in jobs.iter().filter(|job| job.head.agent.as_str() != "top") {
         let (prompt, _) = site.saw(job.head.agent.as_str(), job.head.session.as_str(), "").await;
         assert!(!prompt.contains("scratchpad"), "{}: {prompt}", job.head.agent);

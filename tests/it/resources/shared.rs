@@ -5,12 +5,12 @@ use crate::support::http::Server;
 use crate::support::operate;
 use serde_json::json;
 use std::time::Duration;
-use trellis::approvals;
 use trellis::domain::approval::Verdict;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::context::ledger::Status;
 use trellis::domain::event::Submission;
 use trellis::ops::Caller;
+use trellis::venue::approvals;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {
@@ -39,7 +39,7 @@ async fn what_the_policy_asks_about_is_written_once_a_person_has_approved_it() {
     let site = Site::new().await.clerk(writable()).await;
     let (venue, owner) = (&site.venue.venue, &site.venue.owner);
     let asks = vec![Capability { with: "r/app/user/a".into(), can: "write".into() }];
-    trellis::policy::set_approvals(venue, owner, asks).await.unwrap().unwrap();
+    trellis::venue::policy::set_approvals(venue, owner, asks).await.unwrap().unwrap();
     let submission = Submission {
         input: task("do", "memory_write", &json!({"content": "approved"})),
         session_id: Some("s".parse().unwrap()),

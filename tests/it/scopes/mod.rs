@@ -15,7 +15,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::chat::{ChatMessage, ModelRequest};
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::context::ledger::Ledger;
@@ -24,11 +23,12 @@ use trellis::domain::job::Job;
 use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::session::TurnRecord;
-use trellis::jobs;
-use trellis::ledger;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::{Checkpoint, Held, Lease, keys};
-use trellis::workspace::{Workspace, WriteOp};
+use trellis::venue::jobs;
+use trellis::venue::ledger;
+use trellis::venue::workspace::{Workspace, WriteOp};
 
 async fn venue(rules: &str) -> (TestVenue, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();

@@ -1,14 +1,14 @@
 //! Keys that change, records that were moved or damaged, and a rotation that is interrupted.
 
 use std::sync::Arc;
-use trellis::clock::Clock;
 use trellis::domain::ids::Owner;
 use trellis::domain::quota::Quota;
 use trellis::domain::secret::{KeyRing, Plain};
-use trellis::secrets::{Rotated, SecretError, Set, Vault, list, rotate};
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::venue::secrets::{Rotated, SecretError, Set, Vault, list, rotate};
 
 fn vault(keys: &str) -> Vault {
     let keys = keys.split(' ').map(|name| format!("{name}:{}", hex::encode([name.as_bytes()[0]; 32])));

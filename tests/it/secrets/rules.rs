@@ -12,8 +12,8 @@ use trellis::domain::hosts::HostRule;
 use trellis::domain::quota::QuotaSettings;
 use trellis::ops::http::HttpPolicy;
 use trellis::ops::{Caller, Catalog};
-use trellis::secrets::Vault;
 use trellis::venue::Venue;
+use trellis::venue::secrets::Vault;
 
 const VALUE: &str = "sk-planted/9a+Zq\"7\\w?x";
 

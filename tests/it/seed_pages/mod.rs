@@ -11,16 +11,16 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::authority::Authority;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::context::ledger::{Ledger, Row};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::ledger;
 use trellis::ops::Caller;
+use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
+use trellis::venue::ledger;
 
 async fn venue(dir: &Path, rules: &Value) -> TestVenue {
     let store = EmbeddedStore::open(dir).unwrap();

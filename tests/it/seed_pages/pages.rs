@@ -206,7 +206,7 @@ fn resources_are_declared_as_on_the_page() {
     let mut config = parse(RESOURCES);
     config["model"] = json!({"provider": "scripted", "name": "echo"});
     let config = AgentConfig::parse(&config).unwrap();
-    let providers = trellis::resources::Providers::default();
+    let providers = trellis::venue::resources::Providers::default();
     assert_eq!(providers.check(&config), Ok(()));
     let tools = providers.offered(&config, &Envelope::default(), &Held::default());
     let names: Vec<_> = tools.iter().map(|tool| tool.spec.name.as_str()).collect();

@@ -2,7 +2,7 @@
 
 use super::redis::RedisServer;
 use super::venue::TestVenue;
-use trellis::clock::Clock;
+use trellis::process::clock::Clock;
 
 /// Where everything is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

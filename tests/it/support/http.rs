@@ -8,17 +8,17 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
-use trellis::auth::Auth;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::clock::Clock;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::secret::KeyRing;
 use trellis::http::{HttpOptions, serve};
 use trellis::ops::Catalog;
-use trellis::secrets::Vault;
+use trellis::process::clock::Clock;
+use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::telemetry::Metrics;
+use trellis::venue::auth::Auth;
+use trellis::venue::secrets::Vault;
 use trellis::venue::{Venue, load_or_make_key};
 
 /// Longest body that these servers take, in bytes.

@@ -15,7 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
-use trellis::{bus::nats::NatsOptions, retry::Policy, telemetry::Metrics};
+use trellis::bus::nats::NatsOptions;
+use trellis::process::retry::Policy;
+use trellis::process::telemetry::Metrics;
 
 /// The project's own configuration file: what is tested is what is shipped.
 const CONFIG: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/config/nats.conf");

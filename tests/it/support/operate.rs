@@ -6,11 +6,11 @@ use std::time::Duration;
 use trellis::domain::authority::{Authority, Capability, Resource};
 use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
-use trellis::invoked::{self, Ran, Terms};
 use trellis::ops::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
 use trellis::store::StoreError;
 use trellis::venue::Venue;
-use trellis::workspace::Workspace;
+use trellis::venue::invoked::{self, Ran, Terms};
+use trellis::venue::workspace::Workspace;
 
 /// A caller who may do everything of an owner.
 pub fn boss(owner: &Owner) -> Caller {

@@ -8,16 +8,16 @@ use futures::future::join_all;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::gate::{BusyPolicy, Gate, GateStatus};
 use trellis::domain::ids::{AgentId, SessionKey};
 use trellis::domain::job::JobStatus;
 use trellis::domain::timer::Phase;
-use trellis::jobs;
+use trellis::process::clock::Clock;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
-use trellis::timers;
 use trellis::venue::Venue;
+use trellis::venue::jobs;
+use trellis::venue::timers;
 
 const TEN: Duration = Duration::from_secs(10);
 
@@ -270,7 +270,7 @@ async fn deleting_an_agent_ends_its_timers_at_once(on: On) {
     venue.agent("b", json!({})).await;
     let id = set(&venue, json!({"every": "10s"})).await;
     let other = set(&venue, json!({"every": "10s", "agentId": "b"})).await;
-    trellis::agents::ending::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
+    trellis::venue::agents::ending::terminate(&venue.venue, &venue.owner, &"a".parse().unwrap()).await.unwrap();
     assert_eq!(get(&venue, &id).await.phase, Phase::Failed { error: "agent `a` was deleted".into() });
     let late = json!({"agentId": "a", "input": 1, "every": "1h"});
     let refused = call_as(&venue.venue, &boss(&venue.owner), None, "v/ops/agent/trigger", late).await.unwrap_err();

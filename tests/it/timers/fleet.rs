@@ -14,7 +14,7 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Phase, TimerId};
 use trellis::store::redis::{RedisStore, ServerOrInjected};
-use trellis::timers::{self, Rung};
+use trellis::venue::timers::{self, Rung};
 
 /// A venue over the shared Redis and this NATS, by the system's clock, whose workers sweep once; with
 /// the agent `a`. `None` without a server.

@@ -9,16 +9,16 @@ use crate::support::operate::{boss, operate_once};
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use std::time::Duration;
-use trellis::clock::Clock;
 use trellis::domain::ids::EventId;
 use trellis::domain::job::Job;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Timer, TimerId};
-use trellis::jobs;
 use trellis::ops::{Caller, OpError};
+use trellis::process::clock::Clock;
 use trellis::store::keys;
-use trellis::timers;
 use trellis::venue::Venue;
+use trellis::venue::jobs;
+use trellis::venue::timers;
 
 /// 2026-01-01T00:00:00Z, a Thursday.
 const START: Millis = Millis(1_767_225_600_000);

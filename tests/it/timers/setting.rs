@@ -13,7 +13,7 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::limits::TIMERS_PER_AGENT;
 use trellis::domain::timer::{Phase, Timer};
 use trellis::ops::Caller;
-use trellis::timers;
+use trellis::venue::timers;
 
 const TRIGGER: &str = "v/ops/agent/trigger";
 

@@ -1,0 +1,7 @@
+//! What every process has around its work: the time, patience with connections, an orderly end, and what it
+//! tells of itself. Knows nothing of jobs and agents.
+
+pub mod clock;
+pub mod retry;
+pub mod shutdown;
+pub mod telemetry;

@@ -1,0 +1,243 @@
+//! Shutdown in stages: stop taking, let turns reach their commit, cancel, relay, reap.
+//!
+//! | stage | begins | token | who acts |
+//! |---|---|---|---|
+//! | stop | at the signal | [`Shutdown::stopping`] | receivers and sweeps take nothing more |
+//! | cancel | after three quarters of the grace, if turns still run | [`Shutdown::cancelling`] | turns drop their model call and give their lease back |
+//! | end | when no turn runs, at the latest after nine tenths | [`Shutdown::ending`] | the relay publishes what is left, HTTP closes |
+//! | abort | at the deadline | – | what still runs is dropped; its leases lapse |
+
+use crate::process::telemetry::Metrics;
+use futures::FutureExt;
+use std::{
+    any::Any,
+    future::Future,
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+use tokio::{signal::unix, time::Instant};
+use tokio_util::{
+    sync::{CancellationToken, WaitForCancellationFuture},
+    task::TaskTracker,
+};
+
+/// Tokens of the stages and the tasks that they end. Clones are the same shutdown.
+#[derive(Clone)]
+pub struct Shutdown(Arc<Inner>);
+
+struct Inner {
+    stop: CancellationToken,
+    cancel: CancellationToken,
+    end: CancellationToken,
+    abort: CancellationToken,
+    turns: TaskTracker,
+    services: TaskTracker,
+    panics: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+/// How a shutdown went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Tasks that didn't end by themselves before the deadline.
+    pub aborted: usize,
+    /// Tasks that panicked since the start of the process.
+    pub panics: u64,
+}
+
+impl Shutdown {
+    /// Nothing has begun. Panics of tasks are counted in `metrics`.
+    pub fn new(metrics: Arc<Metrics>) -> Self {
+        Self(Arc::new(Inner {
+            stop: CancellationToken::new(),
+            cancel: CancellationToken::new(),
+            end: CancellationToken::new(),
+            abort: CancellationToken::new(),
+            turns: TaskTracker::new(),
+            services: TaskTracker::new(),
+            panics: AtomicU64::new(0),
+            metrics,
+        }))
+    }
+
+    /// Take no more work. Child tokens and `select!` arms may be made of it.
+    pub fn stopping(&self) -> &CancellationToken {
+        &self.0.stop
+    }
+
+    /// Turns end now, without a commit if need be.
+    pub fn cancelling(&self) -> &CancellationToken {
+        &self.0.cancel
+    }
+
+    /// No turn runs any more: publish what is left and end.
+    pub fn ending(&self) -> &CancellationToken {
+        &self.0.end
+    }
+
+    /// Begins the first stage; [`Shutdown::run`] does the rest.
+    pub fn trigger(&self) {
+        self.0.stop.cancel();
+    }
+
+    /// Resolves when the first stage has begun.
+    pub fn triggered(&self) -> WaitForCancellationFuture<'_> {
+        self.0.stop.cancelled()
+    }
+
+    /// Starts the task of a turn: the shutdown waits for its commit.
+    pub fn spawn_turn(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.turns.spawn(self.guarded(name.to_owned(), task));
+    }
+
+    /// Starts a task that lasts until a stage ends it, such as a loop or a server.
+    pub fn spawn_service(&self, name: &str, task: impl Future<Output = ()> + Send + 'static) {
+        self.0.services.spawn(self.guarded(name.to_owned(), task));
+    }
+
+    /// Turns that run now.
+    pub fn turns(&self) -> usize {
+        self.0.turns.len()
+    }
+
+    /// Logs a panic where it happens, so that it isn't found out at the end only.
+    fn guarded<F>(&self, name: String, task: F) -> impl Future<Output = ()> + Send + 'static + use<F>
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let inner = Arc::clone(&self.0);
+        let abort = inner.abort.clone();
+        async move {
+            let task = AssertUnwindSafe(task).catch_unwind();
+            if let Some(Err(panic)) = abort.run_until_cancelled(task).await {
+                inner.panics.fetch_add(1, Ordering::Relaxed);
+                inner.metrics.task_panics.inc();
+                tracing::error!("task `{name}` panicked: {}", panic_text(&*panic));
+            }
+        }
+    }
+
+    /// The first SIGINT or SIGTERM begins the shutdown, the second ends the process with code 130.
+    pub fn listen_to_signals(&self) -> std::io::Result<()> {
+        let mut interrupt = unix::signal(unix::SignalKind::interrupt())?;
+        let mut terminate = unix::signal(unix::SignalKind::terminate())?;
+        let shutdown = self.clone();
+        tokio::spawn(async move {
+            loop {
+                let name = tokio::select! {
+                    _ = interrupt.recv() => "SIGINT",
+                    _ = terminate.recv() => "SIGTERM",
+                };
+                if shutdown.0.stop.is_cancelled() {
+                    tracing::warn!("{name} again: exiting at once; leases lapse and other workers go on");
+                    std::process::exit(130);
+                }
+                tracing::info!("{name}: stopping; once more exits at once");
+                shutdown.trigger();
+            }
+        });
+        Ok(())
+    }
+
+    /// Waits for the trigger, then goes through the stages within `grace`.
+    pub async fn run(&self, grace: Duration) -> Report {
+        self.triggered().await;
+        let start = Instant::now();
+        let Inner { cancel, end, abort, turns, services, .. } = &*self.0;
+        turns.close();
+        services.close();
+        if !turns.is_empty() {
+            tracing::info!("stopping: {} turns go on to their commit", turns.len());
+        }
+        if tokio::time::timeout_at(start + grace * 3 / 4, turns.wait()).await.is_err() {
+            tracing::warn!("stopping: cancelling {} turns and giving their leases back", turns.len());
+        }
+        cancel.cancel();
+        let _ = tokio::time::timeout_at(start + grace * 9 / 10, turns.wait()).await;
+        end.cancel();
+        let rest = async {
+            turns.wait().await;
+            services.wait().await;
+        };
+        let _ = tokio::time::timeout_at(start + grace, rest).await;
+        let aborted = turns.len() + services.len();
+        if aborted > 0 {
+            tracing::warn!("stopping: {aborted} tasks did not end within {grace:?}");
+            abort.cancel();
+            // A task that blocks its thread can't be dropped; the process ends without it.
+            let _ = tokio::time::timeout(Duration::from_secs(1), async {
+                turns.wait().await;
+                services.wait().await;
+            })
+            .await;
+        }
+        let report = Report { aborted, panics: self.0.panics.load(Ordering::Relaxed) };
+        tracing::info!("stopped after {:.1} s", start.elapsed().as_secs_f32());
+        report
+    }
+}
+
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
+    panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("?")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+
+    fn new() -> Shutdown {
+        Shutdown::new(Arc::new(Metrics::new()))
+    }
+
+    #[tokio::test]
+    async fn stages_come_in_order_and_turns_are_waited_for() {
+        let shutdown = new();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let note = |text: &'static str| {
+            let log = Arc::clone(&log);
+            move || log.lock().unwrap().push(text)
+        };
+        let (took, committed, relayed) = (note("stopped taking"), note("committed"), note("relayed"));
+        let s = shutdown.clone();
+        shutdown.spawn_service("receiver", async move {
+            s.stopping().cancelled().await;
+            took();
+        });
+        shutdown.spawn_turn("turn", async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            committed();
+        });
+        let s = shutdown.clone();
+        shutdown.spawn_service("relay", async move {
+            s.ending().cancelled().await;
+            relayed();
+        });
+        shutdown.trigger();
+        assert_eq!(shutdown.run(Duration::from_secs(5)).await, Report { aborted: 0, panics: 0 });
+        assert_eq!(*log.lock().unwrap(), ["stopped taking", "committed", "relayed"]);
+    }
+
+    #[tokio::test]
+    async fn a_long_turn_is_cancelled_and_a_deaf_one_is_aborted() {
+        let shutdown = new();
+        let s = shutdown.clone();
+        shutdown.spawn_turn("obedient", async move { s.cancelling().cancelled().await });
+        shutdown.spawn_turn("deaf", std::future::pending());
+        shutdown.trigger();
+        assert_eq!(shutdown.run(Duration::from_millis(200)).await, Report { aborted: 1, panics: 0 });
+        assert_eq!(shutdown.turns(), 0);
+    }
+
+    #[tokio::test]
+    async fn panics_are_counted_and_do_not_hang_the_shutdown() {
+        let shutdown = new();
+        shutdown.spawn_turn("bad", async { panic!("on purpose") });
+        shutdown.trigger();
+        assert_eq!(shutdown.run(Duration::from_secs(5)).await, Report { aborted: 0, panics: 1 });
+    }
+}

@@ -1,0 +1,232 @@
+//! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
+
+use super::{AuditError, LOOK_PAUSE, LOOKS, PAGE, counts, facts};
+use crate::domain::audit::{Finding, find};
+use crate::domain::event::ResultBody;
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
+use crate::ingress;
+use crate::outbox;
+use crate::store::{DocKey, Finished, Forget, Forgotten, Intake, JobFinish, Refusal, StoreError, keys};
+use crate::venue::agents::sessions;
+use crate::venue::jobs;
+use crate::venue::{Venue, is_reserved};
+use bytes::Bytes;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// What is younger may be on its way: far above the pause between two sweeps, and any lease.
+pub const AGE: Duration = Duration::from_mins(10);
+
+/// Something that was found and repaired.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Repair {
+    /// Whose.
+    pub owner: String,
+    /// What was wrong.
+    pub found: String,
+    /// What was done.
+    pub did: String,
+}
+
+/// Repairs what can be repaired safely, of every owner. Doing it again repairs what was left by a crash.
+pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
+    let mut repaired = Vec::new();
+    let mut after: Option<Owner> = None;
+    loop {
+        let page = venue.store.owners(after.as_ref(), PAGE).await?;
+        for owner in page.iter().filter(|owner| !is_reserved(owner)) {
+            for (found, did) in of_owner(venue, owner).await? {
+                repaired.push(Repair { owner: owner.to_string(), found, did });
+            }
+        }
+        match page.into_iter().next_back() {
+            Some(last) => after = Some(last),
+            None => return Ok(repaired),
+        }
+    }
+}
+
+type Done = (String, String);
+
+/// Puts back what of an owner is lost and has been for `age`.
+pub(super) async fn lost_tasks(venue: &Venue, owner: &Owner, age: Duration) -> Result<Vec<Repair>, AuditError> {
+    let mut repaired = Vec::new();
+    let mut sessions: BTreeMap<SessionKey, u64> = BTreeMap::new();
+    for finding in findings(venue, owner, age).await? {
+        if let Finding::LostTask { job, session } = finding
+            && let Some((found, did)) = lost_task(venue, owner, &job, &session).await?
+        {
+            repaired.push(Repair { owner: owner.to_string(), found, did });
+            *sessions.entry(session).or_default() += 1;
+        }
+    }
+    for (session, tasks) in sessions {
+        write_off(venue, owner, session, tasks).await?;
+    }
+    Ok(repaired)
+}
+
+/// The books of a session forget the entries that so many tasks have lost, when nothing else is missing.
+async fn write_off(venue: &Venue, owner: &Owner, session: SessionKey, tasks: u64) -> Result<(), StoreError> {
+    let Some(facts) = sessions::find(venue, owner, &session).await? else { return Ok(()) };
+    let there = facts.consumed + facts.mailbox.len() as u64;
+    if (1..=tasks).contains(&facts.arrivals.saturating_sub(there)) {
+        let lost = Forget { lost: vec![session], ..Forget::default() };
+        venue.store.forget(venue.now(), owner, &lost).await?;
+    }
+    Ok(())
+}
+
+/// What is found in every one of several looks.
+async fn findings(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {
+    let mut found = look(venue, owner, age).await?;
+    for _ in 1..LOOKS {
+        if found.is_empty() {
+            break;
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+        let again = look(venue, owner, age).await?;
+        found.retain(|finding| again.contains(finding));
+    }
+    Ok(found)
+}
+
+async fn of_owner(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, AuditError> {
+    let found = findings(venue, owner, AGE).await?;
+    let mut done = Vec::new();
+    for finding in found {
+        done.extend(match finding {
+            Finding::LostTask { job, session } => lost_task(venue, owner, &job, &session).await?,
+            Finding::EndedTask { job, session } => {
+                venue.wake(owner, &session).await;
+                let found = format!("job {job} has ended and its task lies in the mailbox of session {session}");
+                Some((found, "the session is woken and drops it".to_owned()))
+            }
+            Finding::LostResult { job, session } => lost_result(venue, owner, &job, &session).await?,
+            Finding::LostEvents { session } => lost_events(venue, owner, session).await?,
+        });
+    }
+    done.extend(indexes(venue, owner).await?);
+    let drift = counts::drift(venue, owner, true).await?;
+    done.extend(drift.map(|found| (found, "what is there counts from now on".to_owned())));
+    Ok(done)
+}
+
+async fn look(venue: &Venue, owner: &Owner, age: Duration) -> Result<BTreeSet<Finding>, AuditError> {
+    Ok(find(&facts(venue, owner).await?, venue.now(), age))
+}
+
+/// It is put back where it was, and served; when what it said is gone, too, its caller gets an answer.
+async fn lost_task(venue: &Venue, owner: &Owner, id: &JobId, session: &SessionKey) -> Result<Option<Done>, StoreError> {
+    let Some(job) = jobs::get(venue, owner, id).await? else { return Ok(None) };
+    let found = format!("job {id} ({}) of session {session} is in no mailbox, outbox or queue", job.status.as_str());
+    let Some(admit) = ingress::readmission(owner, &job.head) else {
+        return Ok(give_up(venue, owner, &job, session).await?.map(|did| (found, did)));
+    };
+    // It was seen, and lost after that. What ends meanwhile stays ended: its task is dropped then.
+    let events = vec![job.head.event.clone()];
+    venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
+    let did = match venue.store.admit(venue.now(), &admit).await?.intake {
+        Intake::New | Intake::Duplicate => {
+            venue.wake(owner, session).await;
+            Some("it is put back, and served".to_owned())
+        }
+        Intake::Refused(Refusal::UnknownAgent | Refusal::Terminated) => give_up(venue, owner, &job, session).await?,
+        // Another look finds it again, when there is room.
+        Intake::Refused(Refusal::Busy | Refusal::MailboxFull { .. } | Refusal::Quota(_))
+        | Intake::Conflict
+        | Intake::Nothing => None,
+    };
+    Ok(did.map(|did| (found, did)))
+}
+
+/// Its caller is told that it is lost; what it started is cancelled.
+async fn give_up(venue: &Venue, owner: &Owner, job: &Job, session: &SessionKey) -> Result<Option<String>, StoreError> {
+    let id = &job.head.id;
+    let result = JobResult::failed(ErrorCode::Lost, "its task was lost by the venue; submit it again under a new id");
+    let bytes = Bytes::from(serde_json::to_vec(&result).expect("results serialise"));
+    let finish = JobFinish { job: id.clone(), status: JobStatus::Failed, result: bytes };
+    let mut entries = outbox::completions(&venue.key, owner, &job.head, &result);
+    entries.extend(jobs::cancel_children(venue, owner, id, JobStatus::Failed).await?);
+    let finished = venue.store.finish(venue.now(), owner, session, &finish, None, &entries).await?;
+    if finished != Finished::Done {
+        return Ok(None);
+    }
+    venue.relay(owner, &entries).await;
+    Ok(Some("it is FAILED with LOST, and its caller is told".to_owned()))
+}
+
+/// The result is sent once more; of a job that is gone, that it is lost.
+async fn lost_result(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    session: &SessionKey,
+) -> Result<Option<Done>, StoreError> {
+    let known = jobs::get(venue, owner, id).await?;
+    let lost = || JobResult::failed(ErrorCode::Lost, "the job and its result are gone");
+    let result = known.and_then(|job| job.result).unwrap_or_else(lost);
+    // It was seen, perhaps, and lost after that.
+    let events = vec![EventId::of_venue(&venue.key, IdOf::Result(id))];
+    venue.store.forget(venue.now(), owner, &Forget { events, ..Forget::default() }).await?;
+    let body = ResultBody { session_id: session.session.clone(), job: id.clone(), result };
+    let admit = ingress::result_admission(&venue.key, (owner, &session.agent), body, venue.now(), 0);
+    venue.store.admit(venue.now(), &admit).await?;
+    venue.wake(owner, session).await;
+    let found = format!("session {session} waits for the result of job {id}, which has ended or is gone");
+    Ok(Some((found, "the result is sent again".to_owned())))
+}
+
+/// The books of a session count what was lost as gone.
+async fn lost_events(venue: &Venue, owner: &Owner, session: SessionKey) -> Result<Option<Done>, StoreError> {
+    let forget = Forget { lost: vec![session.clone()], ..Forget::default() };
+    let forgotten = venue.store.forget(venue.now(), owner, &forget).await?;
+    let found = format!("session {session} got events that are neither in its mailbox nor consumed");
+    Ok((forgotten == Forgotten::Done).then(|| (found, "they are written off".to_owned())))
+}
+
+/// Places in lists without what they stand for.
+async fn indexes(venue: &Venue, owner: &Owner) -> Result<Vec<Done>, StoreError> {
+    let job = |key: &str| keys::job_of_entry(key).map(|job| keys::job_head(&job));
+    let timer = |key: &str| keys::timer_of_due(key).map(|(_, timer)| keys::timer(&timer));
+    let outbound = |key: &str| keys::job_of_due(keys::OUTBOUND_DUE, key).map(|(_, job)| keys::outbound(&job));
+    let mut done = orphans(venue, owner, keys::JOB_LIST, job).await?;
+    done.extend(orphans(venue, owner, keys::OUTBOUND_DUE, outbound).await?);
+    let invoked = |key: &str| keys::job_of_due(keys::INVOKED_DUE, key).map(|(_, job)| keys::invoked(&job));
+    done.extend(orphans(venue, owner, keys::INVOKED_DUE, invoked).await?);
+    done.extend(orphans(venue, owner, keys::TIMERS_DUE, timer).await?);
+    Ok(done)
+}
+
+async fn orphans(
+    venue: &Venue,
+    owner: &Owner,
+    prefix: &str,
+    stands_for: impl Fn(&str) -> Option<DocKey>,
+) -> Result<Vec<Done>, StoreError> {
+    let mut done = Vec::new();
+    let mut after: Option<DocKey> = None;
+    loop {
+        let page = venue.store.scan(owner, prefix, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(done) };
+        after = Some(last.clone());
+        let places: Vec<_> = page.into_iter().filter_map(|(key, _)| Some((stands_for(&key)?, key))).collect();
+        let wanted: Vec<_> = places.iter().map(|(document, _)| document.clone()).collect();
+        let docs = venue.store.read(owner, &wanted).await?;
+        let orphans = places.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_none());
+        for ((document, key), _) in orphans {
+            // Both are written and deleted together: one that was deleted meanwhile is gone, too.
+            let forget = Forget { documents: vec![key.clone()], ..Forget::default() };
+            let there = venue.store.read(owner, &[key.clone(), document.clone()]).await?;
+            if there.first().is_some_and(|place| place.value.is_some())
+                && there.get(1).is_some_and(|document| document.value.is_none())
+            {
+                venue.store.forget(venue.now(), owner, &forget).await?;
+                done.push((format!("`{key}` stands for `{document}`, which is gone"), "it is deleted".to_owned()));
+            }
+        }
+    }
+}

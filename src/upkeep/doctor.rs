@@ -1,0 +1,210 @@
+//! Which guarantees the servers of a venue give, and what to change.
+
+use crate::domain::quota::Kind;
+use crate::store::Setting;
+use crate::upkeep::audit::{self, AuditError};
+use crate::venue::Venue;
+use serde_json::{Value, json};
+use std::error::Error;
+
+/// What Trellis promises, as numbered in its design, and in which version.
+const GUARANTEES: [(u8, &str); 7] = [
+    (1, "accepted means finished, once"),
+    (2, "a turn is all or nothing, and fenced"),
+    (3, "a recorded model reply is never paid twice"),
+    (4, "a tool that must not be repeated is never silently repeated"),
+    (5, "outbound ids are a function of the turn"),
+    (6, "authority only narrows"),
+    (7, "what the model saw is reproducible"),
+];
+
+/// Those that rest on the store keeping what it acknowledged.
+const DURABLE: &[u8] = &[1, 2, 3, 4, 7];
+/// Those that rest on the queue keeping what it acknowledged.
+const QUEUED: &[u8] = &[1];
+
+/// Settings whose problem costs capacity or speed but no guarantee, and those that break few.
+const REACH: [(&str, &[u8]); 12] = [
+    ("redis memory", &[]),
+    ("embedded size", &[]),
+    ("quota of an owner", &[]),
+    ("redis save", &[]),
+    ("redis maxmemory-policy", &[1, 2, 3, 4, 7]),
+    ("nats version", &[]),
+    ("nats jetstream", QUEUED),
+    ("nats max_payload", &[]),
+    ("nats inbound subjects", &[]),
+    ("nats replicas", QUEUED),
+    ("nats sync_interval", QUEUED),
+    ("nats stream size", &[]),
+];
+
+/// Values of settings that a server doesn't tell.
+const UNTOLD: [&str; 2] = ["unknown", "not shown to clients"];
+
+/// How one guarantee stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Every setting that it rests on is as it must be.
+    Holds,
+    /// It rests on a setting that the server doesn't tell.
+    Unknown,
+    /// A setting breaks it.
+    Broken,
+}
+
+impl Verdict {
+    /// In one word.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Holds => "holds",
+            Self::Unknown => "unknown",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+/// A setting with what rests on it.
+type Reached = (Setting, &'static [u8]);
+
+/// What was found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Examination {
+    settings: Vec<Reached>,
+    /// Number, promise and how it stands.
+    pub verdicts: Vec<(u8, &'static str, Verdict)>,
+}
+
+/// Reads the settings of the servers and judges them.
+pub async fn examine(venue: &Venue) -> Result<Examination, Box<dyn Error + Send + Sync>> {
+    let store = venue.store.settings().await?;
+    let bus = venue.bus.settings().await?;
+    let mut own = vec![policies()];
+    own.extend(history(venue).await?);
+    own.push(quotas(venue).await);
+    let own = with_reach(own, &[]);
+    let settings: Vec<Reached> = with_reach(store, DURABLE).chain(with_reach(bus, QUEUED)).chain(own).collect();
+    let verdicts = GUARANTEES.iter().map(|(n, text)| (*n, *text, judge(*n, &settings))).collect();
+    Ok(Examination { settings, verdicts })
+}
+
+/// How old a policy may be that a turn goes by.
+fn policies() -> Setting {
+    let value = "read when a turn begins and before its calls, and compared by its commit: none is stale";
+    Setting { name: "policies".to_owned(), value: value.to_owned(), problem: None }
+}
+
+/// Whether one owner can fill a store that has a limit.
+async fn quotas(venue: &Venue) -> Setting {
+    let quota = venue.quota().await;
+    let limited = venue.store.fill(venue.clock.steady()).await.limit.is_some();
+    let named = Kind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
+    let words: Vec<_> = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str())).collect();
+    let value = if words.is_empty() { "none".to_owned() } else { words.join(", ") };
+    let problem = (limited && quota.bytes == 0).then(|| {
+        "one owner can fill the store for all others; set `quota.bytes`, unless there is only one owner".to_owned()
+    });
+    Setting { name: "quota of an owner".to_owned(), value, problem }
+}
+
+/// Whether the store is what the queue knows of it.
+async fn history(venue: &Venue) -> Result<Option<Setting>, AuditError> {
+    if venue.bus.witness().is_none() {
+        return Ok(None);
+    }
+    let newest = audit::set_backs(venue).await?.into_iter().next();
+    let (value, problem) = match newest {
+        None => ("never set back".to_owned(), None),
+        Some(found) => (
+            found.to_string(),
+            Some("what was accepted in between is lost; `trellis audit` says what the queue tells of".to_owned()),
+        ),
+    };
+    Ok(Some(Setting { name: "store history".to_owned(), value, problem }))
+}
+
+impl Examination {
+    /// Guarantees that don't hold.
+    pub fn broken(&self) -> usize {
+        self.verdicts.iter().filter(|(_, _, verdict)| *verdict == Verdict::Broken).count()
+    }
+
+    /// What to change, one line for each setting that touches a guarantee; `all`: also for the others.
+    pub fn advice(&self, all: bool) -> Vec<String> {
+        let matters = |reach: &[u8]| all || !reach.is_empty();
+        let lines = self.settings.iter().filter(|(_, reach)| matters(reach));
+        lines.filter_map(|(s, _)| Some(format!("{} is `{}`: {}", s.name, s.value, s.problem.as_ref()?))).collect()
+    }
+
+    /// As it is shown over HTTP and with `--output json`.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "settings": self.settings.iter().map(|(s, reach)| json!({
+                "name": s.name, "value": s.value, "state": state(s), "problem": s.problem, "guarantees": reach,
+            })).collect::<Value>(),
+            "guarantees": self.verdicts.iter().map(|(n, text, verdict)| json!({
+                "number": n, "text": text, "verdict": verdict.word(),
+            })).collect::<Value>(),
+            "broken": self.broken(),
+            "advice": self.advice(true),
+        })
+    }
+}
+
+/// Each setting with the guarantees that its problem touches.
+fn with_reach(settings: Vec<Setting>, default: &'static [u8]) -> impl Iterator<Item = (Setting, &'static [u8])> {
+    settings.into_iter().map(move |setting| {
+        let reach = REACH.iter().find(|(name, _)| *name == setting.name).map_or(default, |(_, reach)| reach);
+        (setting, reach)
+    })
+}
+
+fn judge(guarantee: u8, settings: &[(Setting, &[u8])]) -> Verdict {
+    let mut verdict = Verdict::Holds;
+    for (setting, reach) in settings {
+        if setting.problem.is_none() || !reach.contains(&guarantee) {
+            continue;
+        }
+        if !is_untold(setting) {
+            return Verdict::Broken;
+        }
+        verdict = Verdict::Unknown;
+    }
+    verdict
+}
+
+fn is_untold(setting: &Setting) -> bool {
+    UNTOLD.contains(&setting.value.as_str())
+}
+
+fn state(setting: &Setting) -> &'static str {
+    match &setting.problem {
+        None => "ok",
+        Some(_) if is_untold(setting) => "unknown",
+        Some(_) => "problem",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(name: &str, value: &str, problem: bool, default: &'static [u8], expected: [Verdict; 2]) {
+        let problem = problem.then(|| "change it".to_owned());
+        let setting = Setting { name: name.into(), value: value.into(), problem };
+        let settings: Vec<_> = with_reach(vec![setting], default).collect();
+        assert_eq!([judge(1, &settings), judge(2, &settings)], expected, "{name} {value}");
+    }
+
+    #[test]
+    fn a_problem_breaks_what_rests_on_its_setting() {
+        use Verdict::{Broken, Holds, Unknown};
+        check("redis appendfsync", "always", false, DURABLE, [Holds, Holds]);
+        check("redis appendfsync", "everysec", true, DURABLE, [Broken, Broken]);
+        check("redis appendfsync", "unknown", true, DURABLE, [Unknown, Unknown]);
+        check("redis save", "3600 1", true, DURABLE, [Holds, Holds]);
+        check("nats sync_interval", "not shown to clients", true, QUEUED, [Unknown, Holds]);
+        check("nats stream size", "9 of 10 bytes", true, QUEUED, [Holds, Holds]);
+        check("embedded fsync", "off", true, DURABLE, [Broken, Broken]);
+    }
+}

@@ -1,0 +1,6 @@
+//! What keeps a venue sound beside its work: comes in from sweeps, `trellis audit` and `trellis doctor`, goes out
+//! as findings and repairs. It decides no job.
+
+pub mod audit;
+pub mod doctor;
+pub mod retention;

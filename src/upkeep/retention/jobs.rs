@@ -1,0 +1,174 @@
+//! Everything about one job, for the janitor and for callers who delete it.
+
+use super::{PAGE, readable};
+use crate::bus::Completed;
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::retention::{JobView, Rules, job_goes};
+use crate::domain::time::Millis;
+use crate::domain::timer::Timer;
+use crate::store::{Doc, DocKey, Forget, SessionFacts, StoreError, keys};
+use crate::venue::Venue;
+use crate::venue::agents;
+use crate::venue::dead;
+use crate::venue::jobs;
+use crate::venue::timers;
+
+/// What is forgotten with a job, its place in the list aside, and what may speak against that.
+pub(super) struct Remains {
+    pub(super) documents: Vec<DocKey>,
+    /// Its id is new again when it is gone.
+    pub(super) events: Vec<EventId>,
+    view: JobView,
+}
+
+/// What came of a deletion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Deleted {
+    /// It is gone, with all that belongs to it.
+    Done,
+    /// Nothing: it has not ended.
+    Open,
+    /// Nothing: a job that it started has not ended, or a timer that it set still fires, and spends from
+    /// its accounts.
+    Spending,
+    /// Nothing: its task lies in a mailbox still, or its session is being served and the queue may deliver
+    /// it again; it would run again.
+    InMailbox,
+}
+
+/// Deletes an ended job with its accounts, its dead letter and its places in lists.
+pub async fn delete(venue: &Venue, owner: &Owner, job: &Job) -> Result<Deleted, StoreError> {
+    if !job.status.is_terminal() {
+        return Ok(Deleted::Open);
+    }
+    let Remains { mut documents, events, view } =
+        remains(venue, owner, &job.head, (job.status, job.updated), job.result.as_ref()).await?;
+    if view.pays {
+        return Ok(Deleted::Spending);
+    }
+    if view.in_mailbox || (job.head.op.is_none() && is_served(venue, owner, &job.head).await?) {
+        return Ok(Deleted::InMailbox);
+    }
+    documents.extend(jobs::list_entry(venue, owner, &job.head).await?);
+    // Without sessions nothing can stir.
+    venue.store.forget(venue.now(), owner, &Forget { documents, events, ..Forget::default() }).await?;
+    untold(venue, owner, &job.head, job.updated).await;
+    Ok(Deleted::Done)
+}
+
+/// What the queue tells of a deleted job goes, too; else the audit would take it for a lost one.
+async fn untold(venue: &Venue, owner: &Owner, head: &JobHead, ended: Millis) {
+    let Some(witness) = venue.bus.witness() else { return };
+    let told = Completed { owner: owner.clone(), agent: head.agent.clone(), job: head.id.clone() };
+    if let Err(error) = witness.forget(&told, venue.now().since(ended)).await {
+        tracing::warn!(%owner, job = %head.id, %error, "the queue still tells of a deleted job");
+    }
+}
+
+/// What is forgotten with a job by these rules; `None` when it stays.
+pub(super) async fn goes(
+    venue: &Venue,
+    owner: &Owner,
+    rules: Rules,
+    head: &JobHead,
+    status: &Doc,
+    result: &Doc,
+) -> Result<Option<Remains>, StoreError> {
+    let now = venue.now();
+    let Some((status, updated)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else {
+        return Ok(None);
+    };
+    if !job_goes(rules, now, &young(status, updated)) {
+        return Ok(None);
+    }
+    let result = readable::<JobResult>(&keys::job_result(&head.id), result);
+    let remains = remains(venue, owner, head, (status, updated), result.as_ref()).await?;
+    let goes = job_goes(rules, now, &remains.view);
+    if goes {
+        untold(venue, owner, head, updated).await;
+    }
+    Ok(Some(remains).filter(|_| goes))
+}
+
+/// A job of which only this is known.
+const fn young(status: JobStatus, updated: Millis) -> JobView {
+    JobView { status, updated, dead: false, pays: false, in_mailbox: false }
+}
+
+async fn remains(
+    venue: &Venue,
+    owner: &Owner,
+    head: &JobHead,
+    (status, updated): (JobStatus, Millis),
+    result: Option<&JobResult>,
+) -> Result<Remains, StoreError> {
+    let id = &head.id;
+    let died = result.and_then(|result| result.error_code) == Some(ErrorCode::Dead);
+    let letter = if died { dead::get(venue, owner, id).await? } else { None };
+    let dead = letter.is_some_and(|(letter, _)| letter.redriven.is_none());
+    let (children, pays) = children(venue, owner, id).await?;
+    let pays = pays || pays_timers(venue, owner, id).await?;
+    // What completes a task takes it out of the mailbox.
+    let may_wait = status != JobStatus::Complete && head.op.is_none();
+    let in_mailbox = may_wait && in_mailbox(venue, owner, head).await?;
+    let mut documents = keys::job_documents(id).to_vec();
+    documents.extend(died.then(|| keys::dead_letter(updated, id)));
+    documents.extend(children);
+    let parent = head.parent.as_ref().and_then(|parent| parent.job.as_ref());
+    documents.extend(parent.map(|parent| keys::job_child(parent, id)));
+    let events = vec![head.event.clone(), EventId::of_venue(&venue.key, IdOf::Result(id))];
+    Ok(Remains { documents, events, view: JobView { dead, pays, in_mailbox, ..young(status, updated) } })
+}
+
+/// Entries of the jobs that a job has started, and whether one of those has not ended.
+async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
+    let prefix = keys::job_children(job);
+    let mut found = Vec::new();
+    let mut after: Option<DocKey> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok((found, false)) };
+        after = Some(last.clone());
+        let ids: Vec<_> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+        let statuses: Vec<_> = ids.iter().map(keys::job_status).collect();
+        let statuses = venue.store.read(owner, &statuses).await?;
+        let mut statuses = statuses.iter().filter_map(|doc| keys::decode_status(doc.value.as_ref()?));
+        if statuses.any(|(status, _)| !status.is_terminal()) {
+            return Ok((found, true));
+        }
+        found.extend(page.into_iter().map(|(key, _)| key));
+    }
+}
+
+/// Whether a timer that still fires spends from the accounts of a job.
+async fn pays_timers(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    let accounts = keys::job_accounts(job);
+    let docs = venue.store.read(owner, &accounts).await?;
+    if docs.iter().all(|doc| doc.value.is_none()) {
+        return Ok(false);
+    }
+    let mut pays = false;
+    let mut look = |timer: Timer| {
+        let mut paid = timer.submission.envelope.accounts.iter();
+        pays |= timer.is_active() && paid.any(|name| accounts.contains(&keys::account(name)));
+    };
+    timers::each(venue, owner, &mut look).await?;
+    Ok(pays)
+}
+
+/// Whether a worker has the job's session, or died with it: what brought the task may not be settled.
+async fn is_served(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
+    Ok(session(venue, owner, head).await?.is_some_and(|facts| facts.lease_until.is_some()))
+}
+
+async fn in_mailbox(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<bool, StoreError> {
+    let holds = |facts: SessionFacts| facts.mailbox.iter().any(|entry| entry.job.as_ref() == Some(&head.id));
+    Ok(session(venue, owner, head).await?.is_some_and(holds))
+}
+
+/// The session that serves a job.
+async fn session(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<SessionFacts>, StoreError> {
+    let key = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
+    agents::sessions::find(venue, owner, &key).await
+}

@@ -1,0 +1,326 @@
+//! Deletes what the rules of retention no longer keep, a few at a time and in the background.
+//!
+//! Each step looks at one page of jobs, by time of their admission, one of sessions and one of what
+//! people were asked, and remembers where it was: what stays, however old, never keeps a step from what
+//! lies behind it. Everything about a job is forgotten at once: its id is new again when it is gone, and
+//! not before.
+
+mod jobs;
+mod sessions;
+
+pub use jobs::{Deleted, delete};
+pub use sessions::of_turn;
+
+use crate::domain::approval::Approval;
+use crate::domain::decode;
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::job::JobHead;
+use crate::domain::limits::SPEND_DAYS;
+use crate::domain::lineage::hour;
+use crate::domain::retention::{Asking, Rules, approval_goes, job_horizon, turn_goes};
+use crate::domain::session::SessionState;
+use crate::store::{Doc, DocKey, Forget, StoreError, keys};
+use crate::venue::agents;
+use crate::venue::ledger::why::Reached;
+use crate::venue::{Venue, is_reserved, venue_owner};
+use std::collections::HashMap;
+use std::ops::AddAssign;
+use std::sync::{Mutex, PoisonError};
+
+/// Places of the job list, and approvals, that one step looks at.
+const PAGE: usize = 200;
+/// Pages of what models of removed agents have seen that one step looks at.
+const READS: usize = 20;
+/// Documents that are forgotten in one call.
+const DOCUMENTS: usize = 500;
+/// Owners that are read at a time.
+const OWNERS: usize = 100;
+/// Steps for one owner, as long as each finds something, before the next owner has its turn: some
+/// thousand jobs.
+const STEPS: u32 = 50;
+
+/// What was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tidied {
+    /// Jobs.
+    pub jobs: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Whole sessions.
+    pub sessions: u64,
+    /// What people were asked.
+    pub approvals: u64,
+    /// Pages of what models of removed agents have seen.
+    pub reads: u64,
+    /// Counts of turns that requests have caused, and books of days that are over.
+    pub counts: u64,
+}
+
+impl Tidied {
+    /// There was nothing to forget.
+    pub fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+}
+
+impl AddAssign for Tidied {
+    fn add_assign(&mut self, other: Self) {
+        self.jobs += other.jobs;
+        self.turns += other.turns;
+        self.sessions += other.sessions;
+        self.approvals += other.approvals;
+        self.reads += other.reads;
+        self.counts += other.counts;
+    }
+}
+
+/// Where the next step of an owner begins; `None` = at the beginning.
+#[derive(Debug, Clone, Default)]
+struct Places {
+    job: Option<DocKey>,
+    session: Option<SessionKey>,
+    approval: Option<DocKey>,
+    reads: Option<DocKey>,
+}
+
+impl Places {
+    const fn are_first(&self) -> bool {
+        self.job.is_none() && self.session.is_none() && self.approval.is_none() && self.reads.is_none()
+    }
+}
+
+/// Tidies up by its rules.
+pub struct Janitor {
+    rules: Rules,
+    /// Of owners that are in the middle of a round.
+    places: Mutex<HashMap<Owner, Places>>,
+}
+
+impl Janitor {
+    /// Keeps what `rules` say.
+    pub fn new(rules: Rules) -> Self {
+        Self { rules, places: Mutex::default() }
+    }
+
+    /// Looks at every owner: at one page of each kind, and on as long as there is something to forget.
+    pub async fn look(&self, venue: &Venue) -> Result<Tidied, StoreError> {
+        let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
+        let mut tidied = Tidied { counts, ..Tidied::default() };
+        let mut after: Option<Owner> = None;
+        loop {
+            let owners = venue.store.owners(after.as_ref(), OWNERS).await?;
+            for owner in owners.iter().filter(|owner| !is_reserved(owner)) {
+                for _ in 0..STEPS {
+                    match self.step(venue, owner).await {
+                        Ok(step) if !step.is_nothing() => tidied += step,
+                        Ok(_) => break,
+                        // One owner's damaged record must not keep the others' from being forgotten.
+                        Err(error) => {
+                            tracing::warn!(%owner, %error, "not tidied up; it comes again");
+                            break;
+                        }
+                    }
+                }
+            }
+            match owners.into_iter().next_back() {
+                Some(last) => after = Some(last),
+                None => return Ok(tidied),
+            }
+        }
+    }
+
+    /// Looks at one page of each kind.
+    pub async fn step(&self, venue: &Venue, owner: &Owner) -> Result<Tidied, StoreError> {
+        let taken = self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
+        let mut places = taken.unwrap_or_default();
+        let mut tidied = Tidied::default();
+        (places.job, tidied.jobs) = self.jobs(venue, owner, places.job).await?;
+        (places.approval, tidied.approvals) = self.approvals(venue, owner, places.approval).await?;
+        tidied.counts =
+            counts(venue, owner).await? + days(venue, owner, &[keys::OWNER_BOOKS, keys::SESSION_DAYS]).await?;
+        let page = sessions::page(venue, owner, self.rules, places.session).await?;
+        (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
+        (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
+        if !places.are_first() {
+            self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.clone(), places);
+        }
+        Ok(tidied)
+    }
+
+    /// Whether the next step of an owner begins at the beginning.
+    pub fn is_through(&self, owner: &Owner) -> bool {
+        !self.places.lock().unwrap_or_else(PoisonError::into_inner).contains_key(owner)
+    }
+
+    async fn jobs(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        after: Option<DocKey>,
+    ) -> Result<(Option<DocKey>, u64), StoreError> {
+        let now = venue.now();
+        let Some(horizon) = job_horizon(self.rules, now) else { return Ok((None, 0)) };
+        let page = venue.store.scan(owner, keys::JOB_LIST, after.as_deref(), false, PAGE).await?;
+        let end = keys::job_list_until(horizon);
+        let old: Vec<DocKey> = page.iter().map(|(key, _)| key.clone()).take_while(|key| *key < end).collect();
+        let next = old.last().filter(|_| old.len() == PAGE).cloned();
+        let places: Vec<_> = old.into_iter().filter_map(|key| Some((keys::job_of_entry(&key)?, key))).collect();
+        let record = |job: &JobId| [keys::job_head(job), keys::job_status(job), keys::job_result(job)];
+        let mut batch = Batch::new(venue, owner);
+        let mut gone = 0;
+        for (job, entry) in places {
+            // One after the other: each may be as large as a submission.
+            let docs = venue.store.read(owner, &record(&job)).await?;
+            let [head, status, result] = docs.as_slice() else { continue };
+            if head.value.is_none() && status.value.is_none() {
+                // A place in the list without a job.
+                batch.documents.push(entry);
+                continue;
+            }
+            let Some(head) = readable::<JobHead>(&keys::job_head(&job), head) else { continue };
+            if let Some(remains) = jobs::goes(venue, owner, self.rules, &head, status, result).await? {
+                batch.documents.extend(remains.documents);
+                batch.documents.push(entry);
+                batch.events.extend(remains.events);
+                gone += 1;
+            }
+            batch.flush_if_full().await?;
+        }
+        batch.flush().await?;
+        Ok((next, gone))
+    }
+
+    /// What models of removed agents have seen goes when their last turns would have gone.
+    async fn reads(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        after: Option<DocKey>,
+    ) -> Result<(Option<DocKey>, u64), StoreError> {
+        if self.rules.turns.is_none() {
+            return Ok((None, 0));
+        }
+        let page = venue.store.scan(owner, keys::READS, after.as_deref(), false, READS).await?;
+        let next = page.last().filter(|_| page.len() == READS).map(|(key, _)| key.clone());
+        let mut batch = Batch::new(venue, owner);
+        for (key, doc) in page {
+            let Some(kept) = readable::<Vec<Reached>>(&key, &doc) else { continue };
+            if kept.iter().filter_map(|reached| reached.removed).all(|at| turn_goes(self.rules, venue.now(), at)) {
+                batch.documents.push(key);
+            }
+        }
+        let gone = batch.documents.len() as u64;
+        batch.flush().await?;
+        Ok((next, gone))
+    }
+
+    async fn approvals(
+        &self,
+        venue: &Venue,
+        owner: &Owner,
+        after: Option<DocKey>,
+    ) -> Result<(Option<DocKey>, u64), StoreError> {
+        if self.rules.jobs.is_none() {
+            return Ok((None, 0));
+        }
+        let page = venue.store.scan(owner, keys::APPROVALS, after.as_deref(), false, PAGE).await?;
+        let next = page.last().filter(|_| page.len() == PAGE).map(|(key, _)| key.clone());
+        let mut batch = Batch::new(venue, owner);
+        let mut gone = 0;
+        for (key, doc) in page {
+            let Some(approval) = readable::<Approval>(&key, &doc) else { continue };
+            if !approval_goes(self.rules, venue.now(), &approval, Asking::Nobody) {
+                continue;
+            }
+            let asking = asking(venue, owner, &approval).await?;
+            if approval_goes(self.rules, venue.now(), &approval, asking) {
+                batch.documents.push(key);
+                batch.events.push(EventId::of_venue(&venue.key, IdOf::Answer(&approval.id)));
+                gone += 1;
+            }
+        }
+        batch.flush().await?;
+        Ok((next, gone))
+    }
+}
+
+/// Counts of hours that are over: the oldest come first.
+async fn counts(venue: &Venue, owner: &Owner) -> Result<u64, StoreError> {
+    let page = venue.store.scan(owner, keys::ORIGINS, None, false, PAGE).await?;
+    let now = hour(venue.now());
+    let mut batch = Batch::new(venue, owner);
+    // Clocks of workers differ a little: the last hour may still be another's.
+    let is_over = |key: &DocKey| keys::hour_of_origin(key).is_none_or(|of| of + 1 < now);
+    batch.documents.extend(page.into_iter().map(|(key, _)| key).filter(is_over));
+    let gone = batch.documents.len() as u64;
+    batch.flush().await?;
+    Ok(gone)
+}
+
+/// Books of days that were long ago: the oldest come first.
+async fn days(venue: &Venue, owner: &Owner, prefixes: &[&str]) -> Result<u64, StoreError> {
+    let last = venue.spend.zone.date_before(venue.now(), SPEND_DAYS);
+    let mut batch = Batch::new(venue, owner);
+    for prefix in prefixes {
+        let page = venue.store.scan(owner, prefix, None, false, PAGE).await?;
+        let is_old = |key: &DocKey| key.strip_prefix(prefix).is_some_and(|rest| rest < last.as_str());
+        batch.documents.extend(page.into_iter().map(|(key, _)| key).take_while(is_old));
+    }
+    let gone = batch.documents.len() as u64;
+    batch.flush().await?;
+    Ok(gone)
+}
+
+/// What a document says; a damaged one stays where it is, for inspection, and holds up nothing.
+fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
+    let bytes = doc.value.as_ref()?;
+    match decode::stored(bytes) {
+        Ok(value) => Some(value),
+        Err(error) => {
+            tracing::debug!(key, %error, "a damaged document is kept");
+            None
+        }
+    }
+}
+
+async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Asking, StoreError> {
+    if let Some(job) = &approval.job {
+        let head = venue.store.read(owner, &[keys::job_head(job)]).await?.pop().unwrap_or_default();
+        return Ok(if head.value.is_some() { Asking::Kept } else { Asking::Gone });
+    }
+    let facts = agents::sessions::find(venue, owner, &approval.session).await?;
+    let state = facts.and_then(|facts| decode::stored::<SessionState>(&facts.state?).ok());
+    let awaits = state.and_then(|state| state.awaiting).is_some_and(|awaiting| awaiting.awaits(&approval.id));
+    Ok(if awaits { Asking::Session } else { Asking::Nobody })
+}
+
+/// What is forgotten together.
+struct Batch<'v> {
+    venue: &'v Venue,
+    owner: &'v Owner,
+    documents: Vec<DocKey>,
+    events: Vec<EventId>,
+}
+
+impl<'v> Batch<'v> {
+    const fn new(venue: &'v Venue, owner: &'v Owner) -> Self {
+        Self { venue, owner, documents: Vec::new(), events: Vec::new() }
+    }
+
+    async fn flush_if_full(&mut self) -> Result<(), StoreError> {
+        if self.documents.len() >= DOCUMENTS { self.flush().await } else { Ok(()) }
+    }
+
+    async fn flush(&mut self) -> Result<(), StoreError> {
+        if self.documents.is_empty() && self.events.is_empty() {
+            return Ok(());
+        }
+        let forget = Forget {
+            documents: std::mem::take(&mut self.documents),
+            events: std::mem::take(&mut self.events),
+            ..Forget::default()
+        };
+        // Without sessions nothing can stir.
+        self.venue.store.forget(self.venue.now(), self.owner, &forget).await.map(drop)
+    }
+}

@@ -1,0 +1,206 @@
+//! Sessions changed from outside their turns: named, compacted, deleted. Each is one write of the
+//! store, which no running turn writes over.
+
+use super::lifecycle::LifeError;
+use super::sessions::find;
+use crate::domain::authority::Authority;
+use crate::domain::decode;
+use crate::domain::goal::Live;
+use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::lattice::Namespace;
+use crate::domain::lattice::layout::{self, Scope};
+use crate::domain::limits::{LIST_BYTES, SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
+use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::timer::TimerId;
+use crate::store::{
+    Amend, Amended, Amendment, Change, DocKey, DocWrite, Expect, MailboxEntry, SessionFacts, StoreError, decode, keys,
+    steps,
+};
+use crate::upkeep::retention;
+use crate::venue::Venue;
+use crate::venue::jobs;
+use crate::venue::timers;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Longest wait for a worker to let go of a session.
+const LET_GO: Duration = Duration::from_secs(10);
+
+/// Pause between two looks at it.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Turns that one step of a count reads.
+const COUNTED: usize = 100;
+
+/// Gives a session a title, or takes it away.
+pub async fn rename(venue: &Venue, owner: &Owner, key: &SessionKey, title: Option<&str>) -> Result<(), LifeError> {
+    if let Some(title) = title {
+        let bytes = title.len();
+        if title.trim().is_empty() || bytes > SESSION_TITLE_BYTES || title.chars().any(char::is_control) {
+            return Err(LifeError::Config(format!(
+                "`title`: expected 1 to {SESSION_TITLE_BYTES} bytes on one line, got {bytes}"
+            )));
+        }
+    }
+    let deadline = venue.clock.steady() + LET_GO;
+    loop {
+        let (seen, state) = look(venue, owner, key).await?;
+        let state = SessionState { title: title.map(str::to_owned), ..state };
+        if keep(venue, owner, seen, &state, deadline).await? {
+            return Ok(());
+        }
+    }
+}
+
+/// Lets a summary stand for all turns of a session's conversation, which stay in the store. It was written
+/// under `authority` for a request of this bound, and so are the turns that it stands for. How many turns
+/// that are.
+pub async fn compact(
+    venue: &Venue,
+    owner: &Owner,
+    key: &SessionKey,
+    summary: &str,
+    under: (Authority, Authority),
+) -> Result<u32, LifeError> {
+    let bytes = summary.len();
+    if summary.trim().is_empty() || bytes > SUMMARY_BYTES {
+        return Err(LifeError::Config(format!("`summary`: expected 1 to {SUMMARY_BYTES} bytes, got {bytes}")));
+    }
+    let deadline = venue.clock.steady() + LET_GO;
+    loop {
+        let (seen, mut state) = look(venue, owner, key).await?;
+        if let Some(why) = state.is_at_work() {
+            return Err(LifeError::AtWork(key.clone(), why));
+        }
+        let live = live(venue, owner, key, state.goals.compacted_to().max(state.since)).await?;
+        if live.is_empty() {
+            return Ok(0);
+        }
+        state.goals.archive(seen.version, live, summary, under.clone());
+        if keep(venue, owner, seen, &state, deadline).await? {
+            return Ok(live.turns);
+        }
+    }
+}
+
+/// What of the conversation no summary stands for.
+async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<Live, StoreError> {
+    let mut live = Live::default();
+    let mut after = keys::turn(key, above);
+    loop {
+        let page =
+            steps::scan(&*venue.store, owner, &keys::turns(key), Some(&after), false, COUNTED, LIST_BYTES).await?.docs;
+        for (place, doc) in &page {
+            let record: TurnRecord = decode(place, doc.value.as_deref().unwrap_or_default())?;
+            if record.frame == 0 {
+                live.count(&record);
+            }
+        }
+        let Some((last, _)) = page.last() else { return Ok(live) };
+        after.clone_from(last);
+    }
+}
+
+/// A session as it is between two turns, with what it remembers.
+async fn look(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<(SessionFacts, SessionState), LifeError> {
+    let Some(seen) = find(venue, owner, key).await? else { return Err(LifeError::NoSession(key.clone())) };
+    let state = match &seen.state {
+        None => SessionState::default(),
+        Some(bytes) => decode(&format!("state of {key}"), bytes)?,
+    };
+    Ok((seen, state))
+}
+
+/// Writes what a session is to remember; `false` when it has to be looked at again.
+async fn keep(
+    venue: &Venue,
+    owner: &Owner,
+    seen: SessionFacts,
+    state: &SessionState,
+    deadline: Duration,
+) -> Result<bool, LifeError> {
+    let then = Amendment::State(Bytes::from(serde_json::to_vec(state).expect("states serialise")));
+    let amend = Amend { version: seen.version, was: seen.state, then, writes: Vec::new() };
+    match venue.store.amend(venue.now(), owner, &seen.key, &amend).await? {
+        Amended::Done => Ok(true),
+        Amended::Stirred if seen.version == 0 && venue.clock.steady() >= deadline => {
+            Err(LifeError::NoTurn { session: seen.key, asked: 1, newest: 0 })
+        }
+        Amended::Held | Amended::Stirred => look_again(venue, &seen.key, deadline).await.map(|()| false),
+    }
+}
+
+async fn look_again(venue: &Venue, key: &SessionKey, deadline: Duration) -> Result<(), LifeError> {
+    if venue.clock.steady() >= deadline {
+        return Err(LifeError::Busy(key.clone()));
+    }
+    tokio::time::sleep(LOOK).await;
+    Ok(())
+}
+
+/// Deletes a session with its turns, its mail and its `c/`: its open tasks are cancelled, and its jobs
+/// stay. Whether there was one.
+pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bool, LifeError> {
+    let deadline = venue.clock.steady() + LET_GO;
+    let reason = format!("session `{key}` was deleted");
+    loop {
+        let Some(seen) = find(venue, owner, key).await? else { return Ok(false) };
+        for job in seen.mailbox.iter().filter_map(MailboxEntry::open_task) {
+            jobs::cancel(venue, owner, job, Some(&reason)).await?;
+        }
+        let then = Amendment::Gone { arrivals: seen.arrivals };
+        let writes = documents(venue, owner, key).await?.into_iter().map(gone).collect();
+        let amend = Amend { version: seen.version, was: seen.state, then, writes };
+        match venue.store.amend(venue.now(), owner, key, &amend).await? {
+            Amended::Done => break,
+            Amended::Held | Amended::Stirred => look_again(venue, key, deadline).await?,
+        }
+    }
+    timers::cancel(venue, owner, &TimerId::of(&format!("wake/{}", key.token()))).await?;
+    Ok(true)
+}
+
+fn gone(key: DocKey) -> DocWrite {
+    DocWrite { key, expect: Expect::Any, change: Change::Delete }
+}
+
+/// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest
+/// turns go first, on their own.
+async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec<DocKey>, StoreError> {
+    let mut found = vec![keys::session_book(key)];
+    let scope = Scope { session: Some(key.clone()), job: None };
+    let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
+    for prefix in [format!("{base}/"), format!("{base}.e/")] {
+        found.extend(all_under(venue, owner, &prefix).await?);
+    }
+    let mut after: Option<DocKey> = None;
+    loop {
+        let page = steps::scan(&*venue.store, owner, &keys::turns(key), after.as_deref(), false, COUNTED, LIST_BYTES)
+            .await?
+            .docs;
+        let Some((last, _)) = page.last() else { return Ok(found) };
+        after = Some(last.clone());
+        for (place, doc) in &page {
+            let record: Option<TurnRecord> = doc.value.as_ref().and_then(|bytes| decode::stored(bytes).ok());
+            found.extend(retention::of_turn(key, place, record.as_ref()));
+        }
+        if found.len() > SESSION_ERASED {
+            let some: Vec<_> = found.drain(..).map(gone).collect();
+            venue.store.write(venue.now(), owner, &some).await?;
+        }
+    }
+}
+
+async fn all_under(venue: &Venue, owner: &Owner, prefix: &str) -> Result<Vec<DocKey>, StoreError> {
+    let mut keys: Vec<DocKey> = Vec::new();
+    loop {
+        let page =
+            steps::scan(&*venue.store, owner, prefix, keys.last().map(String::as_str), false, COUNTED, LIST_BYTES)
+                .await?
+                .docs;
+        if page.is_empty() {
+            return Ok(keys);
+        }
+        keys.extend(page.into_iter().map(|(key, _)| key));
+    }
+}

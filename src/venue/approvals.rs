@@ -1,0 +1,270 @@
+//! What people are asked, as it is stored: read, list, answer.
+//!
+//! An answer is written before its session hears of it; the first one counts, whoever writes it: a
+//! person, or the session itself when time has run out.
+
+use crate::domain::approval::{Answer, Approval, Subject, Verdict};
+use crate::domain::authority::Resource;
+use crate::domain::event::{Event, Payload};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner, sha256_hex};
+use crate::domain::job::{Job, JobStatus};
+use crate::domain::limits::LIST_PAGE;
+use crate::domain::priority::{Priority, order};
+use crate::domain::session::WITHHELD;
+use crate::domain::values::inject::reserved;
+use crate::ops::{Caller, OpError, dispatch};
+use crate::store::{
+    Admit, Change, DocWrite, EventKind, Expect, Intake, NewEvent, Store, StoreError, Written, decode, keys, steps,
+};
+use crate::venue::Venue;
+use crate::venue::jobs::{self, Listed};
+use bytes::Bytes;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Name under which the venue itself answers.
+const VENUE: &str = "venue";
+
+/// An approval, and the version of its document.
+pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
+    let key = keys::approval(id);
+    let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
+}
+
+/// A page of an owner's approvals, the newest first: of those that wait for an answer, or of all that
+/// are kept. It ends where the approvals would weigh more than [`crate::domain::limits::LIST_BYTES`].
+pub async fn list(
+    venue: &Venue,
+    owner: &Owner,
+    all: bool,
+    offset: usize,
+    limit: usize,
+) -> Result<Listed<Approval>, StoreError> {
+    let mut known = Vec::new();
+    let mut look = |approval: Approval| {
+        if all || is_unanswered(venue, &approval) {
+            known.push((approval.asked, approval.index, approval.id, approval.job.filter(|_| !all)));
+        }
+    };
+    each(venue, owner, &mut look).await?;
+    known.sort_by_key(|(asked, index, ..)| std::cmp::Reverse((*asked, *index)));
+    let mut places = Vec::with_capacity(known.len());
+    for some in known.chunks(LIST_PAGE) {
+        let jobs: Vec<JobId> = some.iter().filter_map(|(.., job)| job.clone()).collect();
+        let open: BTreeSet<JobId> = jobs::statuses(venue, owner, &jobs)
+            .await?
+            .into_iter()
+            .filter(|(_, status)| !status.is_terminal())
+            .map(|(job, _)| job)
+            .collect();
+        let waits = some.iter().filter(|(.., job)| job.as_ref().is_none_or(|job| open.contains(job)));
+        places.extend(waits.map(|(_, _, id, _)| [keys::approval(id)]));
+    }
+    let (items, next) = steps::page(&*venue.store, owner, &places, offset, limit).await?;
+    Ok(Listed { items, total: places.len(), next })
+}
+
+/// Shows all approvals that an owner keeps, one after the other.
+pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
+    steps::each(&*venue.store, owner, keys::APPROVALS, look).await
+}
+
+/// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who
+/// may answer it.
+pub fn seen_by(caller: &Caller, approval: &Approval) -> Value {
+    let mut shown = json!(approval);
+    let may_answer = || caller.authority.permits("job/approve", about(approval)).is_ok();
+    let hidden = !caller.reads().covers_reading(&approval.under) && !may_answer();
+    if let Some(map) = shown.as_object_mut() {
+        map.shift_remove("under");
+        if hidden {
+            map.retain(|key, _| !["call", "questions", "tool"].contains(&key.as_str()));
+            if let Some(answer) = &approval.answer {
+                map.insert("answer".to_owned(), json!({"by": answer.by, "at": answer.at}));
+            }
+            map.insert("hidden".to_owned(), WITHHELD.into());
+        }
+    }
+    shown
+}
+
+/// What somebody must be allowed to approve who answers.
+fn about(approval: &Approval) -> Resource {
+    match &approval.job {
+        Some(job) => Resource::job(job),
+        None => Resource::agent(&approval.session.agent),
+    }
+}
+
+/// A job's record; of one that waits for a person with what is asked.
+pub async fn shown(venue: &Venue, caller: &Caller, job: &Job) -> Result<Value, StoreError> {
+    let owner = &caller.owner;
+    let mut record = caller.reader().record(job);
+    if job.status == JobStatus::InputRequired {
+        let mut waiting = Vec::new();
+        let mut look = |approval: Approval| {
+            if approval.job.as_ref() == Some(&job.head.id) && is_unanswered(venue, &approval) {
+                waiting.push(approval);
+            }
+        };
+        each(venue, owner, &mut look).await?;
+        waiting.sort_by_key(|approval| std::cmp::Reverse((approval.asked, approval.index)));
+        record["approvals"] = waiting.iter().map(|approval| seen_by(caller, approval)).collect();
+    }
+    Ok(record)
+}
+
+fn is_unanswered(venue: &Venue, approval: &Approval) -> bool {
+    approval.answer.is_none() && venue.now() < approval.expires
+}
+
+async fn has_ended(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<bool, StoreError> {
+    let Some(job) = &approval.job else { return Ok(false) };
+    Ok(jobs::get(venue, owner, job).await?.is_none_or(|job| job.status.is_terminal()))
+}
+
+/// The answer to an approval, for the session that waits for it. Without one it is closed with
+/// `close`, when that is given. One whose document is gone is withdrawn.
+pub async fn answer(
+    venue: &Venue,
+    owner: &Owner,
+    id: &JobId,
+    close: Option<Verdict>,
+) -> Result<Option<Answer>, StoreError> {
+    loop {
+        let by_venue = |verdict| Answer { by: VENUE.to_owned(), at: venue.now(), verdict };
+        let Some((approval, version)) = get(&*venue.store, owner, id).await? else {
+            return Ok(Some(by_venue(Verdict::Withdrawn)));
+        };
+        let (None, Some(verdict)) = (&approval.answer, &close) else { return Ok(approval.answer) };
+        let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
+        if put(venue, owner, &closed, version).await? == Written::Done {
+            return Ok(closed.answer);
+        }
+    }
+}
+
+async fn put(venue: &Venue, owner: &Owner, approval: &Approval, version: u64) -> Result<Written, StoreError> {
+    let bytes = Bytes::from(serde_json::to_vec(approval).expect("approvals serialise"));
+    let write =
+        DocWrite { key: keys::approval(&approval.id), expect: Expect::Version(version), change: Change::Put(bytes) };
+    venue.store.write(venue.now(), owner, &[write]).await
+}
+
+/// Answers an approval for a caller, and wakes the session that waits. The same answer again changes
+/// nothing; another one is a conflict. `digest` is what the answer is about, where it says so.
+pub async fn decide(
+    venue: &Venue,
+    caller: &Caller,
+    id: &JobId,
+    verdict: Verdict,
+    digest: Option<&str>,
+) -> Result<Approval, OpError> {
+    let owner = &caller.owner;
+    loop {
+        let found = get(&*venue.store, owner, id).await?;
+        let Some((approval, version)) = found else {
+            return Err(OpError::NotFound(format!("no approval `{id}`; `approval/list` shows what waits")));
+        };
+        check(venue, caller, &approval, &verdict, digest)?;
+        let decided = match &approval.answer {
+            Some(answer) if answer.verdict == verdict => approval,
+            Some(answer) => return Err(answered(id, answer)),
+            None if venue.now() >= approval.expires => {
+                return Err(OpError::Conflict(format!("approval `{id}` has expired: the call was not made")));
+            }
+            None if has_ended(venue, owner, &approval).await? => {
+                return Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")));
+            }
+            None => {
+                let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
+                let decided = Approval { answer: Some(answer), ..approval };
+                if put(venue, owner, &decided, version).await? != Written::Done {
+                    continue;
+                }
+                decided
+            }
+        };
+        tell(venue, owner, &decided).await?;
+        return Ok(decided);
+    }
+}
+
+fn answered(id: &JobId, answer: &Answer) -> OpError {
+    let how = match answer.verdict {
+        Verdict::Approved { .. } => "approved",
+        Verdict::Rejected { .. } => "rejected",
+        Verdict::Answered { .. } => "answered",
+        Verdict::Expired => "closed as expired",
+        Verdict::Withdrawn => "withdrawn",
+    };
+    OpError::Conflict(format!("approval `{id}` was {how} before, by {}; an answer counts once", answer.by))
+}
+
+/// Whether the caller may answer, and the answer fits what is asked.
+fn check(
+    venue: &Venue,
+    caller: &Caller,
+    approval: &Approval,
+    verdict: &Verdict,
+    digest: Option<&str>,
+) -> Result<(), OpError> {
+    caller
+        .authority
+        .permits("job/approve", about(approval))
+        .map_err(|denied| OpError::Denied(denied.text("answering an approval")))?;
+    approval.accepts(verdict, digest).map_err(|error| match error {
+        crate::domain::approval::AnswerError::Digest { .. } => OpError::Conflict(error.to_string()),
+        _ => OpError::Invalid(error.to_string()),
+    })?;
+    if let (Subject::Call { operation, arguments, .. }, Verdict::Approved { arguments: Some(edited), .. }) =
+        (&approval.subject, verdict)
+    {
+        let trusted = venue.catalog.resolve(operation).map(|found| reserved(&found.spec.input)).unwrap_or_default();
+        if let Some(name) = trusted.into_iter().find(|name| edited.get(*name) != arguments.get(*name)) {
+            return Err(OpError::Invalid(format!("argument `{name}` of `{operation}` can't be given in an approval")));
+        }
+        // A delegate's task and a tool's own arguments are what the tool takes: any map.
+        if venue.catalog.resolve(operation).is_some() {
+            dispatch::settle(&venue.catalog, operation, edited.clone(), true)?;
+        }
+        if dispatch::hides(&venue.catalog, operation, edited) {
+            return Err(OpError::Invalid(
+                "the arguments hold a value that may not be recorded; name a secret instead".into(),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Puts the answer into the mailbox of the session that waits, and wakes it.
+async fn tell(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<(), OpError> {
+    let now = venue.now();
+    let id = EventId::of_venue(&venue.key, IdOf::Answer(&approval.id));
+    let event = Event {
+        caller: approval.answer.as_ref().map(|answer| answer.by.clone()),
+        ..Event::new(id.clone(), now, Payload::Decision { approval: approval.id.clone() })
+    };
+    let event = NewEvent {
+        body_hash: sha256_hex(approval.id.as_str().as_bytes()),
+        id,
+        kind: EventKind::Result,
+        job: None,
+        order: order(EventKind::Result, Priority::Normal, now, 0),
+        body: Bytes::from(serde_json::to_vec(&event).expect("events serialise")),
+        open: None,
+        finish: None,
+        outbox: Vec::new(),
+        within: None,
+    };
+    let admit = Admit { owner: owner.clone(), session: approval.session.clone(), event: Some(event), lease: None };
+    match venue.store.admit(now, &admit).await?.intake {
+        Intake::Refused(refusal) => {
+            return Err(OpError::Conflict(format!("agent `{}`: {refusal}", approval.session.agent)));
+        }
+        Intake::New | Intake::Duplicate | Intake::Conflict | Intake::Nothing => {}
+    }
+    venue.wake(owner, &approval.session).await;
+    Ok(())
+}

@@ -1,0 +1,268 @@
+//! Authentication: from the text of a token to who asks, and for what.
+//!
+//! A token is verified where it arrives and is kept nowhere: what goes on is [`Verified`].
+
+pub mod caller;
+pub mod jwks;
+pub mod signing;
+
+use crate::config::{AuthConfig, AuthMode, DidKeys};
+use crate::domain::authority::Capability;
+use crate::domain::decode::from_json;
+use crate::domain::ids::Owner;
+use crate::domain::limits::{TOKEN_BYTES, TOKEN_CHAIN_BYTES, TOKEN_LINKS};
+use crate::domain::time::Millis;
+use crate::domain::timer::KEEP;
+use crate::domain::token::{Claims, DidKey, Judge, Link, Refused, Signer, SpeaksFor, Subject, judge};
+use crate::domain::values::Values;
+use crate::domain::values::protected::OVERRIDE;
+use crate::venue::is_reserved;
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use jsonwebtoken::{Algorithm, DecodingKey, Validation};
+use jwks::{Jwks, JwksError};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+/// Scheme of the header that carries a token, over HTTP and in the queue.
+const SCHEME: &str = "bearer";
+
+/// What a verified token says of a caller.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verified {
+    /// Whose data it is about.
+    pub owner: Owner,
+    /// Whom the token is about: `tenant/user` or `did:key:…`.
+    pub subject: Subject,
+    /// Who presents it, when its subject has handed it on.
+    pub holder: Option<String>,
+    /// What it grants: `None` = everything that the owner holds, empty = nothing. What another
+    /// owner granted has `/tenant/user/` before its path.
+    pub capabilities: Option<Vec<Capability>>,
+    /// The first values of the user tier: `user_id`, `user.name`, `user.email`.
+    pub claims: Values,
+    /// An operator of the venue. Only with a token that limits itself in nothing.
+    pub operator: bool,
+    /// It may give values to keys that a token claims: an operator, or the holder of
+    /// `context/override` by the word of an issuer.
+    pub may_override: bool,
+    /// Timers that it sets go on after its end: the holder of `timer/keep` by the word of an issuer.
+    pub keeps_timers: bool,
+    /// Its `jti`.
+    pub grant: Option<String>,
+    /// The `jti` of all its links, its own first: revoking one of them revokes it.
+    pub grants: Vec<String>,
+    /// When it ends.
+    pub expires: Millis,
+}
+
+/// How callers are recognised.
+#[derive(Debug, Default)]
+pub struct Auth {
+    rules: Option<Rules>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    audiences: Vec<String>,
+    /// The address that the API is bound to, as an audience; only when none is configured.
+    own: OnceLock<String>,
+    jwks: Option<Jwks>,
+    did_keys: DidKeys,
+    operators: Vec<Subject>,
+    leeway: Duration,
+}
+
+impl Auth {
+    /// Everybody may do everything: `auth.mode = "none"`.
+    pub const fn none() -> Self {
+        Self { rules: None }
+    }
+
+    /// As configured; `name` is the venue's.
+    pub fn open(config: &AuthConfig, name: &str) -> Result<Self, JwksError> {
+        if config.mode == AuthMode::None {
+            return Ok(Self::none());
+        }
+        let own = OnceLock::new();
+        let audiences = if config.audience.is_empty() {
+            vec![name.to_owned()]
+        } else {
+            // The configuration says all.
+            let _ = own.set(String::new());
+            config.audience.clone()
+        };
+        let jwks = config.jwks.as_deref().map(Jwks::open).transpose()?;
+        let (did_keys, operators) = (config.did_keys.clone(), config.operators.clone());
+        Ok(Self { rules: Some(Rules { audiences, own, jwks, did_keys, operators, leeway: config.leeway }) })
+    }
+
+    /// Callers must send a token.
+    pub const fn is_required(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// The venue's name in `aud`: the first configured DID, else that of its address `did`, which
+    /// then is an audience too.
+    pub fn did(&self, did: String) -> String {
+        let Some(rules) = &self.rules else { return did };
+        if let Some(configured) = rules.audiences.iter().find(|name| name.starts_with("did:")) {
+            return configured.clone();
+        }
+        let own = rules.own.get_or_init(|| did.clone());
+        if own.is_empty() { did } else { own.clone() }
+    }
+
+    /// What a request without a token is told, or with the value of its [`AUTHORIZATION_HEADER`](crate::bus::AUTHORIZATION_HEADER): who asks.
+    /// `None` when nobody needs a token.
+    pub fn header(&self, value: Option<&str>, now: Millis) -> Option<Result<Verified, Refused>> {
+        let rules = self.rules.as_ref()?;
+        let token = value.and_then(|value| {
+            let (scheme, token) = value.trim().split_once(' ')?;
+            scheme.eq_ignore_ascii_case(SCHEME).then(|| token.trim())
+        });
+        Some(token.ok_or(Refused::Missing).and_then(|token| rules.verify(token, now)))
+    }
+
+    /// Verifies a token; [`Refused::Missing`] when nobody needs one.
+    pub fn verify(&self, token: &str, now: Millis) -> Result<Verified, Refused> {
+        self.rules.as_ref().ok_or(Refused::Missing)?.verify(token, now)
+    }
+}
+
+impl Rules {
+    fn verify(&self, token: &str, now: Millis) -> Result<Verified, Refused> {
+        let links = self.links(token)?;
+        let own = self.own.get().map(String::as_str).filter(|own| !own.is_empty());
+        let audiences: Vec<&str> = self.audiences.iter().map(String::as_str).chain(own).collect();
+        let bearer = judge(&links, Judge { now, leeway: self.leeway, audiences: &audiences })?;
+        if is_reserved(&bearer.owner) {
+            return Err(Refused::Subject);
+        }
+        let unlimited = bearer.capabilities.is_none() && !bearer.delegated;
+        let operator = unlimited && self.operators.contains(&bearer.subject);
+        // Not by `*`: who holds all of his own doesn't hold what was said of him.
+        let issued = matches!(bearer.subject, Subject::Owner(_)) && !bearer.delegated;
+        let explicit = |ability: &str, group: &str| {
+            let said = |cap: &Capability| cap.with.is_empty() && (cap.can == ability || cap.can == group);
+            issued && bearer.capabilities.iter().flatten().any(said)
+        };
+        let may_override = operator || explicit(OVERRIDE, "context");
+        let keeps_timers = explicit(KEEP, "timer");
+        Ok(Verified {
+            operator,
+            may_override,
+            keeps_timers,
+            grant: links.first().and_then(|link| link.claims.grant.clone()),
+            owner: bearer.owner,
+            subject: bearer.subject,
+            holder: bearer.holder,
+            capabilities: bearer.capabilities,
+            claims: bearer.claims,
+            grants: bearer.grants,
+            expires: bearer.expires,
+        })
+    }
+
+    /// The verified links of a token, itself first.
+    fn links(&self, token: &str) -> Result<Vec<Link>, Refused> {
+        let (bytes, limit) = (token.len(), TOKEN_CHAIN_BYTES);
+        if bytes > limit {
+            return Err(Refused::TooLarge { bytes, limit });
+        }
+        let mut links = Vec::new();
+        let mut next = self.link(token)?;
+        while let Some(above) = next.claims.proof.clone() {
+            links.push(next);
+            if links.len() == TOKEN_LINKS {
+                return Err(Refused::Chain("it has more links than are followed"));
+            }
+            next = self.link(&above)?;
+        }
+        links.push(next);
+        // A key that speaks for itself is admitted by name; what it handed on needs no more.
+        match links.last().map(|root| &root.signer) {
+            Some(Signer::Key(key)) if !self.admits(key) => Err(Refused::UnknownKey),
+            Some(Signer::Key(_) | Signer::Issuer(_)) | None => Ok(links),
+        }
+    }
+
+    fn admits(&self, key: &DidKey) -> bool {
+        let operator = self.operators.iter().any(|subject| matches!(subject, Subject::Key(one) if one == key));
+        operator
+            || match &self.did_keys {
+                DidKeys::All => true,
+                DidKeys::Only(keys) => keys.contains(key),
+            }
+    }
+
+    /// One token, its signature verified.
+    fn link(&self, token: &str) -> Result<Link, Refused> {
+        let (header, claims) = parts(token)?;
+        let own = token.len() - claims.proof.as_ref().map_or(0, |proof| proof.len() * 4 / 3);
+        if own > TOKEN_BYTES {
+            return Err(Refused::TooLarge { bytes: own, limit: TOKEN_BYTES });
+        }
+        let (key, signer) = self.key(&claims.issuer, header.kid.as_deref())?;
+        let mut validation = Validation::new(Algorithm::EdDSA);
+        // Times and audience are the core's to judge, at a time that it is given.
+        validation.required_spec_claims.clear();
+        (validation.validate_exp, validation.validate_nbf, validation.validate_aud) = (false, false, false);
+        jsonwebtoken::decode::<IgnoredAny>(token, &key, &validation).map_err(|_| Refused::Signature)?;
+        Ok(Link { claims, signer })
+    }
+
+    /// The key that an issuer signs with.
+    fn key(&self, issuer: &str, kid: Option<&str>) -> Result<(DecodingKey, Signer), Refused> {
+        if issuer.starts_with("did:") {
+            let key = DidKey::parse(issuer).ok_or(Refused::UnknownKey)?;
+            let named = kid.is_none_or(|kid| names(kid, &key));
+            return if named { Ok((verifying(key.bytes()), Signer::Key(key))) } else { Err(Refused::UnknownKey) };
+        }
+        let found = self.jwks.as_ref().zip(kid).and_then(|(jwks, kid)| jwks.find(issuer, kid));
+        let (key, speaks): ([u8; 32], SpeaksFor) = found.ok_or(Refused::UnknownKey)?;
+        Ok((verifying(&key), Signer::Issuer(speaks)))
+    }
+}
+
+fn verifying(key: &[u8; 32]) -> DecodingKey {
+    DecodingKey::from_ed_der(key)
+}
+
+/// `z6Mk…`, `did:key:z6Mk…` or `did:key:z6Mk…#z6Mk…`.
+fn names(kid: &str, key: &DidKey) -> bool {
+    let (did, bare) = (key.to_string(), key.multibase());
+    kid == bare || kid == did || kid.strip_prefix(&did).and_then(|rest| rest.strip_prefix('#')) == Some(&bare)
+}
+
+#[derive(Deserialize)]
+struct Header {
+    alg: String,
+    kid: Option<String>,
+    // Extensions that must be understood; none is.
+    crit: Option<IgnoredAny>,
+}
+
+/// Header and claims as they stand in a token, not verified.
+fn parts(token: &str) -> Result<(Header, Claims), Refused> {
+    let malformed = |why: &str| Refused::Malformed(why.to_owned());
+    let three: Vec<&str> = token.split('.').collect();
+    let [header, claims, _signature] = three[..] else {
+        return Err(malformed("expected `<header>.<claims>.<signature>`"));
+    };
+    let decode = |part: &str| URL_SAFE_NO_PAD.decode(part).map_err(|_| malformed("its parts are not base64url"));
+    let header: Header =
+        from_json(&decode(header)?).map_err(|_| malformed("its header is no JSON object with `alg`"))?;
+    if header.alg != "EdDSA" {
+        return Err(Refused::Algorithm);
+    }
+    if header.crit.is_some() {
+        return Err(malformed("its header has `crit`"));
+    }
+    Ok((header, Claims::parse(&decode(claims)?)?))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,341 @@
+//! External workers: programs of other people, in any language, that do jobs of agents.
+//!
+//! # How a worker speaks
+//!
+//! An agent calls `v/ops/queue/publish {queue, input}`. The job is a message on the subject
+//! `<prefix>.jobs.<queue>` of the work queue stream `<PREFIX>_JOBS`. A worker takes it with a pull
+//! consumer whose filter is that subject (one consumer for all workers of a queue), and gets
+//!
+//! ```json
+//! {"job": "…", "queue": "ocr", "input": {}, "owner": "acme/ann", "agent": "clerk", "session": "s-…",
+//!  "created": 1767225600000, "startBy": 1767229200000, "heartbeatSeconds": 600, "deadline": 1767312000000,
+//!  "token": "…", "answer": "trellis.in.acme.ann.clerk.result", "control": "trellis.ctl.acme.ann"}
+//! ```
+//!
+//! (times in milliseconds since the epoch; `scoped`, too, when the agent hands sections of its context
+//! on). It publishes what it has to say on the subject `answer`, as JSON with the `job` and `token` of
+//! its message, and acknowledges the message once its result is stored:
+//!
+//! | it says | which means |
+//! |---|---|
+//! | `{job, token, status: "STARTED"}` | it has begun; said again, it is still at it. Needed until `startBy`, and then every `heartbeatSeconds` at least |
+//! | the same with `progress` | what those who watch the job are told, at most 8 KiB |
+//! | `{job, token, status: "COMPLETE", output}` | it has ended; `output` has at most 900,000 bytes |
+//! | `{job, token, status: "FAILED", error}` | it has ended without an output |
+//!
+//! - A message can come twice: after a crash, on either side. The first end of a job counts. Later ones
+//!   change nothing; the record of the job has them (`outbound.ignored`), and the log.
+//! - When a job is cancelled or given up, its id goes out on the subject `control` (core NATS): a worker
+//!   that listens there can stop. It goes out again when a worker says `STARTED` of a job that has ended.
+//! - A wrong or missing token is answered on `<prefix>.out.…` with `REJECTED`, `FORGED`, and never counts.
+//! - Who begins too late, falls silent or takes too long has lost the job: it is `FAILED`, `TIMEOUT`. What
+//!   is already in the queue by then still counts for some seconds.
+//!
+//! `config/examples/external_worker.py` is such a worker. A job whose stream is gone, and every job of an
+//! embedded queue, is `FAILED`, `QUEUE_UNAVAILABLE`; while the stream is full it waits in the outbox.
+//!
+//! # How a job is watched
+//!
+//! A document per job, and its place in an index by time, written before the job can be published. The
+//! sweep looks at those that are due. The document stays as long as the job; the place until it ends.
+
+use crate::bus::{BusError, Live};
+use crate::domain::external::{Answer, Ignored, Look, Said, Watch, late};
+use crate::domain::ids::{JobId, Owner, SessionKey};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting};
+use crate::domain::limits::OUTBOUND_GRACE;
+use crate::domain::time::Millis;
+use crate::outbox::{self, RelayedJob};
+use crate::store::{Change, Doc, DocWrite, Expect, Finished, JobFinish, Store, StoreError, Written, decode, keys};
+use crate::venue::Venue;
+use crate::venue::jobs;
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+/// Jobs of one owner that are looked at in one step.
+const PAGE: usize = 64;
+
+/// Tries of a change that others get in the way of.
+const TRIES: u32 = 16;
+
+fn put<T: serde::Serialize>(key: String, expect: Expect, value: &T) -> DocWrite {
+    let bytes = Bytes::from(serde_json::to_vec(value).expect("records serialise"));
+    DocWrite { key, expect, change: Change::Put(bytes) }
+}
+
+fn delete(key: String, expect: Expect) -> DocWrite {
+    DocWrite { key, expect, change: Change::Delete }
+}
+
+/// The writes that replace a watch of this version, with its place.
+fn moved(before: Option<&Watch>, version: u64, watch: &Watch) -> Vec<DocWrite> {
+    let mut writes = vec![put(keys::outbound(&watch.job), Expect::Version(version), watch)];
+    if let Some(before) = before.filter(|before| before.due != watch.due) {
+        writes.push(delete(keys::outbound_due(before.due, &watch.job), Expect::Any));
+    }
+    if before.is_none_or(|before| before.due != watch.due) {
+        let place = keys::outbound_due(watch.due, &watch.job);
+        writes.push(DocWrite { key: place, expect: Expect::Any, change: Change::Put(Bytes::new()) });
+    }
+    writes
+}
+
+/// What is known of a job: its watch and its status, with their versions.
+struct Known {
+    watch: Option<Watch>,
+    version: u64,
+    status: Option<JobStatus>,
+    status_version: u64,
+}
+
+async fn known(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<Known, StoreError> {
+    let key = keys::outbound(job);
+    let mut docs = store.read(owner, &[key.clone(), keys::job_status(job)]).await?.into_iter();
+    let (watch, status): (Doc, Doc) = (docs.next().unwrap_or_default(), docs.next().unwrap_or_default());
+    Ok(Known {
+        watch: watch.value.map(|bytes| decode(&key, &bytes)).transpose()?,
+        version: watch.version,
+        status: status.value.and_then(|bytes| keys::decode_status(&bytes)).map(|(status, _)| status),
+        status_version: status.version,
+    })
+}
+
+/// Watches a job that is about to be opened. One that was opened before is watched already, and goes
+/// on as it was: this is returned.
+pub async fn watch(venue: &Venue, owner: &Owner, watch: Watch) -> Result<Watch, StoreError> {
+    for _ in 0..TRIES {
+        let known = known(&*venue.store, owner, &watch.job).await?;
+        if known.status.is_some() {
+            return Ok(known.watch.unwrap_or(watch));
+        }
+        let writes = moved(known.watch.as_ref(), known.version, &watch);
+        if venue.store.write(venue.now(), owner, &writes).await? == Written::Done {
+            return Ok(watch);
+        }
+    }
+    Err(contended(&watch.job))
+}
+
+fn contended(job: &JobId) -> StoreError {
+    StoreError::Unavailable { store: "documents".into(), reason: format!("job `{job}` is being changed by others") }
+}
+
+/// Whether the message of a job is still to be published: it has not ended.
+pub async fn is_wanted(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    let status = known(store, owner, job).await?.status;
+    Ok(status.is_some_and(|status| !status.is_terminal()))
+}
+
+/// What comes of an attempt to publish the message of a job.
+pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Result<(), StoreError> {
+    let RelayedJob { job, entry, published } = relayed;
+    let Err(error) = published else { return waits_no_more(venue, owner, job).await };
+    match error {
+        BusError::Full { .. } | BusError::Unavailable { .. } => {
+            let until = venue.now().plus(OUTBOUND_GRACE);
+            let note = Waiting { reason: format!("it is not published yet: {error}"), until: Some(until) };
+            let write = put(keys::job_wait(job), Expect::Any, &note);
+            venue.store.write(venue.now(), owner, &[write]).await?;
+        }
+        BusError::NoStream { .. } | BusError::Refused { .. } => {
+            tracing::warn!(%owner, %job, %error, "job of an external worker can't be published, and fails");
+            let result = JobResult::failed(ErrorCode::QueueUnavailable, error.to_string());
+            if let Some(known) = jobs::get(venue, owner, job).await? {
+                end(venue, owner, &known.head, &result).await?;
+            }
+            venue.store.published(owner, std::slice::from_ref(entry)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Ends a job, and tells the session that waits for it. The first end counts.
+async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -> Result<Finished, StoreError> {
+    let entries = outbox::completions(&venue.key, owner, head, result);
+    let finish = JobFinish {
+        job: head.id.clone(),
+        status: result.status,
+        result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
+    };
+    let session = SessionKey { agent: head.agent.clone(), session: head.session.clone() };
+    let finished = venue.store.finish(venue.now(), owner, &session, &finish, None, &entries).await?;
+    if finished == Finished::Done {
+        venue.relay(owner, &entries).await;
+        leave(venue, owner, &head.id).await?;
+    }
+    Ok(finished)
+}
+
+/// A job that has ended is looked at no more. Should this not come about, its next look does it.
+async fn leave(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
+    if let Some(watch) = known(&*venue.store, owner, job).await?.watch {
+        let place = delete(keys::outbound_due(watch.due, job), Expect::Any);
+        venue.store.write(venue.now(), owner, &[place]).await?;
+    }
+    Ok(())
+}
+
+/// What became of an answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// It counts, or did before.
+    Yes,
+    /// It changes nothing, for this reason; the job's record has it.
+    Ignored(String),
+}
+
+/// Takes what a worker has said of a job of this owner, by right of its token. `message` names its
+/// message.
+pub async fn answered(venue: &Venue, owner: &Owner, answer: Answer, message: &str) -> Result<Taken, StoreError> {
+    let Answer { job: id, said, .. } = answer;
+    let Some(job) = jobs::get(venue, owner, &id).await? else {
+        return Ok(Taken::Ignored(format!("job `{id}` is gone")));
+    };
+    let wrong = match said {
+        Ok(Said::Started { progress }) => {
+            if began(venue, owner, &id).await? {
+                tell(venue, &Live::Job(id), progress.map(|progress| json!({"progress": progress}))).await;
+            } else {
+                stop(venue, owner, &id).await;
+            }
+            return Ok(Taken::Yes);
+        }
+        Ok(Said::Ended(result)) => match end(venue, owner, &job.head, &result).await? {
+            Finished::Done => return Ok(Taken::Yes),
+            Finished::Unknown => return Ok(Taken::Ignored(format!("job `{id}` is gone"))),
+            Finished::Already(status) => {
+                let known = jobs::get(venue, owner, &id).await?.and_then(|job: Job| job.result);
+                match late(known.as_ref(), status, &result) {
+                    None => return Ok(Taken::Yes),
+                    Some(late) => late,
+                }
+            }
+        },
+        Err(wrong) => wrong,
+    };
+    note(venue, owner, &id, message, &wrong).await?;
+    Ok(Taken::Ignored(wrong))
+}
+
+/// The worker of a job has begun, or is at it; false: the job has ended.
+async fn began(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    for _ in 0..TRIES {
+        let known = known(&*venue.store, owner, job).await?;
+        let (Some(watch), Some(status)) = (known.watch, known.status) else { return Ok(false) };
+        if status.is_terminal() {
+            return Ok(false);
+        }
+        let now = venue.now();
+        let mut writes = moved(Some(&watch), known.version, &watch.clone().alive(now));
+        if status == JobStatus::Pending {
+            let line = Change::Put(keys::encode_status(JobStatus::Started, now).into());
+            let expect = Expect::Version(known.status_version);
+            writes.push(DocWrite { key: keys::job_status(job), expect, change: line });
+        }
+        if venue.store.write(now, owner, &writes).await? == Written::Done {
+            return Ok(true);
+        }
+    }
+    Err(contended(job))
+}
+
+/// Keeps an answer that changed nothing.
+async fn note(venue: &Venue, owner: &Owner, job: &JobId, message: &str, reason: &str) -> Result<(), StoreError> {
+    for _ in 0..TRIES {
+        let known = known(&*venue.store, owner, job).await?;
+        let Some(watch) = known.watch else { return Ok(()) };
+        let ignored = Ignored { at: venue.now(), message: message.to_owned(), reason: reason.to_owned() };
+        let write = put(keys::outbound(job), Expect::Version(known.version), &watch.ignoring(ignored));
+        if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
+            return Ok(());
+        }
+    }
+    Err(contended(job))
+}
+
+async fn tell(venue: &Venue, to: &Live, piece: Option<Value>) {
+    let Some(piece) = piece else { return };
+    if let Err(error) = venue.bus.signal(to, Bytes::from(piece.to_string())).await {
+        tracing::debug!(%error, "progress of an external worker not sent");
+    }
+}
+
+/// Tells the worker of a job that nobody waits for it any more.
+async fn stop(venue: &Venue, owner: &Owner, job: &JobId) {
+    let control = Live::Control(owner.clone());
+    if let Err(error) = venue.bus.signal(&control, Bytes::from(job.to_string())).await {
+        tracing::debug!(%error, %job, "an external worker is not told that its job has ended");
+    }
+}
+
+/// Looks at the jobs of an owner that are due; returns whether there are more. Any process may do it
+/// at any time, and several at once.
+pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
+    let now = venue.now();
+    let found = venue.store.scan(owner, keys::OUTBOUND_DUE, None, false, PAGE).await?;
+    let due: Vec<_> = found.iter().filter_map(|(key, _)| keys::job_of_due(keys::OUTBOUND_DUE, key)).collect();
+    let due: Vec<_> = due.into_iter().take_while(|(at, _)| *at <= now).collect();
+    let mut damaged = 0;
+    for (at, job) in &due {
+        match one(venue, owner, *at, job, now).await {
+            Ok(()) => {}
+            // One damaged record must not keep the others from their time.
+            Err(error @ StoreError::Corrupt { .. }) => {
+                damaged += 1;
+                tracing::warn!(%owner, %job, %error, "job not looked at");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    // A page of damaged ones is the same at the next look.
+    Ok(due.len() == PAGE && damaged < PAGE)
+}
+
+async fn one(venue: &Venue, owner: &Owner, at: Millis, job: &JobId, now: Millis) -> Result<(), StoreError> {
+    let known = known(&*venue.store, owner, job).await?;
+    let place = || delete(keys::outbound_due(at, job), Expect::Any);
+    let Some(watch) = known.watch.filter(|watch| watch.due == at) else {
+        // Somebody has moved it since, or it was forgotten with its job.
+        let check =
+            DocWrite { key: keys::outbound(job), expect: Expect::Version(known.version), change: Change::Check };
+        venue.store.write(now, owner, &[check, place()]).await?;
+        return Ok(());
+    };
+    let writes = match known.status {
+        None => match watch.clone().without_job(now) {
+            Some(later) => moved(Some(&watch), known.version, &later),
+            None => vec![delete(keys::outbound(job), Expect::Version(known.version)), place()],
+        },
+        Some(status) if status.is_terminal() => vec![place()],
+        Some(_) => match watch.clone().look(now) {
+            Look::Later(later) => moved(Some(&watch), known.version, &later),
+            Look::Over(why) => return give_up(venue, owner, job, &why).await,
+        },
+    };
+    // On a conflict somebody else was faster: what is there now is looked at again.
+    venue.store.write(now, owner, &writes).await?;
+    Ok(())
+}
+
+/// The time of a job is over.
+async fn give_up(venue: &Venue, owner: &Owner, id: &JobId, why: &str) -> Result<(), StoreError> {
+    let Some(job) = jobs::get(venue, owner, id).await? else { return Ok(()) };
+    let waited =
+        job.waiting.filter(|_| job.status == JobStatus::Pending).map(|waiting| format!("; {}", waiting.reason));
+    let result = JobResult::failed(ErrorCode::Timeout, format!("{why}{}", waited.unwrap_or_default()));
+    if end(venue, owner, &job.head, &result).await? == Finished::Done {
+        tracing::info!(%owner, job = %id, why, "job of an external worker given up");
+        stop(venue, owner, id).await;
+    }
+    Ok(())
+}
+
+/// The message of a job is published: what it waited for is over.
+async fn waits_no_more(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
+    let key = keys::job_wait(job);
+    let waited = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    if waited.value.is_some() {
+        venue.store.write(venue.now(), owner, &[delete(key, Expect::Version(waited.version))]).await?;
+    }
+    Ok(())
+}

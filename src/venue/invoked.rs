@@ -1,0 +1,372 @@
+//! Operations that callers invoke, as jobs that workers run: admitted, taken, run, ended.
+//!
+//! A document per job, and its place in an index by the time at which it is looked at: where jobs of
+//! external workers are watched the same way ([`crate::venue::external`]). All that changes is one write that holds
+//! only on what was read before; a wake makes it prompt, the sweep makes it certain. Who may not say any more
+//! that he runs it can't end it either.
+
+use crate::domain::ids::{EventId, JobId, Owner};
+use crate::domain::invoked::{self as rules, Asker, Invoked, Look};
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::lattice::layout::Scope;
+use crate::domain::limits::{INVOKED_GRACE, INVOKED_OPEN};
+use crate::domain::time::Millis;
+use crate::domain::visible::told;
+use crate::ops::{self, Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
+use crate::store::{Change, Doc, DocWrite, Expect, StoreError, Window, Written, decode, keys};
+use crate::venue::Venue;
+use crate::venue::auth::caller::Recognised;
+use crate::venue::policy;
+use bytes::Bytes;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Operations of one owner that are looked at in one step.
+const PAGE: usize = 64;
+
+/// Tries of a change that others get in the way of.
+const TRIES: u32 = 16;
+
+/// Runs an operation for a caller outside turns. Under the same `key` it does what it does once.
+pub async fn operate(
+    venue: &Venue,
+    caller: &Caller,
+    key: Option<EventId>,
+    path: &str,
+    input: Value,
+) -> Result<Output, OpError> {
+    let workspace = venue.workspace(&caller.owner, Scope::default()).await;
+    let call = Invocation {
+        named: path,
+        venue,
+        caller,
+        workspace: &workspace,
+        scoped: &ops::NOTHING,
+        site: Site::Api { key },
+        reads: &Reads::default(),
+    };
+    dispatch::invoke(&call, path, input).await
+}
+
+fn put<T: serde::Serialize>(key: String, expect: Expect, value: &T) -> DocWrite {
+    let bytes = Bytes::from(serde_json::to_vec(value).expect("records serialise"));
+    DocWrite { key, expect, change: Change::Put(bytes) }
+}
+
+const fn delete(key: String, expect: Expect) -> DocWrite {
+    DocWrite { key, expect, change: Change::Delete }
+}
+
+fn line(job: &JobId, expect: Expect, status: JobStatus, now: Millis) -> DocWrite {
+    let line = Bytes::from(keys::encode_status(status, now));
+    DocWrite { key: keys::job_status(job), expect, change: Change::Put(line) }
+}
+
+fn placed(key: String) -> DocWrite {
+    DocWrite { key, expect: Expect::Any, change: Change::Put(Bytes::new()) }
+}
+
+/// What makes a job that isn't there, in this status.
+fn opened(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
+    vec![
+        put(keys::job_head(&head.id), Expect::Version(0), head),
+        line(&head.id, Expect::Any, status, at),
+        placed(keys::job_list_entry(head.created, &head.id)),
+    ]
+}
+
+/// What became of an operation that was invoked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Admission {
+    /// It is a job.
+    Done,
+    /// There is a job of that id, or there was one.
+    Known,
+    /// Too many of its owner's have not ended; nothing was written.
+    Full,
+}
+
+/// Makes a job of an operation, for a worker to run it. After it: it runs, whoever dies. A crash before it:
+/// nothing.
+pub async fn admit(venue: &Venue, owner: &Owner, head: &JobHead, invoked: &Invoked) -> Result<Admission, StoreError> {
+    let count = Window { reverse: false, skip: 0, limit: 0, values: false };
+    if venue.store.page(owner, keys::INVOKED_DUE, count).await?.total >= INVOKED_OPEN {
+        return Ok(Admission::Full);
+    }
+    let mut writes = opened(head, JobStatus::Pending, head.created);
+    writes.push(put(keys::invoked(&head.id), Expect::Any, invoked));
+    writes.push(placed(keys::invoked_due(invoked.due, &head.id)));
+    if venue.keep(owner, &writes).await? != Written::Done {
+        return Ok(Admission::Known);
+    }
+    venue.wake(owner, &rules::session(&head.id)).await;
+    Ok(Admission::Done)
+}
+
+/// Records a job that has ended already; false: there is, or was, one of that id.
+pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
+    let mut writes = opened(&job.head, job.status, job.updated);
+    writes.extend(job.result.as_ref().map(|result| put(keys::job_result(&job.head.id), Expect::Any, result)));
+    Ok(venue.store.write(venue.now(), owner, &writes).await? == Written::Done)
+}
+
+/// What is known of a job, with the versions that a change must find.
+struct Known {
+    invoked: Invoked,
+    version: u64,
+    head: Option<JobHead>,
+    status: JobStatus,
+    status_version: u64,
+}
+
+async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known>, StoreError> {
+    let wanted = [keys::invoked(job), keys::job_head(job), keys::job_status(job)];
+    let docs: Vec<Doc> = venue.store.read(owner, &wanted).await?;
+    let [record, head, status] = &docs[..] else { return Ok(None) };
+    let Some(bytes) = &record.value else { return Ok(None) };
+    Ok(Some(Known {
+        invoked: decode(&wanted[0], bytes)?,
+        version: record.version,
+        head: head.value.as_ref().map(|bytes| decode(&wanted[1], bytes)).transpose()?,
+        status: status.value.as_ref().and_then(|b| keys::decode_status(b)).map_or(JobStatus::Pending, |(s, _)| s),
+        status_version: status.version,
+    }))
+}
+
+/// The writes that replace a record of this version, with its place.
+fn moved(before: &Invoked, version: u64, after: &Invoked) -> Vec<DocWrite> {
+    let mut writes = vec![put(keys::invoked(&after.job), Expect::Version(version), after)];
+    if before.due != after.due {
+        writes.push(delete(keys::invoked_due(before.due, &after.job), Expect::Any));
+        writes.push(placed(keys::invoked_due(after.due, &after.job)));
+    }
+    writes
+}
+
+/// The writes after which nobody looks at it any more.
+fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
+    [
+        delete(keys::invoked(&invoked.job), Expect::Version(version)),
+        delete(keys::invoked_due(invoked.due, &invoked.job), Expect::Any),
+    ]
+}
+
+/// How a worker runs operations.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms<'a> {
+    /// Its name.
+    pub worker: &'a str,
+    /// It renews three times within so long, or another goes on.
+    pub lease: Duration,
+    /// Workers that one operation may kill.
+    pub crash_limit: u32,
+}
+
+/// An operation that this worker, and no other, runs.
+#[derive(Debug, Clone)]
+pub struct Held {
+    invoked: Invoked,
+    version: u64,
+    head: JobHead,
+    status_version: u64,
+    token: String,
+}
+
+/// Whether running it again does no more than running it once.
+fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
+    let op = head.op.as_deref().unwrap_or_default();
+    match dispatch::settle(&venue.catalog, op, head.input.clone(), true) {
+        Ok(settled) => match settled.found.spec.effect {
+            Effect::Read | Effect::Idempotent => true,
+            // Outside a turn nothing keeps a write until a commit.
+            Effect::Buffered | Effect::Once => false,
+        },
+        // It can't be run: it does nothing.
+        Err(_) => true,
+    }
+}
+
+/// Takes an operation to run it; none when there is nothing to run: it has ended, or ends here, or another
+/// has it. That it is begun is written by then.
+pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> Result<Option<Held>, StoreError> {
+    let mark = uuid::Uuid::new_v4().simple().to_string();
+    for _ in 0..TRIES {
+        let Some(Known { invoked, version, head, status, status_version }) = known(venue, owner, job).await? else {
+            return Ok(None);
+        };
+        let now = venue.now();
+        let Some(head) = head.filter(|_| !status.is_terminal()) else {
+            venue.store.write(now, owner, &left(&invoked, version)).await?;
+            return Ok(None);
+        };
+        let op = head.op.clone().unwrap_or_default();
+        if invoked.is_held(&mark) {
+            // It was written, and only the answer was lost.
+            return Ok(Some(Held { invoked, version, head, status_version, token: mark }));
+        }
+        let looked = invoked.look(now, &op, may_be_repeated(venue, &head), by.crash_limit);
+        let right = |invoked| Held { invoked, version, head, status_version, token: mark.clone() };
+        match looked {
+            Look::Later(_) => return Ok(None),
+            Look::Over(result) => {
+                tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
+                if written_end(venue, owner, &right(invoked), &result).await? {
+                    return Ok(None);
+                }
+            }
+            Look::Take => {
+                let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
+                let mut writes = moved(&invoked, version, &taken);
+                writes.push(line(job, Expect::Version(status_version), JobStatus::Started, now));
+                if venue.store.write(now, owner, &writes).await? == Written::Done {
+                    let right = right(taken);
+                    return Ok(Some(Held { version: version + 1, status_version: status_version + 1, ..right }));
+                }
+            }
+        }
+    }
+    Err(contended(job))
+}
+
+fn contended(job: &JobId) -> StoreError {
+    StoreError::Unavailable { store: "documents".into(), reason: format!("job `{job}` is being changed by others") }
+}
+
+/// The same as it stands now, if it is still held; else nothing of it is to be done here any more.
+async fn still(venue: &Venue, owner: &Owner, held: &Held) -> Result<Option<Held>, StoreError> {
+    let Some(known) = known(venue, owner, &held.invoked.job).await? else { return Ok(None) };
+    if known.status.is_terminal() {
+        venue.store.write(venue.now(), owner, &left(&known.invoked, known.version)).await?;
+        return Ok(None);
+    }
+    let Known { invoked, version, status_version, .. } = known;
+    Ok(invoked.is_held(&held.token).then(|| Held { invoked, version, status_version, ..held.clone() }))
+}
+
+/// Holds it for some time more; none when it was cancelled, or another has it.
+pub async fn renew(venue: &Venue, owner: &Owner, held: &Held, lease: Duration) -> Result<Option<Held>, StoreError> {
+    let Some(held) = still(venue, owner, held).await? else { return Ok(None) };
+    let now = venue.now();
+    let renewed = held.invoked.clone().renewed(now, lease + INVOKED_GRACE);
+    let done = venue.store.write(now, owner, &moved(&held.invoked, held.version, &renewed)).await?;
+    if done == Written::Done {
+        return Ok(Some(Held { invoked: renewed, version: held.version + 1, ..held }));
+    }
+    still(venue, owner, &held).await
+}
+
+async fn written_end(venue: &Venue, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
+    let (job, now) = (&held.invoked.job, venue.now());
+    let mut writes = left(&held.invoked, held.version).to_vec();
+    writes.push(line(job, Expect::Version(held.status_version), result.status, now));
+    writes.push(put(keys::job_result(job), Expect::Any, result));
+    Ok(venue.store.write(now, owner, &writes).await? == Written::Done)
+}
+
+/// Ends it so; false when it had ended, or another has it: then this end counts for nothing.
+pub async fn end(venue: &Venue, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
+    let mut held = held.clone();
+    for _ in 0..TRIES {
+        if written_end(venue, owner, &held, result).await? {
+            return Ok(true);
+        }
+        match still(venue, owner, &held).await? {
+            Some(as_it_is) => held = as_it_is,
+            None => return Ok(false),
+        }
+    }
+    Err(contended(&held.invoked.job))
+}
+
+/// Gives it back before its end, to be looked at again after `pause`; what must not be repeated ends instead,
+/// its outcome unknown.
+pub async fn give_back(venue: &Venue, owner: &Owner, held: &Held, pause: Duration) -> Result<(), StoreError> {
+    if !may_be_repeated(venue, &held.head) {
+        let worker = held.invoked.taken.as_ref().map_or("", |taken| taken.worker.as_str());
+        let result = rules::unknown(held.head.op.as_deref().unwrap_or_default(), worker);
+        end(venue, owner, held, &result).await?;
+        return Ok(());
+    }
+    let Some(held) = still(venue, owner, held).await? else { return Ok(()) };
+    let now = venue.now();
+    let back = held.invoked.clone().given_back(now.plus(pause));
+    // On a conflict it lapses.
+    venue.store.write(now, owner, &moved(&held.invoked, held.version, &back)).await?;
+    Ok(())
+}
+
+/// How a run went.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Ran {
+    /// The job ends so.
+    Ended(JobResult),
+    /// The store didn't answer: it is run again later, where it may be.
+    Again,
+}
+
+/// Runs it for who asked, under what is left of what he might do then.
+pub async fn run(venue: &Venue, owner: &Owner, held: &Held) -> Result<Ran, StoreError> {
+    let Asker { name, operator, authority, envelope, principal, token_owner } = held.invoked.asker.clone();
+    let caller = Caller { owner: owner.clone(), name, authority, operator, envelope, principal };
+    let known = Recognised { caller, may_override: false, token_owner };
+    let caller = match policy::held(&*venue.store, known).await? {
+        Ok(known) => known.caller,
+        Err(refused) => return Ok(Ran::Ended(JobResult::failed(ErrorCode::CapDenied, refused.to_string()))),
+    };
+    let op = held.head.op.as_deref().unwrap_or_default();
+    let ran = operate(venue, &caller, Some(held.invoked.key.clone()), op, held.head.input.clone()).await;
+    Ok(match ran {
+        Err(OpError::Store(error)) if error.is_transient() => Ran::Again,
+        Err(OpError::Fenced) => Ran::Again,
+        ran => Ran::Ended(ended(ran)),
+    })
+}
+
+/// The end of a job whose operation went so.
+pub fn ended(ran: Result<Output, OpError>) -> JobResult {
+    let coded = |code, text| JobResult::failed(code, told(text));
+    let failed = |text| JobResult { error_code: None, ..coded(ErrorCode::Internal, text) };
+    match ran {
+        Ok(output) => JobResult::complete(output.value),
+        Err(OpError::Failed(text) | OpError::Upstream(text) | OpError::NotFound(text) | OpError::Conflict(text)) => {
+            failed(text)
+        }
+        Err(OpError::Timeout(text) | OpError::Limit(text)) => coded(ErrorCode::LimitReached, text),
+        Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
+        Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
+        Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
+        Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),
+    }
+}
+
+/// The operations of an owner that are due first. Places that stand for nothing go.
+pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError> {
+    let now = venue.now();
+    let found = venue.store.scan(owner, keys::INVOKED_DUE, None, false, PAGE).await?;
+    let places = found.iter().filter_map(|(key, _)| keys::job_of_due(keys::INVOKED_DUE, key));
+    let due: Vec<_> = places.take_while(|(at, _)| *at <= now).collect();
+    if due.is_empty() {
+        return Ok(Vec::new());
+    }
+    let records: Vec<_> = due.iter().map(|(_, job)| keys::invoked(job)).collect();
+    let docs = venue.store.read(owner, &records).await?;
+    let mut jobs = Vec::with_capacity(due.len());
+    for ((at, job), doc) in due.into_iter().zip(docs) {
+        let record: Option<Invoked> = match doc.value.as_ref().map(|b| decode(&keys::invoked(&job), b)).transpose() {
+            Ok(record) => record,
+            // One damaged record must not keep the others from being run.
+            Err(error) => {
+                tracing::warn!(%owner, %job, %error, "operation not looked at");
+                continue;
+            }
+        };
+        if record.is_some_and(|record| record.due == at) {
+            jobs.push(job);
+        } else {
+            let expect = Expect::Version(doc.version);
+            let check = DocWrite { key: keys::invoked(&job), expect, change: Change::Check };
+            venue.store.write(now, owner, &[check, delete(keys::invoked_due(at, &job), Expect::Any)]).await?;
+        }
+    }
+    Ok(jobs)
+}

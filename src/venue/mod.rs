@@ -1,0 +1,160 @@
+//! What a venue keeps and does, whoever asks: agents, jobs, approvals, resources, what is spent. Comes in from
+//! operations, HTTP and turns; goes out as documents of the store and messages in outboxes. It runs no turn.
+//!
+//! [`Venue`] is what every role holds: the seams, the clock and the key, wired once by `app`.
+
+pub mod agents;
+pub mod jobs;
+pub mod dead;
+pub mod timers;
+pub mod approvals;
+pub mod external;
+pub mod invoked;
+pub mod ledger;
+
+pub mod assets;
+pub mod resources;
+pub mod workspace;
+
+pub mod auth;
+pub mod policy;
+pub mod revoked;
+pub mod secrets;
+
+pub mod quotas;
+pub mod rates;
+pub mod spending;
+pub mod strays;
+
+use crate::bus::Bus;
+use crate::domain::authority::grant::Boundary;
+use crate::domain::cap::SpendSettings;
+use crate::domain::ids::{Owner, OwnerPart, SessionKey};
+use crate::domain::lattice::layout::Scope;
+use crate::domain::quota::{Quota, QuotaSettings, Usage};
+use crate::domain::time::Millis;
+use crate::ops::Catalog;
+use crate::process::clock::Clock;
+use crate::process::telemetry::Metrics;
+use crate::store::{Change, DocWrite, Expect, OutboxEntry, Standing, Store, StoreError, Written};
+use crate::venue::secrets::Vault;
+use crate::venue::workspace::Workspace;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Owner under which the venue keeps its own documents.
+const VENUE_OWNER: &str = "_venue/_venue";
+/// Document with the key that job ids are derived with.
+const KEY_DOC: &str = "key";
+
+/// The shared parts of a process.
+pub struct Venue {
+    /// Durable state.
+    pub store: Arc<dyn Store>,
+    /// The queue.
+    pub bus: Arc<dyn Bus>,
+    /// The time.
+    pub clock: Clock,
+    /// Name shown in prompts and on `status`.
+    pub name: String,
+    /// Key of job ids, the same for every process on the same store.
+    pub key: Vec<u8>,
+    /// Operations.
+    pub catalog: Catalog,
+    /// Keys of secrets.
+    pub secrets: Vault,
+    /// Resource namespaces at and above which no request is granted anything.
+    pub boundaries: Vec<Boundary>,
+    /// Caps on spending, and prices.
+    pub spend: SpendSettings,
+    /// What owners may keep.
+    pub quota: QuotaSettings,
+    /// Counters.
+    pub metrics: Arc<Metrics>,
+}
+
+impl Venue {
+    /// The time now.
+    pub fn now(&self) -> Millis {
+        self.clock.now()
+    }
+
+    /// What an owner may keep, where operators haven't said otherwise of it.
+    pub async fn quota(&self) -> Quota {
+        self.quota.of(self.store.fill(self.clock.steady()).await.limit)
+    }
+
+    /// The tree of an owner, whose quota holds for what is written there.
+    pub async fn workspace(&self, owner: &Owner, scope: Scope) -> Workspace {
+        Workspace::new(Arc::clone(&self.store), owner.clone(), scope).within(self.quota().await)
+    }
+
+    /// Writes what somebody asks to be kept, within the owner's quota.
+    pub async fn keep(&self, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+        self.store.write_within(self.now(), owner, writes, &self.quota().await).await
+    }
+
+    /// Whether so much may come to what an owner keeps. For what can't be written within the quota by one call:
+    /// what others do meanwhile may pass it by as much as they do.
+    pub async fn room(&self, owner: &Owner, adds: Usage) -> Result<(), StoreError> {
+        let Standing { used, own } = self.store.usage(owner).await?;
+        self.quota().await.of_owner(own).admits(&used, &adds).map_err(StoreError::Over)
+    }
+
+    /// Publishes outbox entries; what fails is left to the sweep, with a log line.
+    pub async fn relay(&self, owner: &Owner, entries: &[OutboxEntry]) {
+        if entries.is_empty() {
+            return;
+        }
+        let relayed = crate::outbox::relay(&*self.store, &*self.bus, &self.metrics, &self.key, owner, entries).await;
+        if let Err(error) = relayed.outcome {
+            tracing::warn!(%owner, %error, "outbox not published yet; the sweep will do it");
+        }
+        for job in &relayed.jobs {
+            // The end of a job has messages of its own.
+            if let Err(error) = Box::pin(crate::venue::external::relayed(self, owner, job)).await {
+                tracing::warn!(%owner, job = %job.job, %error, "job of an external worker not brought up to date; the sweep will do it");
+            }
+        }
+    }
+
+    /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a
+    /// log line.
+    pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
+        if let Err(error) = self.bus.publish(&crate::outbox::wake(owner, session)).await {
+            tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
+        }
+    }
+}
+
+/// The owner whose documents are the venue's own; it has no agents and no jobs.
+pub fn venue_owner() -> Owner {
+    VENUE_OWNER.parse().expect("a legal owner")
+}
+
+/// User of the owner under which a tenant's shared documents are.
+const VENUE_USER: &str = "_venue";
+
+/// The owner of what a tenant's operators keep for all its users; it has no agents and no jobs.
+pub fn tenant_owner(owner: &Owner) -> Owner {
+    Owner::new(owner.tenant().clone(), OwnerPart::new(VENUE_USER).expect("a legal name"))
+}
+
+/// Whether an owner is the venue's or a tenant's own: nobody can act as it.
+pub fn is_reserved(owner: &Owner) -> bool {
+    owner.user().as_str() == VENUE_USER
+}
+
+/// The store's key of job ids; made on first use, and the same for all processes from then on.
+pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
+    let owner = venue_owner();
+    let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
+    let write = DocWrite { key: KEY_DOC.into(), expect: Expect::Version(0), change: Change::Put(Bytes::from(fresh)) };
+    // A conflict means that it is there already.
+    store.write(now, &owner, &[write]).await?;
+    let key = store.read(&owner, &[KEY_DOC.into()]).await?.pop().and_then(|doc| doc.value);
+    key.map(|bytes| bytes.to_vec()).ok_or_else(|| StoreError::Corrupt {
+        store: "documents".into(),
+        reason: "the venue key is missing after it was written".into(),
+    })
+}

@@ -1,0 +1,116 @@
+//! An owner's policy as it is stored: roots and revocations. Its version is a part of every commit,
+//! so that what is revoked stops a turn that is already running.
+
+use crate::domain::authority::capability::Capability;
+use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
+use crate::domain::ids::Owner;
+use crate::domain::token::Refused;
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
+use crate::venue::Venue;
+use crate::venue::auth::caller::Recognised;
+use bytes::Bytes;
+
+/// Tries of a change that others get in the way of.
+const TRIES: u32 = 32;
+
+/// The policy of an owner, and the version that a commit compares; 0 without one.
+pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
+    let key = keys::POLICY.to_owned();
+    let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    let policy = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
+    Ok((policy.unwrap_or_default(), doc.version))
+}
+
+/// A caller with what is left of its token: without what its own owner, and the one that it acts
+/// for, have taken back from it by its name or by the id of a grant. [`Refused::Revoked`] when
+/// that is all. Without a token nothing was granted that could be taken back.
+pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Recognised, Refused>, StoreError> {
+    let Some(own) = known.token_owner.clone() else { return Ok(Ok(known)) };
+    let other = (known.caller.owner != own).then(|| known.caller.owner.clone());
+    for owner in std::iter::once(own).chain(other) {
+        let (policy, _) = load(store, &owner).await?;
+        let caller = &mut known.caller;
+        for revocation in policy.taken_from(&caller.name, &caller.envelope) {
+            let Some(path) = &revocation.path else { return Ok(Err(Refused::Revoked)) };
+            caller.authority = caller.authority.clone().without(path);
+        }
+    }
+    Ok(Ok(known))
+}
+
+/// The part of a commit that holds only under this version.
+pub fn unchanged(version: u64) -> DocWrite {
+    DocWrite { key: keys::POLICY.to_owned(), expect: Expect::Version(version), change: Change::Check }
+}
+
+/// Takes something back: from the next check on, that of a running commit included. The oldest
+/// revocations don't fall out: at the limit the new one is refused.
+pub async fn revoke(venue: &Venue, owner: &Owner, revocation: Revocation) -> Result<Option<Policy>, StoreError> {
+    change(venue, owner, |policy| {
+        if policy.revocations.len() >= MAX_REVOCATIONS {
+            return false;
+        }
+        policy.revocations.push(revocation.clone());
+        true
+    })
+    .await
+}
+
+/// Takes a revocation back. `None` when there is none of that name.
+pub async fn restore(venue: &Venue, owner: &Owner, id: &str) -> Result<Option<Policy>, StoreError> {
+    change(venue, owner, |policy| {
+        let before = policy.revocations.len();
+        policy.revocations.retain(|revocation| revocation.id != id);
+        policy.revocations.len() < before
+    })
+    .await
+}
+
+/// Sets what anything of an owner may do at most; `None` = no limit.
+pub async fn set_roots(
+    venue: &Venue,
+    owner: &Owner,
+    roots: Option<Vec<Capability>>,
+) -> Result<Option<Policy>, StoreError> {
+    change(venue, owner, |policy| {
+        policy.roots.clone_from(&roots);
+        true
+    })
+    .await
+}
+
+/// Sets what people want to be asked about.
+pub async fn set_approvals(
+    venue: &Venue,
+    owner: &Owner,
+    approvals: Vec<Capability>,
+) -> Result<Option<Policy>, StoreError> {
+    change(venue, owner, |policy| {
+        policy.approvals.clone_from(&approvals);
+        true
+    })
+    .await
+}
+
+async fn change(
+    venue: &Venue,
+    owner: &Owner,
+    mut edit: impl FnMut(&mut Policy) -> bool,
+) -> Result<Option<Policy>, StoreError> {
+    for _ in 0..TRIES {
+        let (mut policy, version) = load(&*venue.store, owner).await?;
+        if !edit(&mut policy) {
+            return Ok(None);
+        }
+        let bytes = Bytes::from(serde_json::to_vec(&policy).expect("policies serialise"));
+        let write =
+            DocWrite { key: keys::POLICY.to_owned(), expect: Expect::Version(version), change: Change::Put(bytes) };
+        if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
+            return Ok(Some(policy));
+        }
+    }
+    Err(StoreError::Unavailable {
+        store: "documents".into(),
+        reason: format!("the policy of `{owner}` is being changed by others"),
+    })
+}

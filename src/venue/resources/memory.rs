@@ -1,0 +1,410 @@
+//! Memory: one document per entry, under a name that is a function of scope and content. The same
+//! content is the same document, so that of two turns that write it at once one finds it there.
+
+use super::{Access, Area, Call, Provider, Tool};
+use crate::domain::context::item::Content;
+use crate::domain::ids::hmac_hex;
+use crate::domain::limits::{INPUT_BYTES, MEMORY_ENTRIES, MEMORY_READ, MEMORY_SEARCH};
+use crate::domain::resource::memory::{
+    self as rules, Entry, KIND, Kind, Settings, Status, Wanted, Written, content, entry_key, nearest, overwritten,
+    select, shown, superseded, target, topics, visible,
+};
+use crate::domain::resource::{Ability, below, within};
+use crate::domain::time::Millis;
+use crate::ops::OpError;
+use crate::store::StoreError;
+use crate::venue::workspace::{DocChange, Docs, WorkspaceError};
+use async_trait::async_trait;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+
+/// Hex digits of an id.
+const ID_DIGITS: usize = 24;
+
+/// The provider.
+pub struct Memory;
+
+fn key(scope: &str, id: &str) -> String {
+    format!("{}{id}", within(KIND, scope))
+}
+
+fn tool(name: &'static str, description: &'static str, writes: bool, input: &Value, required: &[&str]) -> Tool {
+    let input = json!({"type": "object", "properties": input, "required": required, "additionalProperties": false});
+    Tool { name, description, input, writes }
+}
+
+#[async_trait]
+impl Provider for Memory {
+    fn kind(&self) -> &str {
+        KIND
+    }
+
+    fn tools(&self) -> Vec<Tool> {
+        let text = |about: &str| json!({"type": "string", "description": about});
+        let list = |about: &str| json!({"type": "array", "items": {"type": "string"}, "description": about});
+        let most = |most: usize| json!({"type": "integer", "minimum": 1, "maximum": most});
+        let sort = || json!({"enum": Kind::NAMES});
+        vec![
+            tool(
+                "read",
+                "What is remembered, what was changed last first: about some topics, or about anything.",
+                false,
+                &json!({"topics": list("any of these"), "limit": most(MEMORY_READ)}),
+                &[],
+            ),
+            tool(
+                "search",
+                "Finds what is remembered by words, sort, tag or the beginning of a topic.",
+                false,
+                &json!({
+                    "query": text("words that all occur in content or topics"), "kind": sort(), "tag": text("a tag"),
+                    "prefix": text("how a topic begins"), "limit": most(MEMORY_SEARCH)
+                }),
+                &[],
+            ),
+            tool(
+                "write",
+                "Remembers something from the end of this turn on. The same content is kept once.",
+                true,
+                &json!({
+                    "content": text("one self-contained statement"), "topics": list("what it is about"),
+                    "type": sort(), "scope": text("namespace; the granted one when absent")
+                }),
+                &["content"],
+            ),
+            tool(
+                "correct",
+                "Puts a new statement in the place of an entry that is wrong or out of date.",
+                true,
+                &json!({"id": text("of the entry"), "content": text("what is right")}),
+                &["id", "content"],
+            ),
+            tool(
+                "get",
+                "What is remembered under a key, in the nearest scope that has it.",
+                false,
+                &json!({"key": text("as it was put")}),
+                &["key"],
+            ),
+            tool(
+                "put",
+                "Remembers something under a key, in the place of what is there.",
+                true,
+                &json!({
+                    "key": text("a short name"), "content": text("one self-contained statement"),
+                    "topics": list("what it is about"), "type": sort(),
+                    "scope": text("namespace; the granted one when absent")
+                }),
+                &["key", "content"],
+            ),
+            tool(
+                "forget",
+                "Deletes an entry for good, by its id; or, where the agent may, all of a scope.",
+                true,
+                &json!({"id": text("of the entry"), "scope": text("namespace, without what lies below")}),
+                &[],
+            ),
+        ]
+    }
+
+    fn check(&self, settings: &Map<String, Value>) -> Result<(), String> {
+        Settings::parse(settings).map(drop)
+    }
+
+    async fn call(&self, call: &Call<'_>, tool: &str, arguments: &Value) -> Result<Value, OpError> {
+        match tool {
+            "read" | "search" => {
+                call.reads().await?;
+                let entries = entries(&call.access).await?;
+                let (wanted, most) = if tool == "read" {
+                    (Wanted { topics: wanted_topics(arguments)?, ..Wanted::default() }, MEMORY_READ)
+                } else {
+                    (wanted(arguments), MEMORY_SEARCH)
+                };
+                let limit = arguments["limit"].as_u64().and_then(|limit| usize::try_from(limit).ok()).unwrap_or(most);
+                Ok(shown(select(&entries, &wanted, limit.min(most))))
+            }
+            "write" => {
+                let new = new_entry(call, arguments, &scope(call, arguments)?)?;
+                call.uses(Ability::Write, &new.scope).await;
+                Ok(call.access.workspace.change(call.index, Arc::new(Write(new))).await?)
+            }
+            "get" => {
+                call.reads().await?;
+                let key = entry_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let entries = entries(&call.access).await?;
+                Ok(match nearest(&entries, &key) {
+                    Some(entry) => json!({"found": true, "entry": rules::one(entry)}),
+                    None => json!({"found": false}),
+                })
+            }
+            "put" => {
+                let key = entry_key(arguments["key"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let scope = scope(call, arguments)?;
+                let new = new_entry(call, arguments, &scope)?;
+                let id = keyed_id(&call.access, &scope, &key);
+                call.uses(Ability::Write, &scope).await;
+                let put = Put(Entry { id, key: Some(key), ..new });
+                Ok(call.access.workspace.change(call.index, Arc::new(put)).await?)
+            }
+            "correct" => {
+                let old = find(call, arguments).await?;
+                if let Some(key) = &old.key {
+                    let text = format!("`{}` is kept under a key: put `{key}` again instead", old.id);
+                    return Err(OpError::Invalid(text));
+                }
+                let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+                let id = id(&call.access, &old.scope, &content);
+                let source = call.source.clone();
+                let correct = Correct { scope: old.scope, old: old.id, id, content, source, now: call.access.now };
+                Ok(call.access.workspace.change(call.index, Arc::new(correct)).await?)
+            }
+            "forget" => match (arguments["id"].as_str(), arguments["scope"].as_str()) {
+                (Some(_), None) => {
+                    let Entry { scope, id, .. } = find(call, arguments).await?;
+                    Ok(call.access.workspace.change(call.index, Arc::new(Forget { scope, id })).await?)
+                }
+                (None, Some(_)) => forget_scope(call, arguments).await,
+                (None, None) | (Some(_), Some(_)) => Err(OpError::Invalid("expected one of `id` and `scope`".into())),
+            },
+            other => Err(OpError::NotFound(format!("a memory has no tool `{other}`"))),
+        }
+    }
+
+    async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
+        // They were checked when the agent was applied.
+        let settings = Settings::parse(access.settings).unwrap_or_default();
+        let entries = entries(access).await?;
+        let text = rules::context(&entries, &settings, &format!("{}read", access.prefix));
+        Ok(text.map(|text| Content::of(text.into(), INPUT_BYTES)))
+    }
+
+    fn areas(&self, namespace: &str, recursive: bool) -> Vec<Area> {
+        let area = |prefix| Area { prefix, counts: true };
+        let below = recursive.then(|| below(KIND, namespace)).map(area);
+        std::iter::once(area(within(KIND, namespace))).chain(below).collect()
+    }
+}
+
+/// All entries of the visible scopes, those that hold no more included.
+async fn entries(access: &Access<'_>) -> Result<Vec<Entry>, StoreError> {
+    let mut entries = Vec::new();
+    for scope in visible(access.held) {
+        // One over the limit fits when two turns at once have written the last one.
+        entries.extend(access.workspace.documents::<Entry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?);
+    }
+    Ok(entries)
+}
+
+/// The scope that a write means.
+fn scope(call: &Call<'_>, arguments: &Value) -> Result<String, OpError> {
+    let policy = Settings::parse(call.access.settings).unwrap_or_default().write_policy;
+    target(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
+}
+
+async fn forget_scope(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
+    if !Settings::parse(call.access.settings).unwrap_or_default().forget_scope {
+        return Err(OpError::Denied(
+            "`scope`: this agent forgets single entries, by their `id`; `forgetScope` of its memory says otherwise"
+                .into(),
+        ));
+    }
+    let scope = scope(call, arguments)?;
+    call.uses(Ability::Write, &scope).await;
+    let entries = call.access.workspace.documents::<Entry>(&within(KIND, &scope), MEMORY_ENTRIES + 64).await?;
+    let ids = entries.into_iter().map(|entry| entry.id).collect();
+    Ok(call.access.workspace.change(call.index, Arc::new(ForgetAll { scope, ids })).await?)
+}
+
+fn texts(value: &Value) -> Vec<String> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}
+
+fn wanted_topics(arguments: &Value) -> Result<Vec<String>, OpError> {
+    let named = texts(&arguments["topics"]);
+    if named.is_empty() { Ok(Vec::new()) } else { topics(&named).map_err(OpError::Invalid) }
+}
+
+fn kind(value: &Value) -> Option<Kind> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+fn wanted(arguments: &Value) -> Wanted {
+    let lower = |key: &str| arguments[key].as_str().map(|text| text.trim().to_lowercase());
+    Wanted {
+        topics: Vec::new(),
+        words: lower("query").unwrap_or_default().split_whitespace().map(str::to_owned).collect(),
+        kind: kind(&arguments["kind"]),
+        tag: arguments["tag"].as_str().map(str::to_owned),
+        prefix: lower("prefix").filter(|prefix| !prefix.is_empty()),
+    }
+}
+
+/// Under the venue's key: nobody can try contents that were forgotten against their ids.
+fn id(access: &Access<'_>, scope: &str, content: &str) -> String {
+    let said = json!([KIND, access.workspace.owner(), scope, content]).to_string();
+    hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
+}
+
+/// Of what is put under a key: the key says which entry it is, whatever it says.
+fn keyed_id(access: &Access<'_>, scope: &str, key: &str) -> String {
+    let said = json!([KIND, access.workspace.owner(), scope, {"key": key}]).to_string();
+    hmac_hex(access.key, said.as_bytes())[..ID_DIGITS].to_owned()
+}
+
+fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, OpError> {
+    let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
+    let settings = Settings::parse(call.access.settings).unwrap_or_default();
+    Ok(Entry {
+        id: id(&call.access, scope, &content),
+        scope: scope.to_owned(),
+        key: None,
+        content,
+        topics: topics(&texts(&arguments["topics"])).map_err(OpError::Invalid)?,
+        kind: kind(&arguments["type"]).unwrap_or_default(),
+        source: call.source.clone(),
+        status: Status::Active,
+        superseded_by: None,
+        created: call.access.now,
+        updated: call.access.now,
+        tags: settings.tags,
+    })
+}
+
+/// The entry that a change means: one that can be seen or written, in a scope that can be written.
+async fn find(call: &Call<'_>, arguments: &Value) -> Result<Entry, OpError> {
+    let held = call.access.held;
+    held.any(call.name, Ability::Write).map_err(OpError::Denied)?;
+    let id = arguments["id"].as_str().unwrap_or_default();
+    let mut scopes = visible(held);
+    scopes.extend(held.on(Ability::Write).iter().filter(|scope| !scope.is_empty()).cloned());
+    scopes.dedup();
+    let legal = id.len() == ID_DIGITS && id.bytes().all(|b| b.is_ascii_hexdigit());
+    for scope in scopes.iter().filter(|_| legal) {
+        if let Some(found) = call.access.workspace.document::<Entry>(&key(scope, id)).await? {
+            held.check(call.name, Ability::Write, scope).map_err(OpError::Denied)?;
+            call.uses(Ability::Write, scope).await;
+            return Ok(found);
+        }
+    }
+    Err(OpError::NotFound(format!("no entry `{}` in the scopes of this request", id.escape_debug())))
+}
+
+/// Puts an entry, or finds the same content there.
+struct Write(Entry);
+
+async fn put(docs: &mut Docs<'_>, new: &Entry) -> Result<bool, WorkspaceError> {
+    let key = key(&new.scope, &new.id);
+    let there: Option<Entry> = docs.get(&key).await?;
+    let is_new = there.is_none();
+    match rules::write(new.clone(), there) {
+        Written::Deduped => Ok(true),
+        Written::Put(entry) => {
+            if is_new {
+                has_room(docs, &new.scope).await?;
+            }
+            docs.put(&key, &*entry).await?;
+            Ok(false)
+        }
+    }
+}
+
+async fn has_room(docs: &Docs<'_>, scope: &str) -> Result<(), WorkspaceError> {
+    let (count, _) = docs.count(&within(KIND, scope)).await?;
+    if count < MEMORY_ENTRIES {
+        return Ok(());
+    }
+    Err(WorkspaceError::Refused(format!(
+        "the scope `{scope}` has {count} entries, the most that one may have; forget some first"
+    )))
+}
+
+/// Puts an entry in the place of the one of its key.
+struct Put(Entry);
+
+#[async_trait]
+impl DocChange for Put {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        let Self(new) = self;
+        let place = key(&new.scope, &new.id);
+        let there: Option<Entry> = docs.get(&place).await?;
+        if there.is_none() {
+            has_room(docs, &new.scope).await?;
+        }
+        docs.put(&place, &overwritten(new.clone(), there.as_ref())).await?;
+        Ok(json!({"id": new.id, "scope": new.scope, "key": new.key, "existed": there.is_some()}))
+    }
+}
+
+#[async_trait]
+impl DocChange for Write {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        let deduped = put(docs, &self.0).await?;
+        Ok(json!({"id": self.0.id, "scope": self.0.scope, "deduped": deduped}))
+    }
+}
+
+struct Correct {
+    scope: String,
+    old: String,
+    id: String,
+    content: String,
+    source: rules::Source,
+    now: Millis,
+}
+
+#[async_trait]
+impl DocChange for Correct {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        let Self { scope, old, id, content, source, now } = self;
+        let there: Option<Entry> = docs.get(&key(scope, old)).await?;
+        let there =
+            there.ok_or_else(|| WorkspaceError::Refused(format!("the entry `{old}` was forgotten meanwhile")))?;
+        if there.status == Status::Superseded {
+            let by = there.superseded_by.unwrap_or_default();
+            return Err(WorkspaceError::Refused(format!("`{old}` holds no more, correct `{by}` instead")));
+        }
+        if id == old {
+            return Ok(json!({"id": id, "scope": scope, "deduped": true}));
+        }
+        let new = Entry {
+            id: id.clone(),
+            content: content.clone(),
+            source: source.clone(),
+            created: *now,
+            updated: *now,
+            ..there.clone()
+        };
+        let deduped = put(docs, &new).await?;
+        docs.put(&key(scope, old), &superseded(there, id, *now)).await?;
+        Ok(json!({"id": id, "scope": scope, "supersedes": old, "deduped": deduped}))
+    }
+}
+
+struct Forget {
+    scope: String,
+    id: String,
+}
+
+#[async_trait]
+impl DocChange for Forget {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        docs.delete(&key(&self.scope, &self.id)).await?;
+        Ok(json!({"id": self.id, "forgotten": true}))
+    }
+}
+
+struct ForgetAll {
+    scope: String,
+    ids: Vec<String>,
+}
+
+#[async_trait]
+impl DocChange for ForgetAll {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        for id in &self.ids {
+            docs.delete(&key(&self.scope, id)).await?;
+        }
+        Ok(json!({"scope": self.scope, "forgotten": self.ids.len()}))
+    }
+}

@@ -1,0 +1,77 @@
+//! Scratchpad: what a request's buckets show, and the outputs that agents put into them.
+
+use super::Area;
+use crate::domain::context::item::{Content, Item, Section, Tags};
+use crate::domain::context::origin::Origin;
+use crate::domain::ids::{JobId, Owner};
+use crate::domain::limits::{BUCKET_KEPT, BUCKET_SHOWN, INPUT_BYTES};
+use crate::domain::resource::scratchpad::{KIND, Note, context, key};
+use crate::domain::resource::{below, within};
+use crate::store::{Store, StoreError, decode};
+use crate::venue::workspace::{DocChange, Docs, Workspace, WorkspaceError};
+use async_trait::async_trait;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// Place of what no call of a reply has done.
+const NO_CALL: u32 = u32::MAX;
+
+/// The buckets of a request as sections of its prompt.
+pub async fn items(store: &dyn Store, owner: &Owner, buckets: &[String]) -> Result<Vec<Item>, StoreError> {
+    let mut items = Vec::with_capacity(buckets.len());
+    for bucket in buckets {
+        let newest = store.scan(owner, &within(KIND, bucket), None, true, BUCKET_SHOWN).await?;
+        let notes = newest.into_iter().rev().filter_map(|(key, doc)| Some(decode::<Note>(&key, &doc.value?)));
+        let notes = notes.collect::<Result<Vec<_>, _>>()?;
+        items.push(Item {
+            section: Section::Resource,
+            key: format!("resource/{KIND}/{bucket}"),
+            label: Some(format!("{KIND}/{bucket}")),
+            source: Some(format!("r/{KIND}/{bucket}")),
+            allowed: None,
+            asked: None,
+            priority: Section::Resource.priority(),
+            required: false,
+            unresolved: Vec::new(),
+            tags: Tags::default(),
+            origin: Origin::default(),
+            content: Content::of(context(&notes).into(), INPUT_BYTES),
+        });
+    }
+    Ok(items)
+}
+
+/// Puts a task's output into the buckets of its request, with the turn's commit.
+pub async fn append(workspace: &Workspace, buckets: &[String], job: &JobId, note: &Note) -> Result<(), WorkspaceError> {
+    for bucket in buckets {
+        let append = Append { bucket: bucket.clone(), job: job.clone(), note: note.clone() };
+        workspace.change(NO_CALL, Arc::new(append)).await?;
+    }
+    Ok(())
+}
+
+struct Append {
+    bucket: String,
+    job: JobId,
+    note: Note,
+}
+
+#[async_trait]
+impl DocChange for Append {
+    async fn make(&self, docs: &mut Docs<'_>) -> Result<Value, WorkspaceError> {
+        let Self { bucket, job, note } = self;
+        let (count, oldest) = docs.count(&within(KIND, bucket)).await?;
+        if let Some(oldest) = oldest.filter(|_| count >= BUCKET_KEPT) {
+            docs.delete(&oldest).await?;
+        }
+        docs.put(&key(bucket, note.at, job), note).await?;
+        Ok(json!({"bucket": bucket}))
+    }
+}
+
+/// The documents of the buckets that are named as a namespace, or as what lies below it.
+pub fn areas(namespace: &str, recursive: bool) -> Vec<Area> {
+    let area = |prefix| Area { prefix, counts: true };
+    let below = recursive.then(|| below(KIND, namespace)).map(area);
+    std::iter::once(area(within(KIND, namespace))).chain(below).collect()
+}

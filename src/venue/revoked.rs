@@ -1,0 +1,128 @@
+//! What a revocation stops: everything of an owner that goes back to what was taken back.
+
+use crate::domain::authority::policy::Revocation;
+use crate::domain::authority::{Authority, Resource};
+use crate::domain::ids::{AgentId, Owner};
+use crate::domain::invoked::NO_AGENT;
+use crate::domain::job::{Job, JobStatus};
+use crate::domain::limits::{REVOKED_LISTED, REVOKED_LOOKS};
+use crate::domain::time::Millis;
+use crate::domain::timer::{Timer, TimerId};
+use crate::store::StoreError;
+use crate::venue::Venue;
+use crate::venue::agents;
+use crate::venue::jobs::list::{Filter, find};
+use crate::venue::timers;
+use serde_json::{Value, json};
+
+/// What goes back to a holder or a grant.
+#[derive(Debug, Default)]
+pub struct Reached {
+    agents: Vec<AgentId>,
+    timers: Vec<Waits>,
+    jobs: Vec<Job>,
+    /// Operations that a worker is running: what they do may have happened, so they are not cut off.
+    running: Vec<Job>,
+    /// There is more than is listed: older jobs that were not looked at, or what may not be shown.
+    more: bool,
+}
+
+/// A timer that would have fired.
+#[derive(Debug)]
+struct Waits {
+    timer: TimerId,
+    agent: AgentId,
+    next: Option<Millis>,
+}
+
+/// Agents that were made, timers that were set and jobs that run or wait under what a revocation
+/// names; nothing when it names a path alone, which is taken from everybody.
+pub async fn reached(venue: &Venue, owner: &Owner, revocation: &Revocation) -> Result<Reached, StoreError> {
+    let mut reached = Reached::default();
+    if !revocation.names_some() {
+        return Ok(reached);
+    }
+    let is_agent = |id: &AgentId| revocation.holder == Some(format!("agent:{id}")) && revocation.grant.is_none();
+    for id in agents::all(venue, owner).await? {
+        let Some((record, _)) = agents::get(venue, owner, &id).await? else { continue };
+        if revocation.follows(&record.made_under) || is_agent(&id) {
+            reached.agents.push(id);
+        }
+    }
+    let known = reached.agents.clone();
+    let under = |timer: &Timer| revocation.follows(&timer.submission.envelope.trail()) || known.contains(&timer.agent);
+    let mut look = |timer: Timer| {
+        if timer.is_active() && under(&timer) {
+            reached.timers.push(Waits { timer: timer.id, agent: timer.agent, next: timer.next });
+        }
+    };
+    timers::each(venue, owner, &mut look).await?;
+    let open = JobStatus::ALL.into_iter().filter(|status| !status.is_terminal());
+    let open = Filter { statuses: open.collect(), ..Filter::default() };
+    let mut after = None;
+    for _ in 0..REVOKED_LOOKS {
+        let page = find(venue, owner, &open, after.as_ref(), REVOKED_LISTED).await?;
+        let served = |job: &Job| job.head.op.is_none() && known.contains(&job.head.agent);
+        let is_it = |job: &Job| revocation.grant.as_deref() == Some(job.head.id.as_str());
+        let granted = |job: &Job| revocation.holder.is_none() && is_it(job);
+        let under = |job: &Job| revocation.follows(&job.head.under) || served(job) || granted(job);
+        let (running, jobs): (Vec<_>, Vec<_>) = page.jobs.into_iter().filter(under).partition(is_running);
+        reached.jobs.extend(jobs);
+        reached.running.extend(running);
+        after = page.next;
+        if after.is_none() || reached.jobs.len() > REVOKED_LISTED {
+            break;
+        }
+    }
+    reached.more = after.is_some();
+    Ok(reached)
+}
+
+fn is_running(job: &Job) -> bool {
+    job.head.agent.as_str() == NO_AGENT && job.status == JobStatus::Started
+}
+
+impl Reached {
+    /// How many of each are listed.
+    fn counts(&self) -> [usize; 4] {
+        [self.agents.len(), self.timers.len(), self.jobs.len(), self.running.len()]
+    }
+
+    /// The same without what somebody may not read about.
+    #[must_use]
+    pub fn to(mut self, authority: &Authority) -> Self {
+        let reads = |resource: Resource| authority.permits("crud/read", resource).is_ok();
+        let all = self.counts();
+        self.agents.retain(|id| reads(Resource::agent(id)));
+        self.timers.retain(|timer| reads(Resource::agent(&timer.agent)));
+        for jobs in [&mut self.jobs, &mut self.running] {
+            jobs.retain(|job| reads(Resource::job(&job.head.id)));
+        }
+        self.more |= self.counts() != all;
+        self
+    }
+
+    /// For callers, at most so many of each.
+    pub fn shown(&self) -> Value {
+        let full = self.counts().into_iter().any(|n| n > REVOKED_LISTED);
+        let timer = |timer: &Waits| json!({"timer": timer.timer, "agentId": timer.agent, "next": timer.next.map(Millis::rfc3339)});
+        let job = |job: &Job| {
+            let mut shown = json!({"job": job.head.id, "status": job.status});
+            match &job.head.op {
+                Some(op) => shown["op"] = op.as_str().into(),
+                None => shown["agentId"] = job.head.agent.as_str().into(),
+            }
+            if let Some(parent) = job.head.parent.as_ref().and_then(|parent| parent.job.as_ref()) {
+                shown["parent"] = parent.as_str().into();
+            }
+            shown
+        };
+        json!({
+            "agents": self.agents.iter().take(REVOKED_LISTED).collect::<Vec<_>>(),
+            "timers": self.timers.iter().take(REVOKED_LISTED).map(timer).collect::<Vec<_>>(),
+            "jobs": self.jobs.iter().take(REVOKED_LISTED).map(job).collect::<Vec<_>>(),
+            "running": self.running.iter().take(REVOKED_LISTED).map(job).collect::<Vec<_>>(),
+            "more": self.more || full,
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! What is spent, as people look at it: by day, model and session as commits say, and what calls hold and
+//! have used of the caps.
+//!
+//! The two may differ a little: a cap also counts calls that run, and those whose worker died, of which
+//! nobody knows whether they must be paid.
+
+use crate::domain::budget::dollars;
+use crate::domain::cap::{Book, Cap, Ceiling, Of};
+use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::limits::{LIST_BYTES, LIST_LOOKS};
+use crate::domain::spend::Spent;
+use crate::store::{StoreError, decode, keys, steps};
+use crate::venue::agents;
+use crate::venue::{Venue, venue_owner};
+use serde_json::{Value, json};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// What an owner has spent today, as its sessions' commits say: of the first [`LIST_LOOKS`] of them.
+pub async fn today(venue: &Venue, owner: &Owner, limit: usize) -> Result<Value, StoreError> {
+    let day = venue.spend.zone.day(venue.now());
+    let prefix = keys::session_days(&day.date);
+    let found = steps::scan(&*venue.store, owner, &prefix, None, false, LIST_LOOKS, LIST_BYTES).await?;
+    let mut models: BTreeMap<String, Spent> = BTreeMap::new();
+    let mut sessions: BTreeMap<String, (SessionKey, Spent)> = BTreeMap::new();
+    let mut all = Spent::default();
+    for (key, doc) in found.docs {
+        let (Some(session), Some(bytes)) = (keys::session_of_day(&key), doc.value) else { continue };
+        for (model, spent) in decode::<BTreeMap<String, Spent>>(&key, &bytes)? {
+            let of_model = models.entry(model).or_default();
+            *of_model = of_model.plus(spent);
+            let (_, of_session) = sessions.entry(session.token()).or_insert((session.clone(), Spent::default()));
+            *of_session = of_session.plus(spent);
+            all = all.plus(spent);
+        }
+    }
+    let mut most: Vec<_> = sessions.into_values().collect();
+    most.sort_by_key(|(_, spent)| Reverse((spent.nano, spent.input + spent.output)));
+    let with = |mut shown: Value, names: &[(&str, &str)]| {
+        for (key, name) in names {
+            shown[*key] = (*name).into();
+        }
+        shown
+    };
+    let by_model = models.iter().map(|(model, spent)| with(spent.to_json(), &[("model", model)]));
+    let by_session = most.iter().take(limit).map(|(session, spent)| {
+        with(spent.to_json(), &[("agentId", session.agent.as_str()), ("sessionId", session.session.as_str())])
+    });
+    Ok(json!({
+        "owner": owner.to_string(), "day": day.date, "zone": day.zone, "resets": day.ends,
+        "spent": all.to_json(), "models": by_model.collect::<Vec<_>>(),
+        "sessions": by_session.collect::<Vec<_>>(), "sessionsInAll": most.len(), "partial": !found.ended,
+    }))
+}
+
+/// The caps of an owner's day, of a session and of the models, with what is used of them. How much all owners
+/// together have used of a model only operators see.
+pub async fn caps(
+    venue: &Venue,
+    owner: &Owner,
+    session: Option<&SessionKey>,
+    sees_all: bool,
+) -> Result<Vec<Value>, StoreError> {
+    let mut shown = Vec::new();
+    if let Some(session) = session {
+        let agent = agents::get(venue, owner, &session.agent).await?;
+        let config = agent.map(|(agent, _)| agent.config);
+        let own = config.as_ref().map_or_else(Ceiling::default, |config| config.limits.session);
+        if let Some(cap) = venue.spend.of_session(own) {
+            let ttl = config.as_ref().and_then(|config| config.session.ttl.as_ref());
+            let since = agents::sessions::over(venue, owner, session, ttl).await?;
+            shown.push(one(venue, owner, (&keys::session_book(session), since), &cap, true).await?);
+        }
+    }
+    if let Some(cap) = venue.spend.of_day(owner, venue.now()) {
+        let date = cap.day.as_ref().map(|day| day.date.clone()).unwrap_or_default();
+        shown.push(one(venue, owner, (&keys::owner_book(&date), 0), &cap, true).await?);
+    }
+    for cap in venue.spend.of_models(venue.now()) {
+        let (Of::Model(name), Some(day)) = (&cap.of, &cap.day) else { continue };
+        shown.push(one(venue, &venue_owner(), (&keys::model_book(&day.date, name), 0), &cap, sees_all).await?);
+    }
+    Ok(shown)
+}
+
+/// One cap with what its book says, which begins after turn `since` of its session.
+async fn one(
+    venue: &Venue,
+    owner: &Owner,
+    (key, since): (&str, u64),
+    cap: &Cap,
+    whole: bool,
+) -> Result<Value, StoreError> {
+    let doc = venue.store.read(owner, &[key.to_owned()]).await?.pop().and_then(|doc| doc.value);
+    let book: Book = doc.map(|bytes| decode(key, &bytes)).transpose()?.unwrap_or_default();
+    let book = book.begun(since);
+    let (spent, taken) = (book.spent, book.taken());
+    let mut shown = match &cap.of {
+        Of::Session => json!({"of": "session"}),
+        Of::Owner => json!({"of": "owner"}),
+        Of::Model(name) => json!({"of": "model", "model": name}),
+    };
+    if let Some(day) = &cap.day {
+        shown["resets"] = json!(day.ends);
+    }
+    let tokens = cap.limits.tokens.is_some_and(|limit| spent.tokens >= limit);
+    let cost = cap.limits.cost.is_some_and(|limit| dollars(spent.nano) >= limit);
+    shown["reached"] = (tokens || cost).into();
+    if whole {
+        shown["calls"] = spent.turns.into();
+        if let Some(limit) = cap.limits.tokens {
+            let held = taken.tokens - spent.tokens;
+            shown["tokens"] = json!({"limit": limit, "used": spent.tokens, "held": held});
+        }
+        if let Some(limit) = cap.limits.cost {
+            let held = dollars(taken.nano.saturating_sub(spent.nano));
+            shown["cost"] = json!({"limit": limit, "used": dollars(spent.nano), "held": held});
+        }
+    }
+    Ok(shown)
+}

@@ -1,0 +1,218 @@
+//! What is due is sent, by the way of any submission, and the timer is moved on to its next time.
+//!
+//! Sent before it is moved: a crash between the two sends the same again under the same ids, which
+//! admission knows.
+
+use super::{arrival, forget, get, put};
+use crate::bus::Alarm;
+use crate::domain::agent::AgentStatus;
+use crate::domain::event::EventKind;
+use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
+use crate::domain::lattice::layout::Scope;
+use crate::domain::time::Millis;
+use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
+use crate::ingress::{self, SubmitError};
+use crate::store::{Refusal, StoreError, Written, keys};
+use crate::venue::Venue;
+use crate::venue::agents;
+use crate::venue::jobs;
+use crate::venue::policy;
+use std::time::Duration;
+
+/// Timers of one owner that are looked at in one step.
+const TIMERS: usize = 64;
+
+/// What is left to do for an owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Next {
+    /// There is more that is due now.
+    pub more: bool,
+    /// The next timer is due then.
+    pub at: Option<Millis>,
+}
+
+/// Sends what is due of an owner. Any process may do it at any time, and several at once.
+pub async fn fire(venue: &Venue, owner: &Owner) -> Result<Next, StoreError> {
+    let now = venue.now();
+    let mut first = due(venue, owner, TIMERS).await?;
+    let more = first.len() == TIMERS && first.iter().all(|(due, _)| *due <= now);
+    first.retain(|(due, _)| *due <= now);
+    for (due, id) in &first {
+        match one(venue, owner, *due, id, now).await {
+            Ok(()) => {}
+            // One damaged timer must not keep the others from their time.
+            Err(error @ StoreError::Corrupt { .. }) => tracing::warn!(%owner, timer = %id, %error, "timer not fired"),
+            Err(error) => return Err(error),
+        }
+    }
+    let left = due(venue, owner, first.len() + 1).await?;
+    Ok(Next { more, at: left.into_iter().map(|(due, _)| due).find(|due| *due > now) })
+}
+
+/// The timers of an owner that are due first.
+async fn due(venue: &Venue, owner: &Owner, limit: usize) -> Result<Vec<(Millis, TimerId)>, StoreError> {
+    let found = venue.store.scan(owner, keys::TIMERS_DUE, None, false, limit).await?;
+    Ok(found.iter().filter_map(|(key, _)| keys::timer_of_due(key)).collect())
+}
+
+/// What an alarm has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rung {
+    /// The timer has fired, here or elsewhere at the same moment.
+    Fired,
+    /// Nothing: the timer isn't there, or isn't due then any more.
+    Stale,
+    /// Nothing yet: by the clock here it is due in so long.
+    Early(Duration),
+}
+
+/// Fires the timer of an alarm, if it still counts. Any number of processes may do it at once.
+pub async fn ring(venue: &Venue, alarm: &Alarm) -> Result<Rung, StoreError> {
+    let now = venue.now();
+    let Alarm { owner, timer, generation, at } = alarm;
+    let (known, version) = get(venue, owner, timer).await?;
+    let meant = |timer: &Timer| timer.is_active() && timer.generation == *generation && timer.due == *at;
+    let Some(timer) = known.filter(meant) else { return Ok(Rung::Stale) };
+    if *at > now {
+        return Ok(Rung::Early(at.since(now)));
+    }
+    advance(venue, owner, &timer, version, now).await?;
+    Ok(Rung::Fired)
+}
+
+/// Fires the timers of an agent that were to fire once, later; those that fire again and again keep their
+/// times. Which.
+pub async fn hurry(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Vec<TimerId>, StoreError> {
+    let mut fired = Vec::new();
+    let prefix = keys::agent_timers(agent);
+    let mut after: Option<String> = None;
+    loop {
+        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, TIMERS).await?;
+        let Some((last, _)) = page.last() else { return Ok(fired) };
+        after = Some(last.clone());
+        for id in page.iter().filter_map(|(key, _)| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
+            let now = venue.now();
+            let (known, version) = get(venue, owner, &id).await?;
+            let Some((known, hurried)) = known.and_then(|known| known.hurried(now).map(|new| (known, new))) else {
+                continue;
+            };
+            // On a conflict somebody has moved it, or it fires at this moment.
+            if put(venue, owner, Some(&known), version, &hurried).await? == Written::Done {
+                one(venue, owner, now, &id, now).await?;
+                fired.push(id);
+            }
+        }
+    }
+}
+
+/// Does what is due of one timer.
+async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Millis) -> Result<(), StoreError> {
+    let (known, version) = get(venue, owner, id).await?;
+    // Else somebody has moved it since.
+    let Some(timer) = known.filter(|timer| timer.due == due) else { return Ok(()) };
+    if !timer.is_active() {
+        // It was kept long enough. On a conflict it has been set anew.
+        forget(venue, owner, &timer, version).await?;
+        return Ok(());
+    }
+    advance(venue, owner, &timer, version, now).await
+}
+
+/// Sends what is due of an active timer and moves it on.
+async fn advance(venue: &Venue, owner: &Owner, timer: &Timer, version: u64, now: Millis) -> Result<(), StoreError> {
+    let moved = send(venue, owner, timer, now).await?;
+    // On a conflict another process was faster, or it was cancelled: what is there now stands.
+    put(venue, owner, Some(timer), version, &moved).await?;
+    Ok(())
+}
+
+/// Sends everything of a timer that is due; returns it as it is then.
+async fn send(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<Timer, StoreError> {
+    let mut due = timer.due(now);
+    if let Some(at) = timer.next.filter(|at| *at <= now && due.fire.first() != Some(at))
+        && was_sent(venue, owner, timer, at).await?
+    {
+        due.fire.insert(0, at);
+        due.skipped = due.skipped.saturating_sub(1);
+    }
+    let mut done = Vec::with_capacity(due.fire.len());
+    let mut last = timer.last.clone();
+    for at in &due.fire {
+        let delivered = deliver(venue, owner, timer, *at, last.as_ref()).await?;
+        let stop = matches!(delivered, Delivered::Later | Delivered::Failed(_));
+        if let Delivered::Sent(sent) = &delivered {
+            last = Some(sent.clone());
+        }
+        done.push(delivered);
+        if stop {
+            break;
+        }
+    }
+    let moved = timer.clone().after(&due, done, now);
+    tracing::debug!(%owner, timer = %timer.id, agent = %timer.agent, fired = moved.fired, "timer fired");
+    Ok(moved)
+}
+
+async fn deliver(
+    venue: &Venue,
+    owner: &Owner,
+    timer: &Timer,
+    at: Millis,
+    last: Option<&Sent>,
+) -> Result<Delivered, StoreError> {
+    let agent = &timer.agent;
+    match agents::get(venue, owner, agent).await? {
+        Some((record, _)) if record.created != timer.agent_created => {
+            return Ok(Delivered::Failed(format!("agent `{agent}` was removed; another one has its name now")));
+        }
+        Some((record, _)) if record.status == AgentStatus::Terminated => {
+            return Ok(Delivered::Failed(format!("agent `{agent}` is terminated")));
+        }
+        Some((record, _)) => {
+            let (policy, _) = policy::load(&*venue.store, owner).await?;
+            if let Some(reason) = record.stopped(&policy, &timer.submission.envelope, &Scope::default()) {
+                return Ok(Delivered::Failed(reason));
+            }
+        }
+        None => return Ok(Delivered::Failed(format!("agent `{agent}` was removed"))),
+    }
+    if timer.overlap == Overlap::Skip
+        && let Some(last) = last
+        // What is sent again after a crash doesn't overlap itself.
+        && last.at < at
+        && is_open(venue, owner, timer, last).await?
+    {
+        return Ok(Delivered::Skipped);
+    }
+    Ok(match ingress::submit(venue, &arrival(venue, owner, timer, at, venue.now())).await {
+        Ok(sent) => Delivered::Sent(Sent { at, event: sent.id, job: sent.job, session: sent.session.session }),
+        Err(
+            SubmitError::Store(StoreError::Full { .. })
+            | SubmitError::Refused { refusal: Refusal::MailboxFull { .. } | Refusal::Quota(_), .. },
+        ) => Delivered::Later,
+        Err(SubmitError::Store(error)) => return Err(error),
+        Err(SubmitError::Refused { refusal: Refusal::Busy, .. }) => Delivered::Skipped,
+        Err(error) => Delivered::Failed(error.to_string()),
+    })
+}
+
+/// Whether a process that died before it could say so has sent the job of a time that would be left out
+/// by now: it counts as fired. Of a message nothing tells once it is read.
+async fn was_sent(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis) -> Result<bool, StoreError> {
+    if timer.kind == Kind::Message {
+        return Ok(false);
+    }
+    let job = JobId::derive(&venue.key, owner, &timer.event(&venue.key, owner, at));
+    Ok(jobs::get(venue, owner, &job).await?.is_some())
+}
+
+/// Whether the work of an event isn't finished: its job hasn't ended, or it lies in the mailbox.
+async fn is_open(venue: &Venue, owner: &Owner, timer: &Timer, sent: &Sent) -> Result<bool, StoreError> {
+    if let Some(job) = &sent.job {
+        return Ok(jobs::get(venue, owner, job).await?.is_some_and(|job| !job.status.is_terminal()));
+    }
+    let key = SessionKey { agent: timer.agent.clone(), session: sent.session.clone() };
+    let Some(facts) = agents::sessions::find(venue, owner, &key).await? else { return Ok(false) };
+    let is_its = |key: &str| key.split_once('|').is_some_and(|(_, id)| id == sent.event.as_str());
+    Ok(facts.mailbox.iter().any(|entry| entry.kind == EventKind::Message && is_its(&entry.key)))
+}
