@@ -3,11 +3,10 @@
 use super::client::Server;
 use super::exit::{Exit, Failure};
 use crate::bus::credentials::credentials;
-use crate::bus::{self, Address, ID_HEADER, InKind, subject};
+use crate::bus::{self, AUTHORIZATION_HEADER, Address, ID_HEADER, InKind, subject};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
-use crate::venue::auth;
 use async_nats::jetstream::{self, context::PublishErrorKind};
 use async_nats::{Client, ConnectOptions, HeaderMap, ServerAddr, Subscriber};
 use futures::StreamExt;
@@ -99,7 +98,7 @@ impl Publisher {
         let mut headers = HeaderMap::new();
         headers.insert(ID_HEADER, id.as_str());
         if let Some(value) = &self.authorization {
-            headers.insert(auth::HEADER, value.as_str());
+            headers.insert(AUTHORIZATION_HEADER, value.as_str());
         }
         let body = message.body.to_string().into();
         let sent = self.context.publish_with_headers(subject.clone(), headers, body).await;

@@ -4,6 +4,7 @@ use super::Api;
 use super::catalog;
 use super::load::Load;
 use super::problem::Problem;
+use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, Owner};
@@ -12,8 +13,8 @@ use crate::domain::nearest::did_you_mean;
 use crate::domain::time::Millis;
 use crate::domain::visible::quoted;
 use crate::ops::Caller;
+use crate::venue::auth::Auth;
 use crate::venue::auth::caller::Recognised;
-use crate::venue::auth::{self, Auth};
 use crate::venue::is_reserved;
 use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
 use axum::http::HeaderMap;
@@ -97,7 +98,7 @@ fn recognised(auth: &Auth, now: Millis, headers: &HeaderMap) -> Result<Recognise
         None => None,
         Some(text) => Some(text.parse().map_err(|e| Problem::bad_request(format!("header `{OWNER_HEADER}`: {e}")))?),
     };
-    let token = single(headers, auth::HEADER);
+    let token = single(headers, AUTHORIZATION_HEADER);
     let known = match auth.header(token.as_ref().ok().copied().flatten(), now) {
         None => {
             let owner = named.unwrap_or_else(|| DEFAULT_OWNER.parse().expect("a legal owner"));
