@@ -16,13 +16,13 @@ use crate::chat::ModelSettings;
 use crate::context::budget::ContextBudget;
 use crate::context::entry::ContextEntry;
 use crate::context::load::Load;
-use crate::decode;
+use crate::decode::{self, Code, Wrong};
 use crate::expiry::SessionSettings;
 use crate::gate::{BusyPolicy, Gate, GateStatus};
 use crate::ids::AgentId;
 use crate::lattice::layout::Scope;
 use crate::limits;
-use crate::nearest::nearest;
+use crate::nearest::did_you_mean;
 use crate::outputs::Outputs;
 use crate::resource::Resources;
 use crate::time::Millis;
@@ -329,28 +329,6 @@ const KEYS: [&str; 25] = [
 /// because an ignored limit is a promise that isn't kept.
 const LATER: [&str; 1] = ["visibility"];
 
-/// What is wrong with an agent's configuration.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum AgentConfigError {
-    /// Not a map.
-    #[error("expected an agent configuration as a map, got {0}")]
-    NotAMap(&'static str),
-    /// No such key.
-    #[error("unknown key `{key}`{}", .nearest.map(|n| format!(", did you mean `{n}`")).unwrap_or_default())]
-    UnknownKey {
-        /// As given.
-        key: String,
-        /// The nearest known one.
-        nearest: Option<&'static str>,
-    },
-    /// A key of the specification that isn't supported.
-    #[error("key `{0}` is not supported by this version")]
-    Unsupported(String),
-    /// A value of the wrong type, or a missing key.
-    #[error("{0}")]
-    Value(String),
-}
-
 /// Reads `contextMapping` and `toolArgInjection` in all their forms and puts the one that is kept in
 /// their places. `toolArgInjection` may also stand inside a `contextMapping` that is a map.
 fn take_values(map: &mut Map<String, Value>) -> Result<(), MappingError> {
@@ -373,22 +351,24 @@ fn take_values(map: &mut Map<String, Value>) -> Result<(), MappingError> {
 
 impl AgentConfig {
     /// Reads a configuration from JSON (or TOML turned into JSON).
-    pub fn parse(value: &Value) -> Result<Self, AgentConfigError> {
+    pub fn parse(value: &Value) -> Result<Self, Wrong> {
         let Value::Object(map) = value else {
-            return Err(AgentConfigError::NotAMap(crate::lattice::value::type_name(value)));
+            let found = crate::lattice::value::type_name(value);
+            return Err(format!("expected an agent configuration as a map, got {found}").into());
         };
-        decode::check(value).map_err(|e| AgentConfigError::Value(e.to_string()))?;
+        decode::check(value)?;
         let mut map = seed::mapped(map)?;
         for key in map.keys() {
             if LATER.contains(&key.as_str()) {
-                return Err(AgentConfigError::Unsupported(key.clone()));
+                return Err(Wrong::root(Code::Unknown, format!("key `{key}` is not supported by this version")));
             }
             if !KEYS.contains(&key.as_str()) {
-                return Err(AgentConfigError::UnknownKey { key: key.clone(), nearest: nearest(key, &KEYS) });
+                let hint = did_you_mean(key, &KEYS);
+                return Err(Wrong::root(Code::Unknown, format!("unknown key `{key}`{hint}")));
             }
         }
-        take_values(&mut map).map_err(|e| AgentConfigError::Value(e.to_string()))?;
-        let mut config: Self = decode::typed(Value::Object(map)).map_err(|e| AgentConfigError::Value(e.to_string()))?;
+        take_values(&mut map).map_err(|error| error.to_string())?;
+        let mut config: Self = decode::proposed(&Value::Object(map))?;
         config.check()?;
         if config.model.provider == "scripted" && config.model.name.is_empty() {
             "echo".clone_into(&mut config.model.name);

@@ -62,7 +62,7 @@ pub(super) async fn apply(
 ) -> Result<Response, Problem> {
     let id = agent_id(&id)?;
     let strict = asked.flag("strict")? | take_strict(&mut body)?;
-    let config = AgentConfig::parse(&body).map_err(Problem::bad_request)?;
+    let config = AgentConfig::parse(&body).map_err(Problem::wrong)?;
     api.venue.catalog.resources.check(&config).map_err(Problem::bad_request)?;
     let warnings = agents::names::checked(&api.venue, who.owner(), &config, strict).map_err(Problem::bad_request)?;
     if let Some(need) = key_needed(&body) {

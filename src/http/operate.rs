@@ -225,7 +225,8 @@ fn head(api: &Api, who: &Who, path: &str, input: Value, hidden: Option<String>) 
 
 /// A run that has ended here, as a job. What was refused before it ran makes none.
 fn done(api: &Api, head: JobHead, ran: Result<Output, OpError>) -> Result<Job, Problem> {
-    if let Err(error @ (OpError::Invalid(_) | OpError::Denied(_) | OpError::Fenced | OpError::Store(_))) = ran {
+    use OpError::{Arguments, Denied, Fenced, Invalid, Store};
+    if let Err(error @ (Invalid(_) | Arguments { .. } | Denied(_) | Fenced | Store(_))) = ran {
         return Err(error.into());
     }
     let result = invoked::ended(ran);

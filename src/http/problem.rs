@@ -1,5 +1,6 @@
 //! Errors as RFC 9457 problem details, with Covia's `error` string beside them.
 
+use crate::domain::decode::Wrong;
 use crate::domain::quota::Over;
 use crate::domain::token::Refused;
 use crate::domain::visible::told;
@@ -25,17 +26,31 @@ pub(super) struct Problem {
     code: Option<&'static str>,
     /// What a caller who wasn't recognised is asked for.
     challenge: Option<String>,
+    /// What is wrong with the data that was sent, and where.
+    wrong: Vec<Wrong>,
 }
 
 impl Problem {
     /// A problem without more meaning than its status.
     pub(super) fn new(status: StatusCode, detail: impl Display) -> Self {
-        Self { status, detail: told(detail.to_string()), retry_after: None, code: None, challenge: None }
+        Self {
+            status,
+            detail: told(detail.to_string()),
+            retry_after: None,
+            code: None,
+            challenge: None,
+            wrong: Vec::new(),
+        }
     }
 
     /// 400: the request itself is wrong.
     pub(super) fn bad_request(detail: impl Display) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    /// 400, with each fact of it.
+    pub(super) fn wrong(wrong: Wrong) -> Self {
+        Self { wrong: vec![wrong.clone()], ..Self::bad_request(wrong) }
     }
 
     /// 403: not allowed to this caller.
@@ -98,6 +113,7 @@ impl From<OpError> for Problem {
     fn from(error: OpError) -> Self {
         match error {
             OpError::Invalid(text) => Self::bad_request(text),
+            OpError::Arguments { ref wrong, .. } => Self { wrong: wrong.clone(), ..Self::bad_request(&error) },
             OpError::Denied(text) => Self::denied(text),
             OpError::NotFound(text) => Self::not_found(text),
             OpError::Conflict(text) | OpError::Limit(text) => Self::conflict(text),
@@ -113,8 +129,8 @@ impl From<OpError> for Problem {
 impl From<SubmissionError> for Problem {
     fn from(error: SubmissionError) -> Self {
         match &error {
-            SubmissionError::Malformed(_)
-            | SubmissionError::ReplyTo(_)
+            SubmissionError::Malformed(wrong) => Self { wrong: vec![wrong.clone()], ..Self::bad_request(&error) },
+            SubmissionError::ReplyTo(_)
             | SubmissionError::ReplyToOther { .. }
             | SubmissionError::Grant(_)
             | SubmissionError::ContextIds(_)
@@ -165,6 +181,9 @@ impl IntoResponse for Problem {
             "detail": self.detail,
             "error": self.detail,
         });
+        if !self.wrong.is_empty() {
+            body["errors"] = json!(self.wrong);
+        }
         if let Some(code) = self.code {
             body["code"] = code.into();
         }

@@ -1,6 +1,7 @@
 //! Why a submission is not let in.
 
 use crate::domain::authority::grant::GrantError;
+use crate::domain::decode::Wrong;
 use crate::domain::ids::{IdError, JobId};
 use crate::domain::job::ErrorCode;
 use crate::domain::limits::SESSION_CONTEXT_BYTES;
@@ -12,7 +13,7 @@ use crate::domain::values::protected;
 pub enum SubmissionError {
     /// Not JSON of the right shape.
     #[error("malformed submission: {0}")]
-    Malformed(String),
+    Malformed(Wrong),
     /// Over the limit.
     #[error(
         "the submission has {bytes} bytes, expected at most {limit}; put large values into `w/` and name their path"

@@ -177,13 +177,17 @@ pub fn parse(body: &[u8]) -> Result<Submission, SubmissionError> {
     if body.len() > SUBMISSION_BYTES {
         return Err(SubmissionError::TooLarge { bytes: body.len(), limit: SUBMISSION_BYTES });
     }
-    let malformed = |wrong: Wrong| SubmissionError::Malformed(wrong.to_string());
+    let malformed = SubmissionError::Malformed;
     let value = decode::message(body, MESSAGE_DEPTH).map_err(malformed)?;
     // What a turn hands on is deeper than what it was given. Whether the seal counts is asked later.
     if value.get("seal").is_none_or(serde_json::Value::is_null) {
         decode::check(&value).map_err(malformed)?;
     }
-    decode::typed(value).map_err(malformed)
+    // It is read again only to say what is wrong with it.
+    let again = |wrong: Wrong| {
+        decode::message(body, MESSAGE_DEPTH).map_or(wrong.clone(), |value| wrong.proposing::<Submission>(&value))
+    };
+    decode::typed(value).map_err(|wrong| malformed(again(wrong)))
 }
 
 /// Where callers are recognised, an answer goes to their owner's own inbox.

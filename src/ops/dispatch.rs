@@ -2,7 +2,7 @@
 
 use super::secret::fill;
 use super::{Caller, Invocation, OpError, Output, Registered, pin};
-use crate::domain::decode;
+use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
@@ -14,6 +14,8 @@ use crate::domain::values::inject::{Injection, reserved};
 use crate::domain::visible::quoted;
 use crate::venue::Venue;
 use crate::venue::jobs;
+use jsonschema::ValidationError;
+use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.
@@ -77,7 +79,10 @@ pub fn settle<'c>(
             arguments = Value::Object(serde_json::Map::new());
         }
         check(found.spec.path, &found.validator, &arguments, mask || hide::has_hidden(&found.spec.input))?;
-        make_whole(&found.spec.input, &mut arguments).map_err(|wrong| invalid(found.spec.path, &wrong))?;
+        make_whole(&found.spec.input, &mut arguments).map_err(|wrong| OpError::Arguments {
+            path: found.spec.path,
+            wrong: vec![Wrong::root(Code::Rule, wrong)],
+        })?;
         let Some((path, input)) = found.operation.inner(&mut arguments) else {
             return Ok(Settled { found, arguments, inner: named });
         };
@@ -166,24 +171,22 @@ pub fn hides(catalog: &super::Catalog, path: &str, arguments: &Value) -> bool {
     kept != *arguments
 }
 
-fn check(path: &str, validator: &jsonschema::Validator, arguments: &Value, mask: bool) -> Result<(), OpError> {
-    let problems: Vec<String> = validator
-        .iter_errors(arguments)
-        .take(5)
-        .map(|error| {
-            let place = error.instance_path().to_string();
-            let error = if mask { error.masked().to_string() } else { error.to_string() };
-            if place.is_empty() { error } else { format!("at `{place}`: {error}") }
-        })
-        .collect();
-    if problems.is_empty() {
-        return Ok(());
-    }
-    Err(invalid(path, &problems.join("; ")))
+fn check(path: &'static str, validator: &jsonschema::Validator, arguments: &Value, mask: bool) -> Result<(), OpError> {
+    let wrong: Vec<Wrong> = validator.iter_errors(arguments).take(5).map(|error| misfit(&error, mask)).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(OpError::Arguments { path, wrong }) }
 }
 
-fn invalid(path: &str, problems: &str) -> OpError {
-    OpError::Invalid(format!("arguments of `{path}` are not valid: {problems}"))
+fn misfit(error: &ValidationError<'_>, mask: bool) -> Wrong {
+    let code = match error.kind() {
+        ValidationErrorKind::Type { .. } | ValidationErrorKind::Enum { .. } | ValidationErrorKind::Constant { .. } => {
+            Code::Type
+        }
+        ValidationErrorKind::Required { .. } => Code::Missing,
+        ValidationErrorKind::AdditionalProperties { .. } => Code::Unknown,
+        _ => Code::Rule,
+    };
+    let text = if mask { error.masked().to_string() } else { error.to_string() };
+    Wrong { pointer: error.instance_path().to_string(), ..Wrong::root(code, text) }
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub use reads::{READ, Reads};
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
 use crate::domain::authority::{Authority, Capability, Resource};
+use crate::domain::decode::Wrong;
 use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::limits::OPERATION_TIME;
@@ -97,6 +98,14 @@ pub enum OpError {
     /// Arguments that don't fit.
     #[error("{0}")]
     Invalid(String),
+    /// Arguments that don't fit the operation's schema.
+    #[error("arguments of `{path}` are not valid: {}", listed(.wrong))]
+    Arguments {
+        /// The operation.
+        path: &'static str,
+        /// What is wrong with them: the first few.
+        wrong: Vec<Wrong>,
+    },
     /// No capability for it; the text is complete.
     #[error("{0}")]
     Denied(String),
@@ -124,6 +133,14 @@ pub enum OpError {
     /// The store: the whole turn is tried again later.
     #[error(transparent)]
     Store(#[from] StoreError),
+}
+
+fn listed(wrong: &[Wrong]) -> String {
+    let one = |Wrong { pointer, fact, .. }: &Wrong| match pointer.as_str() {
+        "" => fact.to_string(),
+        place => format!("at `{place}`: {fact}"),
+    };
+    wrong.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 impl From<WorkspaceError> for OpError {

@@ -178,7 +178,7 @@ fn encode(values: &Value, target: &Path) -> Result<Bytes, OpError> {
         let got = crate::domain::lattice::value::type_name(values);
         return Err(OpError::Invalid(format!("expected a map of values at `{target}`, got a {got}")));
     }
-    decode::check(values).map_err(|wrong| OpError::Invalid(format!("`{target}` would be {}", wrong.reason)))?;
+    decode::check(values).map_err(|wrong| OpError::Invalid(format!("`{target}` would be {}", wrong.fact.reason)))?;
     let bytes = serde_json::to_vec(values).expect("JSON values serialise");
     if bytes.len() > SHARED_VALUES_BYTES {
         return Err(OpError::Invalid(format!(

@@ -334,6 +334,7 @@ pub fn ended(ran: Result<Output, OpError>) -> JobResult {
         Err(OpError::Timeout(text) | OpError::Limit(text)) => coded(ErrorCode::LimitReached, text),
         Err(OpError::Denied(text)) => coded(ErrorCode::CapDenied, text),
         Err(OpError::Invalid(text)) => coded(ErrorCode::Refused, text),
+        Err(error @ OpError::Arguments { .. }) => coded(ErrorCode::Refused, error.to_string()),
         Err(OpError::Store(StoreError::Over(over))) => coded(ErrorCode::QuotaExceeded, over.to_string()),
         Err(error @ (OpError::Fenced | OpError::Store(_))) => coded(ErrorCode::Internal, error.to_string()),
     }

@@ -458,7 +458,7 @@ pub(super) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
         OpError::Store(error @ StoreError::Over(_)) => Ok(wrong(Outcome::Limit, &error)),
         OpError::Store(error) => Ok(wrong(Outcome::Error, &error)),
         OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, told(error.to_string()))),
-        OpError::Invalid(_) => Ok(wrong(Outcome::Arguments, &error)),
+        OpError::Invalid(_) | OpError::Arguments { .. } => Ok(wrong(Outcome::Arguments, &error)),
         OpError::Limit(_) => Ok(wrong(Outcome::Limit, &error)),
         OpError::NotFound(_)
         | OpError::Conflict(_)

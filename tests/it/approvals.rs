@@ -212,7 +212,7 @@ async fn an_approval_may_change_the_arguments_within_the_schema() {
     let asked = waiting(&venue, 1).await.remove(0);
     let edited = |arguments: Value| Verdict::Approved { arguments: Some(arguments), scopes: None };
     let wrong = decide(&venue, &asked, edited(json!({"paht": "w/paid"}))).await.unwrap_err();
-    assert!(matches!(wrong, OpError::Invalid(_)), "{wrong}");
+    assert!(matches!(wrong, OpError::Arguments { .. }), "{wrong}");
     let wider = Verdict::Approved { arguments: None, scopes: Some(vec!["state".into()]) };
     assert!(decide(&venue, &asked, wider).await.unwrap_err().to_string().contains("can only narrow"));
     decide(&venue, &asked, edited(json!({"path": "w/paid", "value": 5}))).await.unwrap();

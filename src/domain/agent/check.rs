@@ -1,11 +1,12 @@
 //! What a configuration must be, beyond its types.
 
-use super::{AgentConfig, AgentConfigError, Looping, ToolEntry, tools};
+use super::{AgentConfig, Looping, ToolEntry, tools};
 use crate::context::entry::check_entries;
+use crate::decode::Wrong;
 
 impl AgentConfig {
-    pub(super) fn check(&self) -> Result<(), AgentConfigError> {
-        let bad = |text: String| Err(AgentConfigError::Value(text));
+    pub(super) fn check(&self) -> Result<(), Wrong> {
+        let bad = |text: String| Err(text.into());
         if self.concurrency == 0 {
             return bad("`concurrency`: expected at least 1, got 0".into());
         }

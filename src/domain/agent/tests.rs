@@ -105,3 +105,88 @@ fn values_are_needed_where_something_names_them() {
         assert_eq!((config.uses_values(), config.injects()), (uses, false), "{key} {value}");
     }
 }
+
+/// Every field of a schema of a map, with the way to it.
+fn fields(schema: &Value, way: &[String], found: &mut Vec<Vec<String>>) {
+    for (key, field) in schema["properties"].as_object().into_iter().flatten() {
+        let way: Vec<_> = way.iter().cloned().chain([key.clone()]).collect();
+        fields(field, &way, found);
+        let items: Vec<_> = way.iter().cloned().chain(["0".to_owned()]).collect();
+        fields(&field["items"], &items, found);
+        found.push(way);
+    }
+    for form in schema["anyOf"].as_array().into_iter().flatten() {
+        fields(form, way, found);
+    }
+}
+
+/// What needs `value` at the end of a way, and nothing else.
+fn on_the_way(way: &[String], value: Value) -> Value {
+    way.iter().rev().fold(value, |inner, key| if key == "0" { json!([inner]) } else { json!({key: inner}) })
+}
+
+#[test]
+fn a_wrong_type_in_any_field_is_said_in_words_and_with_its_place() {
+    let mut ways = Vec::new();
+    fields(&schema::schema(), &[], &mut ways);
+    assert!(ways.len() > 80, "{}", ways.len());
+    let is_a_type = |word: &str| {
+        let humps = word.chars().filter(char::is_ascii_uppercase).count();
+        word.starts_with(|c: char| c.is_ascii_uppercase()) && humps > 1 && word.chars().any(|c| c.is_ascii_lowercase())
+            || ["u8", "u16", "u32", "u64", "usize", "i32", "i64", "f64", "struct", "tuple"].contains(&word)
+    };
+    let mut refused = 0;
+    for way in ways {
+        for value in [json!(7.5), json!("x y"), json!(true), json!([[7]]), json!({"x": {"y": []}}), json!([{}])] {
+            let mut config = on_the_way(&way, value);
+            if way[0] != "model" && way[0] != "llmOperation" {
+                config["model"] = json!({"provider": "scripted", "name": "echo"});
+            }
+            let Err(wrong) = AgentConfig::parse(&config) else { continue };
+            refused += 1;
+            let text = wrong.to_string();
+            let named = text.split(|c: char| !c.is_alphanumeric()).find(|word| is_a_type(word));
+            assert!(named.is_none() && !text.contains("enum "), "{config}: {text}");
+            let placed = way[0] == "kind" || text.contains(&way[0]) || text.contains("model");
+            assert!(placed, "{config}: {text}");
+        }
+    }
+    assert!(refused > 300, "{refused}");
+}
+
+#[test]
+fn what_is_expected_is_said_and_the_nearest_right_form_proposed() {
+    let model = json!({"provider": "scripted", "name": "echo"});
+    for (key, value, expected) in [
+        (
+            "contextBudget",
+            json!(8000),
+            "`contextBudget`: expected a map with `bytes` and `tokens`, got number 8000, did you mean `{\"bytes\":8000}`",
+        ),
+        ("contextBudget", json!({"bytes": "8000"}), "got text \"8000\", did you mean `8000`"),
+        ("defaultTools", json!("no"), "`defaultTools`: expected a boolean, got text \"no\", did you mean `false`"),
+        (
+            "tools",
+            json!("v/ops/json/merge"),
+            "`tools`: expected a list, got text \"v/ops/json/merge\", did you mean `[",
+        ),
+        (
+            "session",
+            json!("30m"),
+            "`session`: expected a map with `ttl`, got text \"30m\", did you mean `{\"ttl\":\"30m\"}`",
+        ),
+        (
+            "limits",
+            json!(5),
+            "`turns`, `tokens`, `cost`, `session`, `wallClock`, `toolTimeout` and `windDown`, got number 5, did you mean `{\"turns\":5}`",
+        ),
+        ("systemPrompt", json!(5), "`systemPrompt`: expected a string, got number 5, did you mean `\"5\"`"),
+    ] {
+        let error = error(&json!({"model": model, key: value}));
+        assert!(error.contains(expected), "{error}");
+    }
+    let wrong = AgentConfig::parse(&json!({"model": model, "contextBudget": {"bytes": 1}})).unwrap_err();
+    assert_eq!(wrong.pointer, "/contextBudget/bytes");
+    let facts = (wrong.fact.expected.as_deref(), wrong.fact.found.as_deref());
+    assert_eq!(facts, (Some("4096 to 4000000"), Some("1")));
+}

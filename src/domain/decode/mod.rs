@@ -9,13 +9,15 @@
 
 mod parse;
 mod place;
+mod propose;
 mod strict;
 
 use crate::limits::{DECODER_DEPTH, MESSAGE_DEPTH, MESSAGE_PARTS, RESULT_DEPTH, VALUE_DEPTH, VALUE_PARTS};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-pub use place::Wrong;
+pub use place::{Code, Fact, Wrong};
+pub use propose::proposed;
 
 /// Reads JSON that somebody sends: at most [`VALUE_DEPTH`] deep, at most [`VALUE_PARTS`] values, no key twice in one map.
 pub fn json(bytes: &[u8]) -> Result<Value, Wrong> {
@@ -46,7 +48,8 @@ pub fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Wrong> {
 /// A TOML text as a JSON value.
 pub fn toml(text: &str) -> Result<Value, TomlError> {
     let table: toml::Table = text.parse().map_err(TomlError::Syntax)?;
-    let value = serde_json::to_value(table).map_err(|error| TomlError::Value(Wrong::root(error.to_string())))?;
+    let value =
+        serde_json::to_value(table).map_err(|error| TomlError::Value(Wrong::root(Code::Type, error.to_string())))?;
     check(&value).map_err(TomlError::Value)?;
     Ok(value)
 }
@@ -109,7 +112,7 @@ fn not_shown(depth: usize) -> String {
 pub fn check(value: &Value) -> Result<(), Wrong> {
     check_to(value, VALUE_DEPTH)?;
     let mut left = VALUE_PARTS;
-    if takes(value, &mut left) { Ok(()) } else { Err(Wrong::root(place::too_many(VALUE_PARTS))) }
+    if takes(value, &mut left) { Ok(()) } else { Err(Wrong::root(Code::Limit, place::too_many(VALUE_PARTS))) }
 }
 
 /// Whether there is enough left for a value and all in it; it is taken from that.

@@ -1,7 +1,7 @@
 //! JSON text to a value, no deeper than allowed, with the place of what is wrong.
 
 use super::not_shown;
-use super::place::{Step, Wrong, too_deep, too_many};
+use super::place::{Code, Step, Wrong, too_deep, too_many};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Deserializer, Map, Number, Value};
 use std::cell::{Cell, RefCell};
@@ -28,7 +28,11 @@ pub(super) fn parse(bytes: &[u8], rules: Rules) -> Result<Value, Wrong> {
     let read = node.deserialize(&mut reader).and_then(|value| reader.end().map(|()| value));
     // Of what is no JSON the line and the column say where.
     read.map_err(|error| {
-        if error.is_data() { Wrong::at(&way.borrow(), error.to_string()) } else { Wrong::root(error.to_string()) }
+        if error.is_data() {
+            Wrong::of(&way.borrow(), Code::Limit, error.to_string())
+        } else {
+            Wrong::root(Code::Syntax, error.to_string())
+        }
     })
 }
 

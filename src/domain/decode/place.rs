@@ -2,11 +2,15 @@
 
 use crate::limits::{VALUE_DEPTH, VALUE_PARTS};
 use crate::nearest::did_you_mean;
+use serde::Serialize;
 use serde::de::{self, Expected, Unexpected};
 use std::fmt;
 
 /// Characters of a key that an error shows.
 const KEY_CHARS: usize = 60;
+
+/// Keys of a map that an error shows.
+const KEYS_SHOWN: usize = 8;
 
 /// Steps of a place that an error shows: those of a deep one say nothing more.
 const STEPS: usize = 12;
@@ -23,35 +27,121 @@ pub(super) enum Step {
     Known(String),
 }
 
+/// Which kind of rule data breaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Code {
+    /// It can't be read at all.
+    Syntax,
+    /// Too deep, too much.
+    Limit,
+    /// Another type of value, or another value, is expected.
+    Type,
+    /// A key isn't there.
+    Missing,
+    /// A key or a name that isn't known.
+    Unknown,
+    /// A rule of its own.
+    Rule,
+}
+
+/// What is wrong with a value.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// The kind of rule that it breaks.
+    pub code: Code,
+    /// All that is said of it, the hint apart.
+    pub reason: String,
+    /// What may stand there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expected: Option<String>,
+    /// What stands there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub found: Option<String>,
+    /// The nearest right form, as JSON.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+    /// Keys of the map that is expected.
+    #[serde(skip)]
+    pub(super) keys: Vec<&'static str>,
+}
+
+impl fmt::Display for Fact {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        self.hint.as_ref().map_or(Ok(()), |hint| write!(f, ", did you mean `{hint}`"))
+    }
+}
+
+impl Fact {
+    fn new(code: Code, reason: impl Into<String>) -> Self {
+        Self { code, reason: reason.into(), expected: None, found: None, hint: None, keys: Vec::new() }
+    }
+
+    /// What a rule says; what it says as `expected a, got b` are two facts.
+    fn said(reason: String) -> Self {
+        let parts = reason.strip_prefix("expected ").and_then(|rest| rest.rsplit_once(", got "));
+        let (expected, found) = parts.map(|(expected, found)| (expected.to_owned(), found.to_owned())).unzip();
+        Self { expected, found, ..Self::new(Code::Rule, reason) }
+    }
+}
+
 /// What is wrong with data from outside, and where.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Wrong {
     /// `context[1].budget`; empty when it is about all of it.
+    #[serde(skip)]
     pub place: String,
+    /// The same as a JSON pointer, `/context/1/budget`.
+    pub pointer: String,
     /// The rule that it breaks.
-    pub reason: String,
+    #[serde(flatten)]
+    pub fact: Box<Fact>,
 }
 
 impl fmt::Display for Wrong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.place.is_empty() { f.write_str(&self.reason) } else { write!(f, "`{}`: {}", self.place, self.reason) }
+        if self.place.is_empty() { self.fact.fmt(f) } else { write!(f, "`{}`: {}", self.place, self.fact) }
     }
 }
 
 impl std::error::Error for Wrong {}
 
+impl From<String> for Wrong {
+    /// What a rule says, which names its place first.
+    fn from(text: String) -> Self {
+        <Fault as de::Error>::custom(text).into()
+    }
+}
+
 impl Wrong {
     /// Of all of it.
-    pub fn root(reason: impl Into<String>) -> Self {
-        Self { place: String::new(), reason: reason.into() }
+    pub fn root(code: Code, reason: impl Into<String>) -> Self {
+        Self::of(&[], code, reason)
     }
 
-    pub(super) fn at(steps: &[Step], reason: impl Into<String>) -> Self {
-        Self { place: place(steps), reason: reason.into() }
+    pub(super) fn of(steps: &[Step], code: Code, reason: impl Into<String>) -> Self {
+        Self::at(steps, Box::new(Fact::new(code, reason)))
+    }
+
+    fn at(steps: &[Step], fact: Box<Fact>) -> Self {
+        Self { place: place(steps), pointer: steps.iter().map(pointer).collect(), fact }
     }
 
     pub(super) fn deep(steps: &[Step], depth: usize) -> Self {
-        Self::at(steps, too_deep(depth))
+        Self::of(steps, Code::Limit, too_deep(depth))
+    }
+}
+
+/// A step of a JSON pointer.
+fn pointer(step: &Step) -> String {
+    match step {
+        Step::Index(at) => format!("/{at}"),
+        Step::Key(key) => format!("/{}", key.replace('~', "~0").replace('/', "~1")),
+        Step::Known(known) => {
+            let keys = known.split(['.', '[', ']']).filter(|key| !key.is_empty());
+            keys.flat_map(|key| ["/", key]).collect()
+        }
     }
 }
 
@@ -106,12 +196,25 @@ fn shown(key: &str) -> String {
 pub(super) struct Fault {
     /// From the place to the root.
     steps: Vec<Step>,
-    reason: String,
+    fact: Box<Fact>,
 }
 
 impl Fault {
-    pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { steps: Vec::new(), reason: reason.into() }
+    pub(super) fn new(code: Code, reason: impl Into<String>) -> Self {
+        Fact::new(code, reason).into()
+    }
+
+    /// Something else is expected; of a map that is, with these keys.
+    pub(super) fn expected(expected: String, found: &Unexpected<'_>, keys: Vec<&'static str>) -> Self {
+        let found = got(found);
+        let reason = format!("expected {expected}, got {found}");
+        Fact { expected: Some(expected), found: Some(found), keys, ..Fact::new(Code::Type, reason) }.into()
+    }
+
+    /// A map is expected that is a struct of these fields.
+    pub(super) fn no_struct(found: &Unexpected<'_>, fields: &'static [&'static str]) -> Self {
+        let keys = open(fields);
+        Self::expected(map_with(&keys), found, keys)
     }
 
     #[must_use]
@@ -121,24 +224,31 @@ impl Fault {
     }
 }
 
+impl From<Fact> for Fault {
+    fn from(fact: Fact) -> Self {
+        Self { steps: Vec::new(), fact: Box::new(fact) }
+    }
+}
+
 impl From<Fault> for Wrong {
     fn from(mut fault: Fault) -> Self {
         fault.steps.reverse();
         let Some((Step::Known(known), way)) = fault.steps.split_last() else {
-            return Self::at(&fault.steps, fault.reason);
+            return Self::at(&fault.steps, fault.fact);
         };
         // A rule names its place from further out at times: what both say is said once.
-        let way = place(way);
-        let (outer, inner): (Vec<_>, Vec<_>) = (way.split('.').collect(), known.split('.').collect());
+        let shown = place(way);
+        let (outer, inner): (Vec<_>, Vec<_>) = (shown.split('.').collect(), known.split('.').collect());
         let both = (1..=outer.len().min(inner.len())).rev().find(|n| outer[outer.len() - n..] == inner[..*n]);
         let rest = inner[both.unwrap_or(0)..].join(".");
-        Self::at(&[Step::Known(way), Step::Known(rest)], fault.reason)
+        let steps: Vec<_> = way.iter().cloned().chain([Step::Known(rest)]).collect();
+        Self::at(&steps, fault.fact)
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.reason)
+        self.fact.fmt(f)
     }
 }
 
@@ -155,18 +265,26 @@ impl de::Error for Fault {
     /// Rules of a value's own type name places inside it.
     fn custom<T: fmt::Display>(message: T) -> Self {
         let text = message.to_string();
+        // serde names the type of what has several forms.
+        if text.starts_with("data did not match any variant") {
+            return Self::new(Code::Type, "fits none of the forms that are known here");
+        }
         match placed(&text) {
-            Some((place, reason)) => Self::new(reason).under(Step::Known(place.to_owned())),
-            None => Self::new(text),
+            Some((place, reason)) => Self::from(Fact::said(reason.to_owned())).under(Step::Known(place.to_owned())),
+            None => Fact::said(text).into(),
         }
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(format!("expected {}, got {}", words(expected), got(&found)))
+        Self::expected(words(expected), &found, Vec::new())
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::invalid_type(found, expected)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::new(Code::Missing, format!("missing field `{field}`"))
     }
 
     fn unknown_variant(variant: &str, expected: &'static [&'static str]) -> Self {
@@ -176,17 +294,15 @@ impl de::Error for Fault {
             [one, other] => format!("`{one}` or `{other}`"),
             many => format!("one of {}", many.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")),
         };
-        Self::new(format!("unknown variant `{}`, expected {known}{hint}", readable(variant)))
+        Self::new(Code::Unknown, format!("unknown variant `{}`, expected {known}{hint}", readable(variant)))
     }
 
     fn unknown_field(field: &str, expected: &'static [&'static str]) -> Self {
-        let sealed = expected.contains(&"seal");
-        let known: Vec<&'static str> =
-            expected.iter().copied().filter(|key| !(sealed && VENUE_ONLY.contains(key))).collect();
+        let known = open(expected);
         let hint = did_you_mean(field, &known);
         let listed = known.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
         let listed = if listed.is_empty() { "none is known here".to_owned() } else { format!("known are {listed}") };
-        Self::new(format!("unknown field `{}`{hint}; {listed}", readable(field)))
+        Self::new(Code::Unknown, format!("unknown field `{}`{hint}; {listed}", readable(field)))
     }
 }
 
@@ -195,15 +311,38 @@ fn readable(key: &str) -> String {
     key.chars().take(KEY_CHARS).flat_map(char::escape_debug).collect()
 }
 
+/// The fields of a struct that somebody else may set.
+fn open(fields: &'static [&'static str]) -> Vec<&'static str> {
+    let sealed = fields.contains(&"seal");
+    fields.iter().copied().filter(|key| !(sealed && VENUE_ONLY.contains(key))).collect()
+}
+
+/// A map, with its first keys.
+fn map_with(keys: &[&str]) -> String {
+    let shown: Vec<_> = keys.iter().take(KEYS_SHOWN).map(|key| format!("`{key}`")).collect();
+    match shown.as_slice() {
+        [] => "a map".to_owned(),
+        shown if shown.len() < keys.len() => format!("a map with {}, …", shown.join(", ")),
+        [one] => format!("a map with {one}"),
+        [first @ .., last] => format!("a map with {} and {last}", first.join(", ")),
+    }
+}
+
 /// What serde calls a type of this crate, in words.
 fn words(expected: &dyn Expected) -> String {
     let text = expected.to_string();
+    let begins = |kind: &str| text.starts_with(kind);
     match text.as_str() {
-        struct_or_enum if is_map(struct_or_enum) => "a map".to_owned(),
+        named if is_map(named) => "a map".to_owned(),
+        _ if begins("tuple ") => "a list".to_owned(),
+        _ if begins("unit ") => "null".to_owned(),
+        _ if begins("newtype ") => "another value".to_owned(),
+        _ if begins("enum ") => "a name, or a map of one key".to_owned(),
         "usize" | "u8" | "u16" | "u32" | "u64" => "a whole number of at least 0".to_owned(),
         "isize" | "i8" | "i16" | "i32" | "i64" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
         "a sequence" => "a list".to_owned(),
+        "variant identifier" | "field identifier" => "a name".to_owned(),
         _ => text,
     }
 }

@@ -1,6 +1,6 @@
 //! Typed values out of JSON values: a list is never taken for a struct, and errors know their place.
 
-use super::place::{Fault, Step, is_map};
+use super::place::{Code, Fault, Step, is_map};
 use serde::de::value::StringDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, EnumAccess, Error, Expected, IntoDeserializer, MapAccess, SeqAccess, Unexpected,
@@ -34,7 +34,7 @@ fn list<'de, V: Visitor<'de>>(items: Vec<Value>, visitor: V) -> Result<V::Value,
     let made = visitor.visit_seq(&mut items)?;
     match items.rest.len() {
         0 => Ok(made),
-        _ => Err(Fault::new(format!("expected {} elements, got {len}", items.at))),
+        _ => Err(Fault::new(Code::Type, format!("expected {} elements, got {len}", items.at))),
     }
 }
 
@@ -71,12 +71,12 @@ impl<'de> Deserializer<'de> for Strict {
     fn deserialize_struct<V: Visitor<'de>>(
         self,
         _: &'static str,
-        _: &'static [&'static str],
+        fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Fault> {
         match self.0 {
             Value::Object(map) => visitor.visit_map(Entries::of(map)),
-            other => Err(Fault::invalid_type(found(&other), &visitor)),
+            other => Err(Fault::no_struct(&found(&other), fields)),
         }
     }
 
@@ -90,15 +90,13 @@ impl<'de> Deserializer<'de> for Strict {
             Value::String(name) => visitor.visit_enum(Variant { name, content: None }),
             Value::Object(map) if map.len() == 1 => match map.into_iter().next() {
                 Some((name, content)) => visitor.visit_enum(Variant { name, content: Some(content) }),
-                None => Err(Fault::new("expected one key, got none")),
+                None => Err(Fault::new(Code::Type, "expected one key, got none")),
             },
             other => {
                 let known = variants.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-                let got = match &other {
-                    Value::Object(map) => format!("a map of {} keys", map.len()),
-                    other => super::place::got(&found(other)),
-                };
-                Err(Fault::new(format!("expected one of {known}, got {got}")))
+                let keys = other.as_object().map(|map| format!("a map of {} keys", map.len()));
+                let got = keys.as_deref().map_or_else(|| found(&other), Unexpected::Other);
+                Err(Fault::expected(format!("one of {known}"), &got, Vec::new()))
             }
         }
     }
@@ -160,7 +158,7 @@ impl<'de> MapAccess<'de> for Entries {
     }
 
     fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Fault> {
-        let (name, value) = self.value.take().ok_or_else(|| Fault::new("a value without its key"))?;
+        let (name, value) = self.value.take().ok_or_else(|| Fault::new(Code::Syntax, "a value without its key"))?;
         seed.deserialize(Strict(value)).map_err(|fault| fault.under(Step::Key(name)))
     }
 
@@ -196,8 +194,7 @@ impl<'de> VariantAccess<'de> for Content {
         match self.value {
             None | Some(Value::Null) => Ok(()),
             Some(value) => {
-                let fault = Fault::new(format!("expected nothing, got {}", super::place::got(&found(&value))));
-                Err(fault.under(Step::Key(self.name)))
+                Err(Fault::expected("nothing".to_owned(), &found(&value), Vec::new()).under(Step::Key(self.name)))
             }
         }
     }
@@ -212,11 +209,11 @@ impl<'de> VariantAccess<'de> for Content {
         Strict(value).deserialize_any(visitor).map_err(|fault| fault.under(Step::Key(self.name)))
     }
 
-    fn struct_variant<V: Visitor<'de>>(self, _: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
+    fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Fault> {
         let made = match self.value {
             Some(Value::Object(map)) => visitor.visit_map(Entries::of(map)),
-            Some(other) => Err(Fault::invalid_type(found(&other), &visitor)),
-            None => Err(Fault::new("expected a map, got nothing")),
+            Some(other) => Err(Fault::no_struct(&found(&other), fields)),
+            None => Err(Fault::no_struct(&Unexpected::Other("nothing"), fields)),
         };
         made.map_err(|fault| fault.under(Step::Key(self.name)))
     }

@@ -66,13 +66,13 @@ fn what_serde_takes_is_taken() {
 #[test]
 fn a_list_is_no_struct_and_an_error_names_its_place() {
     for (value, expected) in [
-        (json!([]), "expected a map, got a list"),
-        (json!("x"), "expected a map, got text \"x\""),
-        (json!({"inner": [true]}), "`inner`: expected a map, got a list"),
-        (json!({"list": [{"yes": true}, [true]]}), "`list[1]`: expected a map, got a list"),
-        (json!({"named": {"a b": [true]}}), "`named.\"a b\"`: expected a map, got a list"),
-        (json!({"choice": {"full": [1]}}), "`choice.full`: expected a map, got a list"),
-        (json!({"choice": {"one": [true]}}), "`choice.one`: expected a map, got a list"),
+        (json!([]), "expected a map with `inner`, `list`, `named`, `pair`, `choice`, `tagged` and `any`, got a list"),
+        (json!("x"), "expected a map with `"),
+        (json!({"inner": [true]}), "`inner`: expected a map with `yes`, got a list"),
+        (json!({"list": [{"yes": true}, [true]]}), "`list[1]`: expected a map with `"),
+        (json!({"named": {"a b": [true]}}), "`named.\"a b\"`: expected a map with `"),
+        (json!({"choice": {"full": [1]}}), "`choice.full`: expected a map with `"),
+        (json!({"choice": {"one": [true]}}), "`choice.one`: expected a map with `"),
         (json!({"tagged": ["a", 1]}), "`tagged`: expected a map, got a list"),
         (json!({"inner": {"yes": "no"}}), "`inner.yes`: expected a boolean, got text \"no\""),
         (json!({"list": [{"yes": 1}]}), "`list[0].yes`: expected a boolean, got number 1"),
@@ -96,17 +96,17 @@ fn places_inside_a_type_s_own_rules_are_joined() {
     };
     for (change, expected) in [
         (json!({"defaultTools": "no"}), "`defaultTools`: expected a boolean, got text \"no\""),
-        (json!({"model": ["scripted", "echo"]}), "`model`: expected a map, got a list"),
-        (json!({"limits": [3]}), "`limits`: expected a map, got a list"),
-        (json!({"caps": [["w", "crud"]]}), "`caps[0]`: expected a map, got a list"),
+        (json!({"model": ["scripted", "echo"]}), "`model`: expected a map with `"),
+        (json!({"limits": [3]}), "`limits`: expected a map with `"),
+        (json!({"caps": [["w", "crud"]]}), "`caps[0]`: expected a map with `"),
         (json!({"context": ["w/a", {"ref": "w/b", "budget": "much"}]}), "`context[1].budget`: expected"),
-        (json!({"context": [["w/a"]]}), "`context[0]`: expected a map, got a list"),
+        (json!({"context": [["w/a"]]}), "`context[0]`: expected a map with `"),
         (json!({"tools": [{"operation": 3}]}), "`tools[0].operation`: expected a string, got number 3"),
-        (json!({"tools": [["v/ops/lattice/read"]]}), "`tools[0]`: expected a map, got a list"),
+        (json!({"tools": [["v/ops/lattice/read"]]}), "`tools[0]`: expected a map with `"),
         (json!({"resources": {"notes": ["memory"]}}), "`resources.notes`: expected a map, got a list"),
-        (json!({"outputs": {"complete": [{}]}}), "`outputs.complete`: expected a map, got a list"),
-        (json!({"contextBudget": [1]}), "`contextBudget`: expected a map, got a list"),
-        (json!({"retry": [1]}), "`retry`: expected a map, got a list"),
+        (json!({"outputs": {"complete": [{}]}}), "`outputs.complete`: expected a map with `"),
+        (json!({"contextBudget": [1]}), "`contextBudget`: expected a map with `"),
+        (json!({"retry": [1]}), "`retry`: expected a map with `"),
     ] {
         let error = config(change);
         assert!(error.starts_with(expected), "{error}\nexpected {expected}");
@@ -207,7 +207,10 @@ fn a_value_has_so_many_values_in_it() {
         }
         assert!(message(text.as_bytes(), MESSAGE_DEPTH).is_ok(), "the venue's own hold more than one");
         let value = serde_json::from_str::<Value>(&text).unwrap();
-        assert_eq!(check(&value).unwrap_err().reason, "more than 50000 values in one; send it in parts, or as a text");
+        assert_eq!(
+            check(&value).unwrap_err().fact.reason,
+            "more than 50000 values in one; send it in parts, or as a text"
+        );
         assert_eq!(stored::<Value>(text.as_bytes()).unwrap(), value, "what is stored is read");
     }
     assert!(message(list(MESSAGE_PARTS + 1).as_bytes(), MESSAGE_DEPTH).is_err());

@@ -57,7 +57,7 @@ fn plan(call: &mut ToolCall, tools: &ToolTable, sections: &Sections) -> PlannedC
         }
         (Some(_), Arguments::Malformed(text)) => {
             let shown = hide::malformed(text, tools.specs.iter().find(|spec| spec.name == call.name));
-            let why = decode::data(text.as_bytes()).err().map(|wrong| wrong.reason).unwrap_or_default();
+            let why = decode::data(text.as_bytes()).err().map(|wrong| wrong.fact.reason).unwrap_or_default();
             let text = format!("the arguments of `{}` are not JSON: {why}: {shown}", call.name);
             (Err(Unmade::arguments(text)), Chosen::default())
         }

@@ -75,6 +75,7 @@ pub fn masked(mask: &Mask, result: Result<Output, OpError>) -> Result<Output, Op
     }
     let text = |text: String| mask.text(&text).into_owned();
     result.map(|output| Output { value: mask.value(output.value), ..output }).map_err(|error| match error {
+        error @ OpError::Arguments { .. } => OpError::Invalid(text(error.to_string())),
         OpError::Invalid(error) => OpError::Invalid(text(error)),
         OpError::Denied(error) => OpError::Denied(text(error)),
         OpError::NotFound(error) => OpError::NotFound(text(error)),

@@ -65,7 +65,8 @@ struct Slot {
 /// A document of the tree as it is stored: no deeper than what may come in, however many levels were
 /// put below one another.
 fn document(path: &Path, value: &Value) -> Result<Bytes, WorkspaceError> {
-    decode::check(value).map_err(|wrong| WorkspaceError::Refused(format!("`{path}` would be {}", wrong.reason)))?;
+    decode::check(value)
+        .map_err(|wrong| WorkspaceError::Refused(format!("`{path}` would be {}", wrong.fact.reason)))?;
     Ok(encode(value))
 }
 

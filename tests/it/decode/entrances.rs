@@ -145,11 +145,11 @@ async fn errors_of_bodies_name_the_key() {
     let (server, _venue, _dir) = server("").await;
     let tasks = "/api/v1/agents/a/tasks";
     for (body, part) in [
-        (json!(["hello", "sess1"]), "expected a map, got a list"),
-        (json!("hello"), "expected a map, got text \"hello\""),
+        (json!(["hello", "sess1"]), "expected a map with `"),
+        (json!("hello"), "expected a map with `"),
         (json!({"input": 1, "sessionId": 7}), "`sessionId`: expected a string, got number 7"),
         (json!({"input": 1, "budget": {"tokens": "many"}}), "`budget.tokens`: expected a whole number of at least 0"),
-        (json!({"input": 1, "budget": [5]}), "`budget`: expected a map, got a list"),
+        (json!({"input": 1, "budget": [5]}), "`budget`: expected a map with `"),
         (json!({"input": 1, "contextIds": ["a", 3]}), "`contextIds[1]`: expected a string, got number 3"),
         (json!({"inptu": 1}), "unknown field `inptu`, did you mean `input`; known are `input`, `sessionId`, `replyTo`"),
     ] {
@@ -162,7 +162,7 @@ async fn errors_of_bodies_name_the_key() {
     };
     for (change, part) in [
         (json!({"defaultTools": "no"}), "`defaultTools`: expected a boolean, got text \"no\""),
-        (json!({"caps": [["w", "crud"]]}), "`caps[0]`: expected a map, got a list"),
+        (json!({"caps": [["w", "crud"]]}), "`caps[0]`: expected a map with `"),
         (
             json!({"contextMapping": {"k": "sesion.k"}}),
             "`contextMapping.k`: unknown tier `sesion`, did you mean `session.k`",
@@ -173,7 +173,7 @@ async fn errors_of_bodies_name_the_key() {
     }
     let replay = "/api/v1/agents/a/turns/main/1/replay";
     server.post(replay, json!({"without": "w/x"})).await.is_problem(400, "`without`: expected a list");
-    server.post("/api/v1/agents/a/context", json!([1])).await.is_problem(400, "expected a map, got a list");
+    server.post("/api/v1/agents/a/context", json!([1])).await.is_problem(400, "expected a map with `");
 }
 
 /// Every map in `value` as the list of its values: what serde takes for a struct.

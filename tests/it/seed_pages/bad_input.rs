@@ -9,7 +9,7 @@ fn a_configuration_that_is_wrong_is_refused_and_names_the_place() {
     let row = |row: Value| json!({"contextMapping": [{"key": "a", "source": "b"}, row]});
     let bad = |entry: Value| json!({"context": ["fine", entry]});
     for (config, words) in [
-        (bad(json!(7)), "`context[1]`: expected a map, got number 7"),
+        (bad(json!(7)), "`context[1]`: expected a map with `"),
         (bad(json!({"rfe": "w/x"})), "`context[1]`: unknown field `rfe`"),
         (bad(json!({"label": "x"})), "`context[1]`: expected one of `op`, `job`, `text` and `ref`"),
         (bad(json!({"ref": "w/../s"})), "`context[1]`: `ref`: "),

@@ -1,7 +1,7 @@
 //! agntz's manifests: an agent of `kind: llm`.
 
 use super::{Config, bad};
-use crate::agent::AgentConfigError;
+use crate::decode::Wrong;
 use crate::lattice::value::type_name;
 use serde_json::{Map, Value, json};
 
@@ -30,7 +30,7 @@ pub(super) fn is_manifest(map: &Config) -> bool {
 }
 
 /// The same configuration in the spelling of agent files.
-pub(super) fn mapped(map: &Config) -> Result<Config, AgentConfigError> {
+pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     let mut config = map.clone();
     if let Some(kind) = config.shift_remove("kind")
         && kind != "llm"
@@ -70,8 +70,8 @@ fn moved(
     config: &mut Config,
     from: &str,
     to: &str,
-    turned: impl Fn(Value) -> Result<Value, AgentConfigError>,
-) -> Result<(), AgentConfigError> {
+    turned: impl Fn(Value) -> Result<Value, Wrong>,
+) -> Result<(), Wrong> {
     let Some(value) = config.shift_remove(from) else { return Ok(()) };
     if config.contains_key(to) {
         return bad(format!("`{from}`: `{to}` says it already, leave one out"));
@@ -81,7 +81,7 @@ fn moved(
 }
 
 /// `maxSteps`, `tokenBudget` and `timeoutMs` are limits of a task.
-fn limited(config: &mut Config) -> Result<(), AgentConfigError> {
+fn limited(config: &mut Config) -> Result<(), Wrong> {
     let mut limits = match config.shift_remove("limits") {
         None => Map::new(),
         Some(Value::Object(limits)) => limits,
@@ -103,7 +103,7 @@ fn limited(config: &mut Config) -> Result<(), AgentConfigError> {
 }
 
 /// A JSON Schema, or a map of properties in short: all of them are required, and there are no others.
-fn schema_of(given: &Value) -> Result<Value, AgentConfigError> {
+fn schema_of(given: &Value) -> Result<Value, Wrong> {
     let Value::Object(map) = given else {
         return bad(format!("`outputSchema`: expected a map, got {}", type_name(given)));
     };
@@ -131,7 +131,7 @@ fn property(of: &Value) -> Value {
 }
 
 /// An entry of `tools`: another agent is a delegate; programs of an agntz process aren't here.
-fn tool_of(at: usize, tool: &Value) -> Result<Value, AgentConfigError> {
+fn tool_of(at: usize, tool: &Value) -> Result<Value, Wrong> {
     let Some(kind) = tool.get("kind") else { return Ok(tool.clone()) };
     match kind.as_str() {
         Some("agent") => {

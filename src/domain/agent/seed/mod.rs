@@ -10,19 +10,20 @@
 mod agntz;
 mod model;
 
-use super::{AgentConfigError, merge};
+use super::merge;
+use crate::decode::Wrong;
 use crate::lattice::value::type_name;
 use crate::tools::guard::catalog_path;
 use serde_json::{Map, Value, json};
 
 type Config = Map<String, Value>;
 
-fn bad<T>(text: impl Into<String>) -> Result<T, AgentConfigError> {
-    Err(AgentConfigError::Value(text.into()))
+fn bad<T>(text: impl Into<String>) -> Result<T, Wrong> {
+    Err(text.into().into())
 }
 
 /// The same configuration in the spelling of agent files.
-pub(super) fn mapped(map: &Config) -> Result<Config, AgentConfigError> {
+pub(super) fn mapped(map: &Config) -> Result<Config, Wrong> {
     let mut config = if agntz::is_manifest(map) { agntz::mapped(map)? } else { map.clone() };
     if let Some(state) = config.shift_remove("state") {
         config = with_state(config, &state)?;
@@ -42,7 +43,7 @@ pub(super) fn mapped(map: &Config) -> Result<Config, AgentConfigError> {
 
 /// `state.config` wins over the keys beside it, key by key; the entries of `state.context` come after
 /// those of `context`.
-fn with_state(config: Config, state: &Value) -> Result<Config, AgentConfigError> {
+fn with_state(config: Config, state: &Value) -> Result<Config, Wrong> {
     let mut merged = Value::Object(config);
     merge::shallow(&mut merged, &state_config(state)?);
     let Value::Object(mut config) = merged else { return Ok(Map::new()) };
@@ -58,7 +59,7 @@ fn with_state(config: Config, state: &Value) -> Result<Config, AgentConfigError>
 }
 
 /// The configuration in a `state`, which may hold `context` besides.
-pub fn state_config(state: &Value) -> Result<Config, AgentConfigError> {
+pub fn state_config(state: &Value) -> Result<Config, Wrong> {
     let Some(map) = state.as_object() else {
         return bad(format!("`state`: expected a map, got {}", type_name(state)));
     };
@@ -75,7 +76,7 @@ pub fn state_config(state: &Value) -> Result<Config, AgentConfigError> {
 }
 
 /// `operation` names the loop.
-fn looped(config: &mut Config, operation: &Value) -> Result<(), AgentConfigError> {
+fn looped(config: &mut Config, operation: &Value) -> Result<(), Wrong> {
     let Some(name) = operation.as_str() else {
         return bad(format!("`operation`: expected text, got {}", type_name(operation)));
     };
@@ -90,7 +91,7 @@ fn looped(config: &mut Config, operation: &Value) -> Result<(), AgentConfigError
 }
 
 /// `responseFormat` is the type of what completes a task: `"text"`, `"json"` or `{name, schema}`.
-fn typed(config: &mut Config, format: &Value) -> Result<(), AgentConfigError> {
+fn typed(config: &mut Config, format: &Value) -> Result<(), Wrong> {
     let schema = match format {
         Value::String(text) if text == "text" => return Ok(()),
         Value::String(text) if text == "json" => json!({}),
@@ -116,7 +117,7 @@ fn typed(config: &mut Config, format: &Value) -> Result<(), AgentConfigError> {
 }
 
 /// A title for people: it begins the description.
-fn named(config: &mut Config, name: &Value) -> Result<(), AgentConfigError> {
+fn named(config: &mut Config, name: &Value) -> Result<(), Wrong> {
     let Some(name) = name.as_str() else {
         return bad(format!("`name`: expected text, got {}", type_name(name)));
     };

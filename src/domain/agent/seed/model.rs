@@ -1,7 +1,7 @@
 //! Covia's models: an operation names the provider, or the model's own name does.
 
 use super::{Config, bad};
-use crate::agent::AgentConfigError;
+use crate::decode::Wrong;
 use crate::lattice::value::type_name;
 use crate::tools::guard::catalog_path;
 use serde_json::{Map, Value};
@@ -38,7 +38,7 @@ const FAMILIES: [(&str, &str); 16] = [
 const BESIDE: [(&str, &str); 2] = [("url", "baseUrl"), ("apiKey", "key")];
 
 /// Puts `model` as text, `llmOperation`, `url` and `apiKey` into the map that a model is.
-pub(super) fn settle(config: &mut Config) -> Result<(), AgentConfigError> {
+pub(super) fn settle(config: &mut Config) -> Result<(), Wrong> {
     let operation = config.shift_remove("llmOperation").map(|given| of_operation(&given)).transpose()?;
     let mut model = match (config.get("model"), operation) {
         (Some(Value::String(name)), Some((provider, _))) => map(provider, name),
@@ -71,7 +71,7 @@ fn map(provider: &str, name: &str) -> Map<String, Value> {
     [("provider", provider), ("name", name)].into_iter().map(|(key, text)| (key.into(), text.into())).collect()
 }
 
-fn of_operation(given: &Value) -> Result<(&'static str, &'static str), AgentConfigError> {
+fn of_operation(given: &Value) -> Result<(&'static str, &'static str), Wrong> {
     let Some(name) = given.as_str() else {
         return bad(format!("`llmOperation`: expected text, got {}", type_name(given)));
     };
@@ -87,7 +87,7 @@ fn of_operation(given: &Value) -> Result<(&'static str, &'static str), AgentConf
 }
 
 /// `provider/name`, or a name that its family gives away.
-fn of_name(name: &str) -> Result<Map<String, Value>, AgentConfigError> {
+fn of_name(name: &str) -> Result<Map<String, Value>, Wrong> {
     if let Some((provider, name)) =
         name.split_once('/').filter(|(provider, name)| !provider.is_empty() && !name.is_empty())
     {
