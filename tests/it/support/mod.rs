@@ -5,6 +5,7 @@ pub mod cli;
 pub mod dice;
 pub mod endless;
 pub mod fleet;
+pub mod foresight;
 pub mod http;
 pub mod nats;
 pub mod operate;

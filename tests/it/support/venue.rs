@@ -1,5 +1,6 @@
 //! A venue and its workers inside the test process, over any backend.
 
+use crate::support::foresight::{Foreseen, Foresight};
 use crate::support::redis::RedisServer;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -65,6 +66,8 @@ pub struct TestVenue {
     pub turns_per_origin: u32,
     /// Pause of its workers between two looks for what is lost; so long that there is none.
     pub audit: Duration,
+    /// What previews have shown of its turns.
+    pub foresight: Arc<Foresight>,
     /// How its workers wait for models; short, so that a test that is about it is short, too.
     pub retry: Policy,
 }
@@ -107,6 +110,7 @@ impl TestVenue {
             approval_time: Duration::from_hours(1),
             turns_per_origin: 1_000,
             audit: Duration::from_hours(1_000_000),
+            foresight: Arc::default(),
             retry: Policy {
                 first: Duration::from_millis(20),
                 max: Duration::from_millis(200),
@@ -172,7 +176,9 @@ impl TestVenue {
     pub async fn worker(&self) {
         let (scripted, calls_log) = (Some(self.dir.join("rules.toml")), Some(self.dir.join("calls.jsonl")));
         let models = ModelOptions { scripted, calls_log, timeout: self.model_timeout, ..ModelOptions::default() };
-        let models = Models::new(models).await.unwrap();
+        let inner = Arc::new(Models::new(models).await.unwrap());
+        let (venue, foresight) = (Arc::clone(&self.venue), Arc::clone(&self.foresight));
+        let models = Foreseen { inner, venue, foresight };
         let options = WorkerOptions {
             rates: self.rates.clone(),
             auth: Arc::clone(&self.auth),
@@ -251,11 +257,14 @@ impl TestVenue {
         submit(&self.venue, &arrival).await.unwrap()
     }
 
-    /// The job once it has ended; fails the test when it doesn't within a minute.
+    /// The job once it has ended; fails the test when it doesn't within a minute, and when a preview of a turn showed
+    /// something else than the turn.
     pub async fn ended(&self, job: &JobId) -> Job {
         let job = jobs::wait(&self.venue, &self.owner, job, Duration::from_mins(1)).await.unwrap().unwrap();
         eprintln!("{} {:?} {:?}", job.head.agent, job.status, job.result);
         assert!(job.status.is_terminal(), "job {} is still {:?}", job.head.id, job.status);
+        let unlike = self.foresight.unlike(&self.venue).await;
+        assert!(unlike.is_empty(), "previews and turns differ: {}", unlike.join("\n"));
         job
     }
 

@@ -1,0 +1,113 @@
+//! A model that looks, before it answers, at what a preview shows of the turn that asks it: the same prompt, and with
+//! the turn's commit the same ledger.
+
+use async_trait::async_trait;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use trellis::domain::chat::{ModelRequest, Reply};
+use trellis::domain::context::assemble::assemble;
+use trellis::domain::context::ledger::Ledger;
+use trellis::domain::ids::{Owner, SessionKey};
+use trellis::ledger;
+use trellis::model::{LiveText, Model, ModelError};
+use trellis::secrets::Secret;
+use trellis::venue::Venue;
+use trellis::worker::preview::{self, Preview};
+
+/// Whose turn it is.
+type Place = (Owner, SessionKey, u64);
+
+/// What previews have shown of turns, and where the turns differ.
+#[derive(Default)]
+pub struct Foresight {
+    shown: Mutex<HashMap<Place, Ledger>>,
+    unlike: Mutex<Vec<String>>,
+}
+
+/// The model of the workers of a venue.
+pub struct Foreseen {
+    pub inner: Arc<dyn Model>,
+    pub venue: Arc<Venue>,
+    pub foresight: Arc<Foresight>,
+}
+
+impl Foresight {
+    /// Where previews and turns differ; of those that were committed, their ledgers too.
+    pub async fn unlike(&self, venue: &Venue) -> Vec<String> {
+        let shown = std::mem::take(&mut *self.shown.lock().unwrap());
+        for ((owner, session, turn), foreseen) in shown {
+            let past = ledger::load(&*venue.store, &owner, &session, turn).await.unwrap();
+            let Some(seen) = past.and_then(|past| past.seen) else { continue };
+            if seen.ledger != foreseen {
+                self.note(format!("ledger of {session}/{turn}:\n{foreseen:#?}\n{:#?}", seen.ledger));
+            }
+        }
+        self.unlike.lock().unwrap().clone()
+    }
+
+    fn note(&self, what: String) {
+        self.unlike.lock().unwrap().push(what);
+    }
+}
+
+impl Drop for Foresight {
+    fn drop(&mut self) {
+        let unlike = self.unlike.lock().unwrap().join("\n");
+        assert!(unlike.is_empty() || std::thread::panicking(), "previews and turns differ: {unlike}");
+    }
+}
+
+/// `owner/agent/session/turn`.
+fn place(turn: &str) -> Place {
+    let mut parts = turn.rsplitn(4, '/');
+    let mut part = || parts.next().unwrap();
+    let (turn, session, agent) = (part().parse().unwrap(), part().parse().unwrap(), part().parse().unwrap());
+    (part().parse().unwrap(), SessionKey { agent, session }, turn)
+}
+
+/// Prompts as texts: what goes to a provider, but for what its turn pays.
+fn text(request: &ModelRequest) -> String {
+    let ModelRequest { model, system, messages, tools, turn } = request;
+    format!("{turn} {}\n{system}\n{messages:#?}\n{tools:#?}", model.id())
+}
+
+impl Foreseen {
+    async fn look(&self, request: &ModelRequest) {
+        let (owner, session, turn) = place(&request.turn);
+        let asked = Preview { session: Some(session.session.clone()), ..Preview::default() };
+        let foreseen = match preview::inputs(&self.venue, &owner, &session.agent, asked).await {
+            Ok(inputs) => assemble(&inputs),
+            Err(error) => return self.foresight.note(format!("{}: {error}", request.turn)),
+        };
+        match foreseen {
+            Err(refused) => self.foresight.note(format!("{}: {}", request.turn, refused.error)),
+            Ok(foreseen) => {
+                let (foreseen_text, real) = (text(&foreseen.request), text(request));
+                if let Some((foreseen, real)) = foreseen_text.lines().zip(real.lines()).find(|(a, b)| a != b) {
+                    self.foresight.note(format!("{}: expected `{foreseen}`, got `{real}`", request.turn));
+                } else if foreseen_text.len() != real.len() {
+                    self.foresight.note(format!("{}: {foreseen_text}\n{real}", request.turn));
+                }
+                self.foresight.shown.lock().unwrap().insert((owner, session, turn), foreseen.ledger);
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Model for Foreseen {
+    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+        self.look(request).await;
+        self.inner.complete(request, live).await
+    }
+
+    async fn complete_with(
+        &self,
+        request: &ModelRequest,
+        key: Option<&Secret>,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
+        self.look(request).await;
+        self.inner.complete_with(request, key, live).await
+    }
+}
