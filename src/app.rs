@@ -24,6 +24,7 @@ use crate::store::{Store, StoreError};
 use crate::upkeep::doctor;
 use crate::venue::auth::Auth;
 use crate::venue::auth::jwks::JwksError;
+use crate::venue::context::PromptCache;
 use crate::venue::rates::Rates;
 use crate::venue::resources::remote::{self, Remote};
 use crate::venue::resources::{Provider, Providers};
@@ -161,7 +162,9 @@ impl App {
         let secrets = vault(config, role)?;
         let (name, boundaries) = (config.venue.name.clone(), config.grants.protected.clone());
         let (spend, quota) = (config.spend.clone(), config.quota);
-        let venue = Venue { store, bus, clock, name, key, catalog, secrets, boundaries, spend, quota, metrics };
+        let prompts = PromptCache::default();
+        let venue =
+            Venue { store, bus, clock, name, key, catalog, secrets, boundaries, spend, quota, prompts, metrics };
         Ok(Self { venue: Arc::new(venue), model, auth, nats })
     }
 

@@ -7,11 +7,11 @@ use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::ops::OpError;
 use crate::venue::agents;
+use crate::venue::context::preview::{self, Preview};
 use crate::venue::ledger::experiment::{Experiment, run};
 use crate::venue::ledger::find::{Filter, find};
 use crate::venue::ledger::show::{self, ReplayError};
 use crate::venue::ledger::{self, PastTurn, why};
-use crate::worker::preview::{self, Preview};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -145,7 +145,8 @@ pub(super) async fn context(
         Value::Null => Preview::default(),
         body => decode::typed(body).map_err(Problem::bad_request)?,
     };
-    let asked = Preview { envelope: who.caller.request(), ..asked };
+    let caller = Some(who.caller.name.clone());
+    let asked = Preview { envelope: who.caller.request(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;
     let answer = match run(&inputs) {
         Ok(assembled) => json!({"ledger": show::ledger(&assembled.ledger), "request": assembled.request}),

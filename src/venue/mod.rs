@@ -26,6 +26,8 @@ pub mod rates;
 pub mod spending;
 pub mod strays;
 
+pub mod context;
+
 use crate::bus::Bus;
 use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
@@ -40,6 +42,7 @@ use crate::store::{Change, DocWrite, Expect, OutboxEntry, Standing, Store, Store
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
 use bytes::Bytes;
+use context::PromptCache;
 use std::sync::Arc;
 
 /// Owner under which the venue keeps its own documents.
@@ -69,6 +72,8 @@ pub struct Venue {
     pub spend: SpendSettings,
     /// What owners may keep.
     pub quota: QuotaSettings,
+    /// What prompts have in common.
+    pub prompts: PromptCache,
     /// Counters.
     pub metrics: Arc<Metrics>,
 }
@@ -77,6 +82,12 @@ impl Venue {
     /// The time now.
     pub fn now(&self) -> Millis {
         self.clock.now()
+    }
+
+    /// The time now, and the date of the day that spending counts by.
+    pub fn day(&self) -> (Millis, String) {
+        let now = self.now();
+        (now, self.spend.zone.day(now).date)
     }
 
     /// What an owner may keep, where operators haven't said otherwise of it.

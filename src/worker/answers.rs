@@ -2,8 +2,8 @@
 
 use super::Worker;
 use super::calls::Round;
-use super::gather;
 use super::session::{Leased, Stop};
+use super::transcript;
 use crate::domain::approval::{
     Answer, Approval, AwaitingCall, Place, Question, Scoped, Subject, Verdict, check_questions,
 };
@@ -151,7 +151,7 @@ pub(super) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(Awa
 pub(super) async fn exchange(worker: &Worker, leased: &mut Leased) -> Result<TurnRecord, Stop> {
     let turn = leased.run.state.awaiting.as_ref().map_or(0, |awaiting| awaiting.turn);
     let session = leased.lease.session.clone();
-    let found = gather::record(worker, leased, turn).await?;
+    let found = transcript::record(worker, leased, turn).await?;
     let missing = || StoreError::Corrupt { store: "documents".into(), reason: format!("{session} has no turn {turn}") };
     Ok(found.ok_or_else(missing)?)
 }

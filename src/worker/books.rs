@@ -11,7 +11,10 @@ use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
 use crate::store::{Change, DocWrite, Expect, Store, StoreError, keys};
 use bytes::Bytes;
-use std::collections::{HashMap, HashSet};
+use quick_cache::sync::Cache;
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::hash::Hash;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,14 +22,21 @@ use std::time::Duration;
 const RECENT: usize = 50_000;
 /// After so long a half is forgotten, so that what was purged meanwhile is stored again.
 const RECENT_TIME: Duration = Duration::from_mins(5);
-/// Packed tool tables and system prompts that are kept; past it all are packed again.
+/// Packed tool tables that are kept, and system prompts.
 const PACKED: usize = 1_024;
 
 /// What a worker remembers of the records that it wrote.
-#[derive(Default)]
 pub(super) struct Books {
     recent: Mutex<Recent>,
-    packed: Mutex<Cabinet>,
+    /// By the table's address; the table is kept, so that no other can have it.
+    tools: Cache<(Owner, usize), (Arc<ToolTable>, Arc<Packed>)>,
+    systems: Cache<SystemKey, Arc<Packed>>,
+}
+
+impl Default for Books {
+    fn default() -> Self {
+        Self { recent: Mutex::default(), tools: Cache::new(PACKED), systems: Cache::new(PACKED) }
+    }
 }
 
 /// Parts that were stored lately; a name belongs to one owner.
@@ -37,15 +47,8 @@ struct Recent {
     before: HashSet<PartName>,
 }
 
-#[derive(Default)]
-struct Cabinet {
-    /// By the table's address; the table is kept, so that no other can have it.
-    tools: HashMap<(Owner, usize), (Arc<ToolTable>, Arc<Packed>)>,
-    systems: HashMap<SystemKey, Arc<Packed>>,
-}
-
 /// What a system prompt depends on.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct SystemKey {
     owner: Owner,
     agent: AgentId,
@@ -77,12 +80,6 @@ impl Books {
     }
 
     fn packed(&self, owner: &Owner, agent: &AgentRecord, inputs: &Inputs, namer: &Namer) -> (Arc<Packed>, Arc<Packed>) {
-        let mut cabinet = self.packed.lock().unwrap_or_else(PoisonError::into_inner);
-        let Cabinet { tools, systems } = &mut *cabinet;
-        if tools.len() >= PACKED || systems.len() >= PACKED {
-            tools.clear();
-            systems.clear();
-        }
         let table = &inputs.tools;
         let pack = || Arc::new(pack_tools(namer, table));
         let tools = if Arc::strong_count(table) == 1 {
@@ -90,21 +87,26 @@ impl Books {
             pack()
         } else {
             let key = (owner.clone(), Arc::as_ptr(table).addr());
-            Arc::clone(&tools.entry(key).or_insert_with(|| (Arc::clone(table), pack())).1)
+            kept(&self.tools, &key, || (Arc::clone(table), pack())).1
         };
+        let pack = || Arc::new(pack_system(namer, &inputs.system));
+        if inputs.frame.bare {
+            // The prompt of one call, which no other turn of the agent has.
+            return (tools, pack());
+        }
         let key = SystemKey {
             owner: owner.clone(),
             agent: agent.id.clone(),
             created: agent.created,
             config_version: agent.config_version,
         };
-        if inputs.frame.bare {
-            // The prompt of one call, which no other turn of the agent has.
-            return (tools, Arc::new(pack_system(namer, &inputs.system)));
-        }
-        let system = systems.entry(key).or_insert_with(|| Arc::new(pack_system(namer, &inputs.system)));
-        (tools, Arc::clone(system))
+        (tools, kept(&self.systems, &key, pack))
     }
+}
+
+/// What is kept under a key; made when there is nothing.
+fn kept<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl FnOnce() -> V) -> V {
+    cache.get_or_insert_with(key, || Ok::<_, Infallible>(make())).unwrap_or_else(|never| match never {})
 }
 
 /// Who writes the record of a turn.

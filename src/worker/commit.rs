@@ -2,7 +2,7 @@
 
 use super::session::{self, Leased, Stop};
 use super::turn::Bench;
-use super::{Worker, books, expiry, output, recheck};
+use super::{Worker, books, output, recheck};
 use crate::domain::agent::{AgentConfig, AgentRecord};
 use crate::domain::chat::ChatMessage;
 use crate::domain::context::record::manifest::Base;
@@ -21,6 +21,7 @@ use crate::domain::turn::{Setting, Turn};
 use crate::outbox;
 use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
 use crate::venue::agents;
+use crate::venue::context::clear;
 use crate::venue::dead;
 use crate::venue::jobs;
 use crate::venue::policy;
@@ -109,7 +110,7 @@ pub(super) async fn commit(
 async fn nothing(worker: &Worker, leased: &Leased, bench: &Bench) -> Result<(), Stop> {
     bench.workspace.discard().await;
     if leased.expired {
-        expiry::empty(&bench.workspace, &*worker.venue.store).await?;
+        clear(&bench.workspace, &*worker.venue.store).await?;
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Tools of the harness: what an agent does to its own context.
 
 use super::calls::Round;
-use super::gather;
 use crate::domain::context::load::{Change, check_room};
 use crate::domain::lattice::own::localise;
 use crate::domain::tools::outline;
@@ -9,6 +8,7 @@ use crate::domain::tools::{Target, tool_name};
 use crate::domain::turn::{CallOutcome, Outcome, ends};
 use crate::domain::values::entities::allows;
 use crate::ops::Spec;
+use crate::venue::context::offered;
 use serde_json::{Value, json};
 
 /// Operations that one search adds at most: each costs its schema in every further turn.
@@ -62,7 +62,7 @@ pub(super) fn more_tools(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     }
     let query = arguments["query"].as_str().unwrap_or_default().to_lowercase();
     let words: Vec<_> = query.split_whitespace().collect();
-    let known = gather::offered(round.worker, round.setting(), round.agent);
+    let known = offered(&round.worker.venue, round.setting(), round.agent);
     let offered = |path: &str| known.iter().any(|known| known == path);
     let entities = round.entities();
     let catalog = &round.worker.venue.catalog;

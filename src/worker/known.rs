@@ -5,31 +5,18 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::ids::{AgentId, Owner};
 use crate::store::StoreError;
 use crate::venue::agents;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use quick_cache::sync::Cache;
+use std::sync::Arc;
 
-/// Agents kept; past it all are read again.
-const AGENTS: usize = 1024;
+/// Agents kept.
+const AGENTS: usize = 1_024;
 
-/// A record with the version of its gate, which is written with every change of it.
-type Versioned = (u64, Arc<AgentRecord>);
+/// Agents with what they were when they were read, and the version of the gate, which is written with every change.
+pub(super) struct Known(Cache<(Owner, AgentId), (u64, Arc<AgentRecord>)>);
 
-/// Agents with what they were when they were read.
-#[derive(Default)]
-pub(super) struct Known(Mutex<HashMap<(Owner, AgentId), Versioned>>);
-
-impl Known {
-    fn get(&self, agent: &(Owner, AgentId), gate: u64) -> Option<Arc<AgentRecord>> {
-        let agents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        agents.get(agent).filter(|(version, _)| *version == gate).map(|(_, record)| Arc::clone(record))
-    }
-
-    fn put(&self, agent: (Owner, AgentId), gate: u64, record: Arc<AgentRecord>) {
-        let mut agents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if agents.len() >= AGENTS {
-            agents.clear();
-        }
-        agents.insert(agent, (gate, record));
+impl Default for Known {
+    fn default() -> Self {
+        Self(Cache::new(AGENTS))
     }
 }
 
@@ -41,13 +28,15 @@ pub(super) async fn agent(
     gate: Option<u64>,
 ) -> Result<Option<Arc<AgentRecord>>, StoreError> {
     let key = (owner.clone(), agent.clone());
-    if let Some(record) = gate.and_then(|gate| worker.known.get(&key, gate)) {
+    if let Some((version, record)) = worker.known.0.get(&key)
+        && Some(version) == gate
+    {
         return Ok(Some(record));
     }
     let Some((record, _)) = agents::get(&worker.venue, owner, agent).await? else { return Ok(None) };
     let record = Arc::new(record);
     if let Some(gate) = gate {
-        worker.known.put(key, gate, Arc::clone(&record));
+        worker.known.0.insert(key, (gate, Arc::clone(&record)));
     }
     Ok(Some(record))
 }

@@ -17,8 +17,6 @@ mod calls;
 mod commit;
 mod control;
 mod expiry;
-pub(crate) mod fetch;
-mod gather;
 mod hand;
 mod harness;
 mod intake;
@@ -29,8 +27,6 @@ mod live;
 mod orders;
 mod origin;
 mod output;
-mod pins;
-pub mod preview;
 mod quarantine;
 mod recheck;
 mod relay;
@@ -42,17 +38,12 @@ pub mod stage;
 mod stray;
 mod sweep;
 mod tidy;
+mod transcript;
 mod turn;
-mod values;
 mod waits;
 mod wallet;
 
-use crate::domain::chat::ModelSettings;
-use crate::domain::context::budget;
-use crate::domain::ids::{AgentId, Owner};
 use crate::domain::retention::Rules;
-use crate::domain::time::Millis;
-use crate::domain::tools::ToolTable;
 use crate::model::Model;
 use crate::process::retry::Policy;
 use crate::process::shutdown::Shutdown;
@@ -60,8 +51,7 @@ use crate::store::LeaseRequest;
 use crate::venue::Venue;
 use crate::venue::auth::Auth;
 use crate::venue::rates::Rates;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
@@ -103,32 +93,6 @@ pub struct WorkerOptions {
     pub retention: Rules,
 }
 
-/// What the stable part of an agent's prompt that is worth keeping, its tools, depends on. Of two
-/// users with different values neither gets what was made for the other.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct ToolKey {
-    owner: Owner,
-    agent: AgentId,
-    created: Millis,
-    config_version: u64,
-    task_open: bool,
-    /// A goal inside another is worked on.
-    inner: bool,
-    /// The schema of the task's output; empty when there is none.
-    output: String,
-    /// The schema of the goal's result; empty when there is none.
-    goal: String,
-    found: Vec<String>,
-    /// What the tools of its configuration run: pins name other operations from time to time.
-    operations: Vec<String>,
-    /// Tools of its resources: those that write only where they may.
-    resources: Vec<String>,
-    /// SHA-256 of the values that bindings may fill in; empty when there are no bindings.
-    values: String,
-    /// The instances that its calls can be about.
-    instances: Vec<String>,
-}
-
 /// A running worker.
 pub(crate) struct Worker {
     pub(crate) venue: Arc<Venue>,
@@ -139,10 +103,6 @@ pub(crate) struct Worker {
     control: control::Control,
     /// Agents as they were read before.
     known: known::Known,
-    /// Tools of agents, by what they depend on.
-    tools: Mutex<HashMap<ToolKey, Arc<ToolTable>>>,
-    /// Bytes per token by model, as their usage says.
-    ratios: Mutex<HashMap<String, u32>>,
     /// What is remembered of the records of prompts.
     books: books::Books,
     /// Where commits leave what is to be published.
@@ -156,23 +116,6 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    pub(crate) fn tools(&self) -> std::sync::MutexGuard<'_, HashMap<ToolKey, Arc<ToolTable>>> {
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Bytes per token of a model, in thousandths, as its usage has shown so far.
-    pub(crate) fn ratio(&self, model: &ModelSettings) -> u32 {
-        let ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
-        ratios.get(&model.id()).copied().unwrap_or(budget::RATIO_DEFAULT)
-    }
-
-    /// A model has said how many tokens a prompt of so many bytes was.
-    pub(crate) fn counted(&self, model: &ModelSettings, bytes: usize, tokens: u64) {
-        let mut ratios = self.ratios.lock().unwrap_or_else(PoisonError::into_inner);
-        let ratio = ratios.entry(model.id()).or_insert(budget::RATIO_DEFAULT);
-        *ratio = budget::corrected(*ratio, bytes, tokens);
-    }
-
     /// For one delivery: the store's own repetitions of it find the same grant.
     pub(crate) fn lease_request(&self) -> LeaseRequest {
         LeaseRequest {
@@ -199,8 +142,6 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
         shutdown: shutdown.clone(),
         control: control::Control::default(),
         known: known::Known::default(),
-        tools: Mutex::default(),
-        ratios: Mutex::default(),
         books: books::Books::default(),
         relay,
         seats,

@@ -9,17 +9,16 @@ use crate::bus::Settle;
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::context::record::manifest::Base;
 use crate::domain::dead::Attempt;
-use crate::domain::decode;
-use crate::domain::event::Event;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
-use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
 use crate::outbox;
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
+use crate::venue::context::{inbox, state, stored};
 use crate::venue::jobs;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -117,15 +116,11 @@ pub(super) async fn release(worker: &Worker, leased: &Leased, now: Millis, then:
     }
 }
 
-fn corrupt(what: &str, error: &serde_json::Error) -> StoreError {
-    StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") }
-}
-
 fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
-    let state = grant.state.as_ref().map_or_else(|| Ok(SessionState::default()), state)?;
+    let state = state(grant.state.as_ref())?;
     let checkpoint = match &grant.checkpoint {
         None => None,
-        Some(bytes) => Some(decode::stored(bytes).map_err(|e| corrupt("checkpoint", &e))?),
+        Some(bytes) => Some(stored("checkpoint", bytes)?),
     };
     let more = has_more(&grant.mailbox);
     Ok(Leased {
@@ -146,24 +141,10 @@ fn open(grant: Grant, asked: Duration) -> Result<Leased, StoreError> {
     })
 }
 
-/// What a commit left for the next turn.
-pub(super) fn state(bytes: &Bytes) -> Result<SessionState, StoreError> {
-    decode::stored(bytes).map_err(|e| corrupt("state", &e))
-}
-
 /// Whether there may be more behind what a lease hands out.
 fn has_more(mailbox: &[MailboxEntry]) -> bool {
     let size: usize = mailbox.iter().map(|entry| entry.body.len()).sum();
     mailbox.len() >= GRANT_EVENTS as usize || size >= GRANT_BYTES
-}
-
-/// Mailbox entries as the core takes them.
-pub(super) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
-    let pending = entries.iter().map(|entry| {
-        let event: Event = decode::stored(&entry.body).map_err(|e| corrupt(&entry.key, &e))?;
-        Ok(Pending { key: entry.key.clone(), event, crashes: entry.crashes, status: entry.job_status })
-    });
-    pending.collect()
 }
 
 impl Leased {

@@ -49,7 +49,8 @@ pub(super) async fn ask(
         return Ok(refused(ModelFailure::Short(Last { code: code_of(Origin::Cap), reason })));
     }
     request.model.price = worker.venue.spend.price(&request.model);
-    let (price, prompt) = (request.model.price, budget::tokens(turn.prompt_bytes(), worker.ratio(&request.model)));
+    let (price, prompt) =
+        (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
     let wallet = Wallet::of(worker, setting, &request.model);
     let cut = match hold(worker, &wallet, turn, &mut request, prompt).await? {
         Ok(cut) => cut,
@@ -68,7 +69,7 @@ pub(super) async fn ask(
         never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
     };
     if let Observed::Answered(Ok(reply)) = &observed {
-        worker.counted(&request.model, turn.prompt_bytes(), reply.usage.input);
+        worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
     }
     let used = used(worker, &request, &observed, prompt);
     let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
@@ -159,7 +160,7 @@ async fn in_time(worker: &Worker, leased: &mut Leased, turn: &Turn, request: &Mo
 fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u64) -> Option<Usage> {
     match observed {
         Observed::Answered(Ok(Reply { text, usage, .. })) => {
-            let reply = budget::tokens(text.len(), worker.ratio(&request.model));
+            let reply = budget::tokens(text.len(), worker.venue.prompts.ratio(&request.model));
             Some(budget::counted(*usage, prompt, reply))
         }
         Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => {

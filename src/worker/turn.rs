@@ -4,29 +4,24 @@ use super::commit::{self, Outcome};
 use super::session::{Leased, Stop};
 use super::spend::Asked;
 use super::stage::Stage;
-use super::{Worker, answers, books, calls, expiry, gather, keeper, live, pins, spend, values, waits};
-use crate::domain::agent::{AgentConfig, AgentRecord};
+use super::{Worker, answers, books, calls, keeper, live, spend, transcript, waits};
+use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
-use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::policy::Policy;
-use crate::domain::budget::{Deadline, Origin, Purse};
 use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
-use crate::domain::lattice::layout::Scope;
-use crate::domain::options;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, Run};
 use crate::domain::turn::{Action, Last, Observed, Recorded, Setting, Turn};
 use crate::ops::dispatch;
 use crate::store::{Checkpoint, Held};
+use crate::venue::context::{self, View};
 use crate::venue::jobs;
 use crate::venue::policy;
 use crate::venue::workspace::Workspace;
 use bytes::Bytes;
-use futures::TryFutureExt;
 use serde_json::Value;
-use std::sync::Arc;
 
 /// What is at hand while a turn runs.
 pub(super) struct Bench {
@@ -66,9 +61,7 @@ impl Start {
     /// Nothing starts under what was revoked.
     fn under(self, policy: &Policy, leased: &Leased, agent: &AgentRecord) -> Self {
         let Self::Mailbox = self else { return self };
-        let plan = leased.run.plan();
-        let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
-        let (plan, over) = leased.run.standing(plan, |envelope| agent.stopped(policy, envelope, &home));
+        let (plan, over) = leased.run.plan_under(policy, agent, &leased.lease.session);
         Self::Planned(Box::new(plan), over)
     }
 
@@ -107,7 +100,7 @@ impl Start {
             Self::Planned(_, Some(reason)) => {
                 Turn::refuse(setting, ErrorCode::CapDenied, &format!("CAP_DENIED: {reason}"), now)
             }
-            Self::Mailbox | Self::Planned(_, None) => match values::mandate(&setting) {
+            Self::Mailbox | Self::Planned(_, None) => match setting.check_entities() {
                 Ok(()) => Turn::begin(setting, now),
                 Err(error) => Turn::refuse(setting, ErrorCode::EntityIdsRequired, &error.to_string(), now),
             },
@@ -127,25 +120,16 @@ pub(super) async fn run(
     let start = start.or(worker, leased).under(&policy, leased, agent);
     let (plan, before) = start.plan(&leased.run);
     let before = before.cloned();
-    let anonymous = plan.handed().and_then(|handed| handed.anonymous.as_deref());
-    let bare = anonymous.map(|prompt| AgentRecord::bare(agent, prompt));
+    let bare = plan.bare(agent);
     let agent = bare.as_ref().unwrap_or(agent);
+    let job = plan.job().cloned();
     let setting = setting(worker, leased, agent, plan, &policy, (before, start.last())).await?;
-    let job = setting.plan.job().cloned();
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
-    let workspace = worker.venue.workspace(&owner, setting.authority.home().clone()).await;
-    let pinned = pins::resolved(&owner, &setting.authority, &workspace, agent).await?;
-    let setting = match &pinned {
-        Some(pinned) => Setting { config: Arc::new(pinned.config.clone()), ..setting },
-        None => setting,
-    };
+    let (setting, workspace, pinned) = context::begin(&worker.venue, agent, setting, leased.expired).await?;
     // What is written of the agent is what it was configured to be.
     let meant = pinned.as_ref().unwrap_or(agent);
     let bench = Bench { workspace, policy: version };
-    if leased.expired {
-        expiry::empty(&bench.workspace, &*worker.venue.store).await?;
-    }
     let approved = matches!(start, Start::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {
@@ -202,66 +186,16 @@ async fn setting(
     policy: &Policy,
     (before, last): (Option<Authority>, Option<Last>),
 ) -> Result<Setting, Stop> {
-    let owner = leased.lease.owner.clone();
-    let home = Scope { session: Some(leased.lease.session.clone()), job: plan.job().cloned() };
-    let mut mandate = leased.run.mandate(&plan);
-    // What it starts stops with what it was made under, too.
-    mandate.envelope = mandate.envelope.under(&agent.made_under);
-    let mut state = leased.run.state.clone();
-    options::take_loads(&mut state, &plan);
-    if plan.job().is_some() || state.task.is_none() {
-        state.goals.serve(plan.job(), &mandate);
-    }
-    let opener = match state.goals.top().map(|frame| frame.turn) {
-        None => None,
-        Some(turn) => gather::record(worker, leased, turn).await?.map(Box::new),
-    };
-    let mut authority = agent.authority(policy, &mandate.envelope, &home);
+    let place = (&leased.lease.owner, &leased.lease.session);
+    let mut setting = Setting::next(place, agent, &leased.run, plan, policy, worker.venue.day());
     if let Some(before) = &before {
-        authority = authority.within(before);
+        setting.authority = setting.authority.within(before);
     }
-    let mut purse = purse(&plan, &agent.config, &mandate.envelope);
-    let begun = leased.run.state.task.as_ref().filter(|progress| Some(&progress.job) == plan.job());
-    if let Some(begun) = begun {
-        // A begun task keeps the time that it was given.
-        purse.deadline = begun.deadline;
+    if let Some(turn) = setting.state.goals.top().map(|frame| frame.turn) {
+        setting.opener = transcript::record(worker, leased, turn).await?.map(Box::new);
     }
-    let limit = agent.config.limits.turns;
-    let winding = begun.filter(|begun| begun.winding);
-    let reason = format!("the limit of {limit} turns was reached");
-    let last = last.or(winding.map(|_| Last { code: ErrorCode::LimitReached, reason }));
-    Ok(Setting {
-        owner,
-        session: leased.lease.session.clone(),
-        turn: leased.run.version + 1,
-        start: worker.venue.now(),
-        date: worker.venue.spend.zone.day(worker.venue.now()).date,
-        config: Arc::new(agent.config.clone()),
-        config_version: agent.config_version,
-        state,
-        plan,
-        mandate,
-        authority,
-        purse,
-        last,
-        opener,
-    })
-}
-
-/// What a turn pays from: its task's, or what stands above its message.
-fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
-    let above = (envelope.accounts.as_slice(), envelope.deadline);
-    let task = plan.task.as_ref().and_then(|task| Some((task, task.event.job()?)));
-    match task {
-        Some((task, job)) => {
-            Purse::of_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
-        }
-        None => Purse {
-            inherited: envelope.accounts.clone(),
-            deadline: envelope.deadline.map(|at| Deadline { at, origin: Origin::Request }),
-            ..Purse::default()
-        },
-    }
+    setting.last = last.or(setting.last);
+    Ok(setting)
 }
 
 const fn stage_of(action: &Action) -> Option<Stage> {
@@ -291,8 +225,9 @@ async fn gathered(
             None => books::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
         }
     };
-    let (inputs, base) =
-        futures::try_join!(gather::inputs(worker, leased, bench, agent, turn), base.map_err(Stop::from))?;
+    let transcript = transcript::all(worker, leased).await?.clone();
+    let view = View { venue: &worker.venue, setting, agent, workspace: &bench.workspace };
+    let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
     leased.base = Some(base.clone());
     let scribe = books::scribe(worker, &setting.owner, agent, &inputs, base);
     Ok(Observed::Gathered(Box::new(inputs), Box::new(scribe)))

@@ -10,8 +10,8 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
+use trellis::venue::context::preview::{self, Preview};
 use trellis::venue::ledger;
-use trellis::worker::preview::{self, Preview};
 
 const RULES: &str = r#"
 # Within a goal, the innermost first.

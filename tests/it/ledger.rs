@@ -17,8 +17,8 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
+use trellis::venue::context::preview::{self, Preview};
 use trellis::venue::ledger;
-use trellis::worker::preview::{self, Preview};
 
 const RULES: &str = r#"
 [[rule]]

@@ -1,15 +1,20 @@
 //! What a turn serves and runs with, and which limit makes it the last of its task.
 
-use super::run::Plan;
-use crate::agent::{AgentConfig, Completion};
+use super::run::{Plan, Run};
+use crate::agent::{AgentConfig, AgentRecord, Completion};
 use crate::authority::Authority;
+use crate::authority::envelope::Envelope;
+use crate::authority::policy::Policy;
 use crate::budget::{Deadline, Origin, Purse};
 use crate::event::Mandate;
-use crate::ids::SessionKey;
+use crate::ids::{Owner, SessionKey};
 use crate::job::{ErrorCode, JobResult};
+use crate::lattice::layout::Scope;
+use crate::options;
 use crate::session::{SessionState, TurnRecord};
 use crate::time::Millis;
 use crate::tools::Ends;
+use crate::values::entities::{self, EntityIdsRequired};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
@@ -18,7 +23,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Setting {
     /// Whose.
-    pub owner: crate::ids::Owner,
+    pub owner: Owner,
     /// The session.
     pub session: SessionKey,
     /// The turn's number, `version + 1`.
@@ -73,6 +78,59 @@ impl Last {
 }
 
 impl Setting {
+    /// Of the next turn of a session, at `start`, that serves `plan`. Its authority is that of the moment.
+    pub fn next(
+        (owner, session): (&Owner, &SessionKey),
+        agent: &AgentRecord,
+        run: &Run,
+        plan: Plan,
+        policy: &Policy,
+        (start, date): (Millis, String),
+    ) -> Self {
+        let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
+        let mut mandate = run.mandate(&plan);
+        // What it starts stops with what it was made under, too.
+        mandate.envelope = mandate.envelope.under(&agent.made_under);
+        let mut state = run.state.clone();
+        options::take_loads(&mut state, &plan);
+        if plan.job().is_some() || state.task.is_none() {
+            state.goals.serve(plan.job(), &mandate);
+        }
+        let mut purse = purse(&plan, &agent.config, &mandate.envelope);
+        let begun = run.state.task.as_ref().filter(|progress| Some(&progress.job) == plan.job());
+        if let Some(begun) = begun {
+            // A begun task keeps the time that it was given.
+            purse.deadline = begun.deadline;
+        }
+        let reason = || format!("the limit of {} turns was reached", agent.config.limits.turns);
+        let winding = begun.filter(|begun| begun.winding);
+        Self {
+            owner: owner.clone(),
+            session: session.clone(),
+            turn: run.version + 1,
+            start,
+            date,
+            config: Arc::new(agent.config.clone()),
+            config_version: agent.config_version,
+            state,
+            authority: agent.authority(policy, &mandate.envelope, &home),
+            plan,
+            mandate,
+            purse,
+            last: winding.map(|_| Last { code: ErrorCode::LimitReached, reason: reason() }),
+            opener: None,
+        }
+    }
+
+    /// Whether it may begin: a request to an agent with a mandate names its entities.
+    pub fn check_entities(&self) -> Result<(), EntityIdsRequired> {
+        let config = &self.config;
+        if !config.entity_ids_required {
+            return Ok(());
+        }
+        entities::ids(&config.entity_ids_key, &self.mandate.session_context).map(drop)
+    }
+
     /// The limit of time that is passed.
     pub fn overdue(&self, now: Millis) -> Option<Last> {
         Last::of_time(&self.purse.deadline?, now)
@@ -97,6 +155,39 @@ impl Setting {
     pub(super) fn may_wind_down(&self) -> bool {
         let waits = self.state.awaiting.is_some();
         self.config.limits.wind_down && self.last.is_none() && self.plan.task.is_some() && !waits
+    }
+}
+
+/// What a turn pays from: its task's, or what stands above its message.
+fn purse(plan: &Plan, config: &AgentConfig, envelope: &Envelope) -> Purse {
+    let above = (envelope.accounts.as_slice(), envelope.deadline);
+    match plan.task.as_ref().and_then(|task| Some((task, task.event.job()?))) {
+        Some((task, job)) => {
+            Purse::of_task(job, task.event.received, &config.limits.budget(), &task.event.budget, above)
+        }
+        None => Purse {
+            inherited: envelope.accounts.clone(),
+            deadline: envelope.deadline.map(|at| Deadline { at, origin: Origin::Request }),
+            ..Purse::default()
+        },
+    }
+}
+
+impl Run {
+    /// What the next turn serves under a policy: nothing starts under what was revoked. With a reason the turn starts
+    /// nothing, and what it serves ends there.
+    pub fn plan_under(&self, policy: &Policy, agent: &AgentRecord, session: &SessionKey) -> (Plan, Option<String>) {
+        let plan = self.plan();
+        let home = Scope { session: Some(session.clone()), job: plan.job().cloned() };
+        self.standing(plan, |envelope| agent.stopped(policy, envelope, &home))
+    }
+}
+
+impl Plan {
+    /// The agent that serves it when its task has none of its own.
+    pub fn bare(&self, agent: &AgentRecord) -> Option<AgentRecord> {
+        let anonymous = self.handed().and_then(|handed| handed.anonymous.as_deref());
+        anonymous.map(|prompt| agent.bare(prompt))
     }
 }
 

@@ -13,9 +13,9 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::session::SessionState;
 use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::agents::{self, amend, sessions};
+use crate::venue::context::preview::{self, Preview, PreviewError};
 use crate::venue::ledger::experiment::run;
 use crate::venue::policy;
-use crate::worker::preview::{self, Preview, PreviewError};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -146,7 +146,8 @@ async fn under(call: &Invocation<'_>, agent: &AgentId) -> Result<(Authority, Aut
 }
 
 async fn inputs(call: &Invocation<'_>, agent: &AgentId, asked: Preview) -> Result<Inputs, OpError> {
-    let asked = Preview { envelope: call.caller.request(), ..asked };
+    let caller = Some(call.caller.name.clone());
+    let asked = Preview { envelope: call.caller.request(), caller, ..asked };
     Ok(preview::inputs(call.venue, &call.caller.owner, agent, asked).await?)
 }
 

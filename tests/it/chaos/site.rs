@@ -27,6 +27,7 @@ use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisOptions, RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
 use trellis::venue::agents::apply;
+use trellis::venue::context::PromptCache;
 use trellis::venue::secrets::Vault;
 use trellis::venue::{Venue, load_or_make_key};
 
@@ -94,6 +95,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
         quota: QuotaSettings::default(),
+        prompts: PromptCache::default(),
         metrics,
     }
 }

@@ -45,6 +45,7 @@ use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::Venue;
 use trellis::venue::agents;
 use trellis::venue::approvals;
+use trellis::venue::context::PromptCache;
 use trellis::venue::jobs;
 use trellis::venue::ledger;
 use trellis::venue::rates::Rates;
@@ -131,6 +132,7 @@ impl Run {
             boundaries: Vec::new(),
             spend: SpendSettings::default(),
             quota: QuotaSettings::default(),
+            prompts: PromptCache::default(),
             metrics: Arc::clone(&self.metrics),
         })
     }

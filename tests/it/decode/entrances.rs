@@ -24,9 +24,9 @@ use trellis::domain::limits::VALUE_DEPTH;
 use trellis::domain::outputs::Outputs;
 use trellis::domain::resource::Resources;
 use trellis::domain::token::claims::Claims;
+use trellis::venue::context::preview::Preview;
 use trellis::venue::jobs;
 use trellis::venue::ledger::experiment::Experiment;
-use trellis::worker::preview::Preview;
 
 const AGENT: &str = "/api/v1/agents/a";
 

@@ -137,6 +137,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
         quota: trellis::domain::quota::QuotaSettings::default(),
+        prompts: trellis::venue::context::PromptCache::default(),
         metrics: Arc::clone(&server.venue.metrics),
     };
     (venue, server)

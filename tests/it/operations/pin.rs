@@ -6,7 +6,7 @@ use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
 use trellis::domain::chat::ChatMessage;
 use trellis::domain::session::TurnRecord;
-use trellis::worker::preview::{self, Preview};
+use trellis::venue::context::preview::{self, Preview};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pin_of_an_operation_is_run_by_its_path() {

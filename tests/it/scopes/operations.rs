@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::support::watched::Watched;
-use trellis::worker::preview::{self, Preview};
+use trellis::venue::context::preview::{self, Preview};
 
 const CALLER: &str = r#"
 [[rule]]

@@ -13,6 +13,7 @@ use trellis::domain::quota::QuotaSettings;
 use trellis::ops::http::HttpPolicy;
 use trellis::ops::{Caller, Catalog};
 use trellis::venue::Venue;
+use trellis::venue::context::PromptCache;
 use trellis::venue::secrets::Vault;
 
 const VALUE: &str = "sk-planted/9a+Zq\"7\\w?x";
@@ -30,6 +31,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
         quota: QuotaSettings::default(),
+        prompts: PromptCache::default(),
         secrets,
         metrics: Arc::clone(&server.venue.metrics),
     }

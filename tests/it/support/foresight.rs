@@ -8,11 +8,11 @@ use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::context::ledger::Ledger;
 use trellis::domain::ids::{Owner, SessionKey};
-use trellis::ledger;
 use trellis::model::{LiveText, Model, ModelError};
-use trellis::secrets::Secret;
 use trellis::venue::Venue;
-use trellis::worker::preview::{self, Preview};
+use trellis::venue::context::preview::{self, Preview};
+use trellis::venue::ledger;
+use trellis::venue::secrets::Secret;
 
 /// Whose turn it is.
 type Place = (Owner, SessionKey, u64);

@@ -105,6 +105,7 @@ impl Server {
             boundaries: Vec::new(),
             spend: SpendSettings::default(),
             quota: trellis::domain::quota::QuotaSettings::default(),
+            prompts: trellis::venue::context::PromptCache::default(),
             metrics: Arc::new(Metrics::new()),
         })
     }

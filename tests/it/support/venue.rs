@@ -31,6 +31,7 @@ use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Store, keys};
 use trellis::venue::agents;
 use trellis::venue::auth::Auth;
+use trellis::venue::context::PromptCache;
 use trellis::venue::jobs;
 use trellis::venue::policy;
 use trellis::venue::rates::Rates;
@@ -93,6 +94,7 @@ impl TestVenue {
             boundaries: Vec::new(),
             spend: SpendSettings::default(),
             quota: QuotaSettings::default(),
+            prompts: PromptCache::default(),
             metrics: Arc::clone(&metrics),
         };
         Self {

@@ -97,6 +97,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         boundaries: boundaries.clone(),
         spend: spend.clone(),
         quota: *quota,
+        prompts: trellis::venue::context::PromptCache::default(),
         metrics: Arc::clone(metrics),
     }
 }

@@ -23,11 +23,11 @@ use futures::future::try_join_all;
 use serde_json::Value;
 
 /// Whose tree is read, and by whose authority.
-pub(crate) struct Reader<'a> {
-    pub(crate) venue: &'a Venue,
-    pub(crate) caller: &'a Caller,
-    pub(crate) workspace: &'a Workspace,
-    pub(crate) resolver: &'a Resolver,
+pub(super) struct Reader<'a> {
+    pub(super) venue: &'a Venue,
+    pub(super) caller: &'a Caller,
+    pub(super) workspace: &'a Workspace,
+    pub(super) resolver: &'a Resolver,
 }
 
 /// A value, or why there is none.
@@ -35,7 +35,7 @@ type Found = Result<Value, (Absence, String)>;
 
 impl Reader<'_> {
     /// All pieces at once, in their order, as far as a turn takes them.
-    pub(crate) async fn items(&self, reads: Vec<Read>) -> Result<Vec<Item>, StoreError> {
+    pub(super) async fn items(&self, reads: Vec<Read>) -> Result<Vec<Item>, StoreError> {
         try_join_all(reads.into_iter().map(|read| self.item(read))).await.map(bounded)
     }
 

@@ -1,16 +1,15 @@
-//! Stage 4: what a turn knows, from the request, the user and the project.
+//! What a turn knows, from the request, the user and the project.
 
-use super::Worker;
 use crate::domain::agent::AgentRecord;
 use crate::domain::event::Mandate;
 use crate::domain::turn::Setting;
-use crate::domain::values::entities::{self, EntityIdsRequired};
 use crate::domain::values::{Resolver, Values, placeholder};
 use crate::ops::shared;
 use crate::store::StoreError;
+use crate::venue::Venue;
 
 /// The values of a turn. The store is asked, once, only when the configuration or a text names any.
-pub(super) async fn resolver(worker: &Worker, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {
+pub(super) async fn resolver(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {
     let config = &agent.config;
     let loaded = serde_json::to_string(&agent.state.context).unwrap_or_default();
     let Mandate { event: _, session_context, context_ids: _, envelope } = &setting.mandate;
@@ -19,17 +18,8 @@ pub(super) async fn resolver(worker: &Worker, setting: &Setting, agent: &AgentRe
         let session = if config.entity_ids_required { session_context.clone() } else { Values::new() };
         return Ok(Resolver::new(session, Values::new(), Values::new(), config.context_mapping.clone()));
     }
-    let (mut user, project) = shared::load(&*worker.venue.store, &setting.owner).await?;
+    let (mut user, project) = shared::load(&*venue.store, &setting.owner).await?;
     // Who somebody is, is said by the token alone.
     user.extend(envelope.claims.clone());
     Ok(Resolver::new(session_context.clone(), user, project, config.context_mapping.clone()))
-}
-
-/// Whether a turn may begin: a request to an agent with a mandate names its entities.
-pub(super) fn mandate(setting: &Setting) -> Result<(), EntityIdsRequired> {
-    let config = &setting.config;
-    if !config.entity_ids_required {
-        return Ok(());
-    }
-    entities::ids(&config.entity_ids_key, &setting.mandate.session_context).map(drop)
 }

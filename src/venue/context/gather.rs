@@ -1,0 +1,146 @@
+//! The inputs of a prompt, from a view of what its turn serves: the one place where they are put together.
+
+use super::cache::ToolKey;
+use super::fetch::Reader;
+use super::{clear, pins, values};
+use crate::domain::agent::{AgentRecord, ToolEntry};
+use crate::domain::context::budget::Budget;
+use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
+use crate::domain::context::{entry, fill};
+use crate::domain::goal::view;
+use crate::domain::resource::Held;
+use crate::domain::scope;
+use crate::domain::session::TurnRecord;
+use crate::domain::tools::{Ends, Target, ToolTable, resolve, resolve_with};
+use crate::domain::turn::Setting;
+use crate::domain::values::Resolver;
+use crate::ops::Caller;
+use crate::store::StoreError;
+use crate::venue::Venue;
+use crate::venue::resources::{self, scratchpad};
+use crate::venue::workspace::Workspace;
+use std::sync::Arc;
+
+/// What a prompt is made for: a turn that runs, or the next one that somebody looks at.
+pub(crate) struct View<'a> {
+    pub(crate) venue: &'a Venue,
+    pub(crate) setting: &'a Setting,
+    /// As it is configured, with the operations that its pins name.
+    pub(crate) agent: &'a AgentRecord,
+    pub(crate) workspace: &'a Workspace,
+}
+
+/// What a turn begins with: its setting, its tree, and the agent with the operations that its pins name, when it has
+/// any. The tree of a session that is new again has an empty `c/`.
+pub(crate) async fn begin(
+    venue: &Venue,
+    agent: &AgentRecord,
+    setting: Setting,
+    is_new: bool,
+) -> Result<(Setting, Workspace, Option<AgentRecord>), StoreError> {
+    let workspace = venue.workspace(&setting.owner, setting.authority.home().clone()).await;
+    if is_new {
+        clear(&workspace, &*venue.store).await?;
+    }
+    let pinned = pins::resolved(&setting.owner, &setting.authority, &workspace, agent).await?;
+    let setting = match &pinned {
+        Some(pinned) => Setting { config: Arc::new(pinned.config.clone()), ..setting },
+        None => setting,
+    };
+    Ok((setting, workspace, pinned))
+}
+
+impl View<'_> {
+    /// The inputs of the prompt, after these turns of the session.
+    pub(crate) async fn inputs(&self, transcript: Vec<TurnRecord>) -> Result<Inputs, StoreError> {
+        let Self { venue, setting, agent, workspace } = *self;
+        let config = &setting.config;
+        let caller = Caller {
+            envelope: setting.mandate.envelope.clone(),
+            ..Caller::new(setting.owner.clone(), format!("agent:{}", setting.session.agent), setting.authority.clone())
+        };
+        let resolver = values::resolver(venue, setting, agent).await?;
+        let reader = Reader { venue, caller: &caller, workspace, resolver: &resolver };
+        let bare = setting.plan.is_anonymous();
+        let loads = if bare { Vec::new() } else { setting.state.goals.loads(&setting.state.loads) };
+        let mut items = reader.items(entry::plan_of(&config.context, &agent.state, &loads)).await?;
+        if !bare {
+            let held = Held::of(&setting.authority);
+            items.extend(resources::items(venue, config, &held, workspace).await?);
+        }
+        items.extend(scratchpad::items(&*venue.store, &setting.owner, &setting.mandate.context_ids).await?);
+        items.extend(setting.plan.handed().into_iter().flat_map(|handed| scope::received(handed, &setting.authority)));
+        let frame = Frame {
+            agent: setting.session.agent.clone(),
+            venue: venue.name.clone(),
+            model: config.model.clone(),
+            // Whose scratch space is meant changes with the session, and is no part of a prompt.
+            authority: setting.authority.clone().nowhere(),
+            bound: setting.mandate.envelope.bound.clone(),
+            completion: setting.completion(),
+            strict: config.strict_placeholders,
+            aliases: config.uses_aliases(),
+            bare,
+        };
+        let served = Served {
+            goals: view::View::of(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
+            last: setting.last.is_some(),
+            ..setting.plan.served(&setting.state, &setting.mandate)
+        };
+        let (window, ratio) = (config.model.context_window, venue.prompts.ratio(&config.model));
+        Ok(Inputs {
+            frame,
+            moment: Moment {
+                turn: format!("{}/{}/{}", setting.owner, setting.session, setting.turn),
+                date: venue.now().date(),
+                budget: Budget::of(config.context_budget, window, config.model.max_tokens, ratio),
+            },
+            system: config.system_prompt.clone(),
+            tools: self.tools(&resolver, scope::instances(&items, &served)),
+            values: fill::known(&config.system_prompt, &items, &resolver),
+            items,
+            transcript,
+            served,
+        })
+    }
+
+    /// The tools of an agent's configuration; built once per version of it and per values that its
+    /// bindings fill in.
+    fn tools(&self, values: &Resolver, instances: Vec<String>) -> Arc<ToolTable> {
+        let Self { venue, setting, agent, workspace: _ } = *self;
+        if setting.plan.is_anonymous() || setting.last.is_some() {
+            return Arc::new(ToolTable::bare(setting.ends()));
+        }
+        let (bound, ends) = (agent.config.injects(), setting.ends());
+        let (providers, held) = (&venue.catalog.resources, Held::of(&setting.authority));
+        let resources = providers.offered(&agent.config, &setting.mandate.envelope, &held);
+        let key = ToolKey {
+            owner: setting.owner.clone(),
+            agent: agent.id.clone(),
+            created: agent.created,
+            config_version: agent.config_version,
+            task_open: ends.task,
+            inner: ends.inner,
+            output: ends.output.map(ToString::to_string).unwrap_or_default(),
+            goal: ends.goal.map(ToString::to_string).unwrap_or_default(),
+            found: setting.state.tools.clone(),
+            operations: agent.config.tools.iter().filter_map(ToolEntry::operation).map(str::to_owned).collect(),
+            resources: resources.iter().map(|tool| tool.spec.name.clone()).collect(),
+            values: if bound { values.hash() } else { String::new() },
+            instances,
+        };
+        if let Some(known) = venue.prompts.tools.get(&key) {
+            return known;
+        }
+        let table = resolve_with(&agent.config, &key.found, ends, values, &venue.catalog, &resources);
+        let table = Arc::new(table.with_instances(&key.instances));
+        venue.prompts.tools.insert(key, Arc::clone(&table));
+        table
+    }
+}
+
+/// Catalog paths of the operations that the model is offered.
+pub(crate) fn offered(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Vec<String> {
+    let table = resolve(&agent.config, &setting.state.tools, Ends::of(false), &Resolver::default(), &venue.catalog);
+    table.targets.iter().filter_map(Target::operation).map(str::to_owned).collect()
+}

@@ -1,0 +1,140 @@
+//! What the next turn of a session would see, with nothing changed by looking.
+
+use super::{View, begin, inbox, state, turns};
+use crate::domain::agent::AgentConfig;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::authority::grant::{self, GrantError};
+use crate::domain::context::inputs::Inputs;
+use crate::domain::event::{Event, Payload, fresh_session};
+use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
+use crate::domain::session::TurnRecord;
+use crate::domain::turn::run::{Pending, Run};
+use crate::domain::turn::{Setting, Turn};
+use crate::domain::values::Values;
+use crate::store::StoreError;
+use crate::venue::Venue;
+use crate::venue::agents::{self, sessions};
+use crate::venue::policy;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// The event of a task that nobody has sent.
+const EVENT: &str = "preview";
+
+/// What is looked at.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Preview {
+    /// With this task besides what is pending.
+    pub task: Option<Value>,
+    /// Values of that task.
+    pub session_context: Values,
+    /// Shared buckets that the task names.
+    pub context_ids: Vec<String>,
+    /// Grants of that task.
+    pub context: Option<Vec<Value>>,
+    /// Who asks: the task may do no more.
+    #[serde(skip)]
+    pub envelope: Envelope,
+    /// His name; the owner's when absent.
+    #[serde(skip)]
+    pub caller: Option<String>,
+    /// Of this session; of a new one when absent.
+    pub session: Option<SessionId>,
+}
+
+/// Why there is nothing to look at.
+#[derive(Debug, thiserror::Error)]
+pub enum PreviewError {
+    /// There is no such agent.
+    #[error("no agent `{0}`")]
+    NoAgent(AgentId),
+    /// The agent has no such session.
+    #[error("no session `{0}`: nothing was ever sent to it")]
+    NoSession(SessionKey),
+    /// It serves somebody who holds more than who asks.
+    #[error("the next turn of session `{0}` serves a request that holds more than you: it is not shown")]
+    Withheld(SessionKey),
+    /// A grant that breaks a rule.
+    #[error(transparent)]
+    Grant(#[from] GrantError),
+    /// The store.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// A session at rest.
+struct Rested {
+    key: SessionKey,
+    run: Run,
+    transcript: Vec<TurnRecord>,
+}
+
+/// The inputs of the prompt that the next turn would have.
+pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
+    let Some((agent, _)) = agents::get(venue, owner, id).await? else {
+        return Err(PreviewError::NoAgent(id.clone()));
+    };
+    let reader = asked.envelope.bound.clone();
+    let Rested { key, mut run, mut transcript } = rested(venue, owner, id, asked).await?;
+    let is_new = expire(venue, &agent.config, &mut run, &mut transcript);
+    let (policy, _) = policy::load(&*venue.store, owner).await?;
+    let (plan, _) = run.plan_under(&policy, &agent, &key);
+    let agent = plan.bare(&agent).unwrap_or(agent);
+    let setting = Setting::next((owner, &key), &agent, &run, plan, &policy, venue.day());
+    if !reader.covers_reading(&setting.mandate.envelope.bound) {
+        return Err(PreviewError::Withheld(key));
+    }
+    let (setting, workspace, pinned) = begin(venue, &agent, setting, is_new).await?;
+    let (turn, _) = Turn::begin(setting, venue.now());
+    let agent = pinned.as_ref().unwrap_or(&agent);
+    let view = View { venue, setting: turn.setting(), agent, workspace: &workspace };
+    Ok(view.inputs(transcript).await?)
+}
+
+/// Whether the session is new and empty by the time of the turn, which it is then.
+fn expire(venue: &Venue, config: &AgentConfig, run: &mut Run, transcript: &mut Vec<TurnRecord>) -> bool {
+    let at = run.arrived().unwrap_or_else(|| venue.now());
+    let last = transcript.last().map(|record| record.end);
+    let expired = config.session.ttl.as_ref().zip(last).is_some_and(|(ttl, last)| run.expire(ttl, last, at));
+    if expired {
+        transcript.clear();
+    }
+    expired
+}
+
+/// The session as it is, with the task behind what is pending already.
+async fn rested(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Rested, PreviewError> {
+    let event = EventId::new(EVENT).expect("a legal id");
+    let job = JobId::derive(&venue.key, owner, &event);
+    let id = id.clone();
+    let (key, facts) = match asked.session {
+        None => (SessionKey { agent: id, session: fresh_session(&job) }, None),
+        Some(session) => {
+            let key = SessionKey { agent: id, session };
+            let facts = sessions::find(venue, owner, &key).await?;
+            let facts = facts.ok_or_else(|| PreviewError::NoSession(key.clone()))?;
+            (key, Some(facts))
+        }
+    };
+    let (mut run, transcript) = match &facts {
+        None => (Run::default(), Vec::new()),
+        Some(facts) => {
+            let state = state(facts.state.as_ref())?;
+            let transcript = turns(&*venue.store, owner, &key, facts.version, state.since).await?;
+            let mail = venue.store.mail(owner, &key).await?;
+            (Run::new(facts.version, state, inbox(&mail)?, false), transcript)
+        }
+    };
+    let grants = asked.context.map(|grants| grant::parse(&grants, &venue.boundaries)).transpose()?;
+    let envelope = asked.envelope.granted(grants);
+    let task = asked.task.map(|input| Event {
+        caller: asked.caller.or_else(|| Some(owner.to_string())),
+        session_context: asked.session_context,
+        context_ids: asked.context_ids,
+        envelope,
+        ..Event::new(event, venue.now(), Payload::Task { job, input })
+    });
+    run.inbox.extend(task.map(|event| Pending { key: EVENT.into(), event, crashes: 0, status: None }));
+    Ok(Rested { key, run, transcript })
+}

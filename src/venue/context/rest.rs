@@ -1,0 +1,89 @@
+//! A session as the store has it between two turns: what it remembers, its mailbox, its turns, its `c/`.
+
+use crate::domain::decode;
+use crate::domain::ids::{Owner, SessionKey, decode_token};
+use crate::domain::lattice::layout::{self, Scope};
+use crate::domain::lattice::{Namespace, Path};
+use crate::domain::limits::TRANSCRIPT_BYTES;
+use crate::domain::session::{SessionState, TurnRecord};
+use crate::domain::turn::run::Pending;
+use crate::store::{MailboxEntry, Store, StoreError, decode as document, keys, steps};
+use crate::venue::workspace::{Workspace, WorkspaceError, WriteOp};
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+
+/// Turns of a transcript that are read: more than fit into any prompt.
+const TRANSCRIPT: usize = 500;
+/// Place of what no call of a reply has done.
+const NO_CALL: u32 = u32::MAX;
+/// Documents that one step reads.
+const PAGE: usize = 100;
+
+/// What a commit left for the next turn; before the first, nothing.
+pub(crate) fn state(bytes: Option<&Bytes>) -> Result<SessionState, StoreError> {
+    bytes.map_or_else(|| Ok(SessionState::default()), |bytes| stored("state", bytes))
+}
+
+/// Mailbox entries as the core takes them.
+pub(crate) fn inbox(entries: &[MailboxEntry]) -> Result<Vec<Pending>, StoreError> {
+    let pending = entries.iter().map(|entry| {
+        Ok(Pending {
+            key: entry.key.clone(),
+            event: stored(&entry.key, &entry.body)?,
+            crashes: entry.crashes,
+            status: entry.job_status,
+        })
+    });
+    pending.collect()
+}
+
+/// `what` of a session as it was stored.
+pub(crate) fn stored<T: DeserializeOwned>(what: &str, bytes: &[u8]) -> Result<T, StoreError> {
+    let corrupt = |error| StoreError::Corrupt { store: "session".into(), reason: format!("{what}: {error}") };
+    decode::stored(bytes).map_err(corrupt)
+}
+
+/// The newest turn records of a session at this version, oldest first; no more of them than weigh twice as much as the
+/// largest prompt. Those up to turn `since` are of a conversation whose time was over.
+pub(crate) async fn turns(
+    store: &dyn Store,
+    owner: &Owner,
+    session: &SessionKey,
+    version: u64,
+    since: u64,
+) -> Result<Vec<TurnRecord>, StoreError> {
+    // What a fork that broke off has left behind the session's own turns is none of its own.
+    let end = keys::turn(session, version + 1);
+    let turns = keys::turns(session);
+    let mut found = steps::scan(store, owner, &turns, Some(&end), true, TRANSCRIPT, TRANSCRIPT_BYTES).await?.docs;
+    found.reverse();
+    let records = found.into_iter().filter_map(|(key, doc)| Some(document(&key, &doc.value?)));
+    records
+        .filter(|record: &Result<TurnRecord, _>| record.as_ref().map_or(true, |record| record.turn > since))
+        .collect()
+}
+
+/// Empties the session's `c/`, durable with the turn's commit.
+pub(crate) async fn clear(workspace: &Workspace, store: &dyn Store) -> Result<(), StoreError> {
+    for name in names(store, workspace.owner(), workspace.scope()).await? {
+        let Ok(path) = Path::from_segments(vec![Namespace::Session.prefix().to_owned(), name]) else { continue };
+        match workspace.apply(NO_CALL, WriteOp::Delete { path }).await {
+            Ok(_) => {}
+            Err(WorkspaceError::Store(error)) => return Err(error),
+            Err(error) => tracing::warn!(%error, "what an expired session kept can't be deleted"),
+        }
+    }
+    Ok(())
+}
+
+/// Names of what lies in a session's `c/`.
+async fn names(store: &dyn Store, owner: &Owner, scope: &Scope) -> Result<Vec<String>, StoreError> {
+    let Some(base) = layout::base(Namespace::Session, scope) else { return Ok(Vec::new()) };
+    let (prefix, mut names, mut after) = (format!("{base}/"), Vec::new(), None::<String>);
+    loop {
+        let page = store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
+        let Some((last, _)) = page.last() else { return Ok(names) };
+        after = Some(last.clone());
+        names.extend(page.iter().filter_map(|(key, _)| decode_token(&key[prefix.len()..])));
+    }
+}
