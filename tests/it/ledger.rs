@@ -1,6 +1,7 @@
 //! The ledger of real turns: every prompt can be built again, whatever happened to its worker.
 
 use crate::support::cli::Up;
+use crate::support::operate::{boss, operate};
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
@@ -13,6 +14,7 @@ use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
+use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
@@ -217,6 +219,25 @@ async fn the_next_turn_of_a_waiting_session_shows_what_it_waits_for() {
     }
     for part in ["status=STARTED (agent idle)", "\"name\":\"agent_request\"", "[Tasks assigned to you]"] {
         assert!(seen.contains(part), "`{part}` in {seen}");
+    }
+}
+
+#[tokio::test]
+async fn a_preview_names_who_asks_as_the_turn_does() {
+    let disk = Disk::new(Backend::Embedded).await.unwrap();
+    let venue = disk.venue(0).await;
+    venue.agent("echo", json!({"model": {"provider": "scripted", "name": "echo"}})).await;
+    let caller = Caller { name: "did:key:zBoss".into(), ..boss(&venue.owner) };
+    let run = async |operation, input| operate(&venue.venue, &caller, operation, input).await.unwrap();
+    let shown = run("agent/context", json!({"agentId": "echo", "task": "look"})).await;
+    let asked = run("agent/request", json!({"agentId": "echo", "input": "look", "timeout": 0})).await;
+    let job = venue.ended(&asked["id"].as_str().unwrap().parse().unwrap()).await;
+    let session = key("echo", job.head.session.as_str());
+    let past = ledger::load(&*venue.venue.store, &venue.owner, &session, 1).await.unwrap().unwrap();
+    let real = assemble(&past.seen.unwrap().inputs.unwrap()).unwrap().request;
+    let real = json!(real.messages).to_string();
+    for prompt in [shown.as_str().unwrap(), &real] {
+        assert!(prompt.contains("(from: did:key:zBoss): look"), "{prompt}");
     }
 }
 
