@@ -274,7 +274,7 @@ async fn what_waits_survives_a_restart() {
         approval_time: venue.approval_time,
         turns_per_origin: 1_000,
         audit: venue.audit,
-        foresight: Arc::default(),
+        foresight: None,
         retry: venue.retry,
         retention: venue.retention,
     };

@@ -122,7 +122,9 @@ async fn what_one_child_spends_its_siblings_can_t() {
 
 #[tokio::test]
 async fn a_task_that_may_wind_down_has_one_more_turn_and_no_tools_but_its_end() {
-    let (venue, _dir) = venue().await;
+    let (venue, _dir) = TestVenue::embedded(RULES).await;
+    let venue = venue.foreseen();
+    venue.worker().await;
     for (id, limits, budget) in [
         ("turns", json!({"turns": 3, "windDown": true}), json!({})),
         ("tokens", json!({"turns": 40, "windDown": true}), json!({"tokens": 12_000})),

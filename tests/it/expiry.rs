@@ -56,6 +56,9 @@ async fn ended(venue: &TestVenue, session: &str, job: &trellis::domain::ids::Job
         let found = jobs::get(&venue.venue, &venue.owner, job).await.unwrap().unwrap();
         let facts = sessions::find(&venue.venue, &venue.owner, &key(session)).await.unwrap().unwrap();
         if found.status.is_terminal() && facts.mailbox.is_empty() && facts.lease_until.is_none() {
+            if let Some(foresight) = &venue.foresight {
+                foresight.check(&venue.venue).await;
+            }
             return;
         }
         venue.venue.clock.advance(Duration::from_millis(10));
@@ -188,14 +191,14 @@ async fn a_session_that_begins_anew_has_a_cap_of_its_own_redis() {
 #[tokio::test]
 async fn an_event_after_its_time_finds_a_session_new_and_empty_embedded() {
     let (venue, _dir) = TestVenue::embedded_at(RULES, Clock::manual(START)).await;
-    an_event_after_its_time_finds_a_session_new_and_empty(venue).await;
+    an_event_after_its_time_finds_a_session_new_and_empty(venue.foreseen()).await;
 }
 
 #[tokio::test]
 async fn an_event_after_its_time_finds_a_session_new_and_empty_redis() {
     let Some(server) = RedisServer::shared() else { return };
     let (venue, _dir, _prefix) = TestVenue::redis_at(server, RULES, Clock::manual(START)).await;
-    an_event_after_its_time_finds_a_session_new_and_empty(venue).await;
+    an_event_after_its_time_finds_a_session_new_and_empty(venue.foreseen()).await;
 }
 
 #[tokio::test]

@@ -83,7 +83,7 @@ impl Disk {
             Some(redis) => Arc::clone(redis),
             None => embedded,
         };
-        let venue = TestVenue::new(store, bus, &dir, RULES).await;
+        let venue = TestVenue::new(store, bus, &dir, RULES).await.foreseen();
         venue.worker().await;
         venue
     }

@@ -25,6 +25,7 @@ then = { text = "noted, and a long answer to it, so that a conversation of many 
 
 async fn venue() -> (TestVenue, tempfile::TempDir) {
     let (venue, dir) = TestVenue::embedded(RULES).await;
+    let venue = venue.foreseen();
     venue.worker().await;
     (venue, dir)
 }

@@ -204,7 +204,7 @@ async fn two_users(store: Arc<dyn Store>) {
     let dir = tempfile::tempdir().unwrap();
     let embedded = EmbeddedStore::open(&dir.path().join("bus")).unwrap();
     let bus = EmbeddedBus::new(embedded, Duration::from_secs(2), Clock::system()).unwrap();
-    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let mut venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
     venue.worker().await;
     let users = [("local/me", "Ada"), ("local/other", "Bob")];
     for (owner, name) in users {
@@ -255,7 +255,7 @@ async fn session_values_are_gone_with_their_request_but_for_what_a_prompt_showed
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
     venue.worker().await;
     let config = json!({
         "systemPrompt": "You work for ${name}.",
@@ -296,7 +296,7 @@ async fn who_holds_context_override_sets_protected_keys_and_nobody_else() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
     venue.worker().await;
     venue.agent("teller", json!({"systemPrompt": "You work for ${tenant_id}."})).await;
     let Value::Object(session_context) = json!({"tenant_id": "another"}) else { unreachable!() };
@@ -332,7 +332,7 @@ async fn the_same_holds_for_the_queue() {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = NatsBus::open(&nats::options(&url)).await.unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await;
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), RULES).await.foreseen();
     venue.worker().await;
     venue.agent("scoped", json!({"entityIdsRequired": true})).await;
     let client = async_nats::connect(&url).await.unwrap();

@@ -34,7 +34,7 @@ async fn venue(rules: &str) -> (TestVenue, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let store = EmbeddedStore::open(dir.path()).unwrap();
     let bus = EmbeddedBus::new(Arc::clone(&store), Duration::from_secs(2), Clock::system()).unwrap();
-    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), rules).await;
+    let venue = TestVenue::new(store, Arc::new(bus), dir.path(), rules).await.foreseen();
     (venue, dir)
 }
 

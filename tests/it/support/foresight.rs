@@ -28,15 +28,20 @@ pub struct Foresight {
 }
 
 /// The model of the workers of a venue.
-pub struct Foreseen {
-    pub inner: Arc<dyn Model>,
-    pub venue: Arc<Venue>,
-    pub foresight: Arc<Foresight>,
+struct Foreseen {
+    inner: Arc<dyn Model>,
+    venue: Arc<Venue>,
+    foresight: Arc<Foresight>,
 }
 
 impl Foresight {
-    /// Where previews and turns differ; of those that were committed, their ledgers too.
-    pub async fn unlike(&self, venue: &Venue) -> Vec<String> {
+    /// A model that looks first.
+    pub fn of(self: &Arc<Self>, inner: Arc<dyn Model>, venue: &Arc<Venue>) -> Arc<dyn Model> {
+        Arc::new(Foreseen { inner, venue: Arc::clone(venue), foresight: Arc::clone(self) })
+    }
+
+    /// Fails where previews and turns differ; of those that were committed, their ledgers too.
+    pub async fn check(&self, venue: &Venue) {
         let shown = std::mem::take(&mut *self.shown.lock().unwrap());
         for ((owner, session, turn), foreseen) in shown {
             let past = ledger::load(&*venue.store, &owner, &session, turn).await.unwrap();
@@ -45,18 +50,12 @@ impl Foresight {
                 self.note(format!("ledger of {session}/{turn}:\n{foreseen:#?}\n{:#?}", seen.ledger));
             }
         }
-        self.unlike.lock().unwrap().clone()
+        let unlike = self.unlike.lock().unwrap().join("\n");
+        assert!(unlike.is_empty(), "previews and turns differ: {unlike}");
     }
 
     fn note(&self, what: String) {
         self.unlike.lock().unwrap().push(what);
-    }
-}
-
-impl Drop for Foresight {
-    fn drop(&mut self) {
-        let unlike = self.unlike.lock().unwrap().join("\n");
-        assert!(unlike.is_empty() || std::thread::panicking(), "previews and turns differ: {unlike}");
     }
 }
 
