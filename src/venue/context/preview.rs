@@ -72,6 +72,10 @@ struct Rested {
 
 /// The inputs of the prompt that the next turn would have.
 pub async fn inputs(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
+    Box::pin(next(venue, owner, id, asked)).await
+}
+
+async fn next(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Result<Inputs, PreviewError> {
     let Some((agent, _)) = agents::get(venue, owner, id).await? else {
         return Err(PreviewError::NoAgent(id.clone()));
     };
