@@ -240,7 +240,9 @@ fn unavailable(e: StoreError) -> BusError {
             BusError::Unavailable { bus: store, reason }
         }
         StoreError::Full { store, reason } => BusError::Refused { bus: store, reason },
-        StoreError::Over(over) => BusError::Refused { bus: "embedded".to_owned(), reason: over.to_string() },
+        error @ (StoreError::Over(_) | StoreError::Contended { .. }) => {
+            BusError::Refused { bus: "embedded".to_owned(), reason: error.to_string() }
+        }
     }
 }
 

@@ -97,7 +97,9 @@ impl From<Refused> for Problem {
 impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match &error {
-            StoreError::Unavailable { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(1),
+            StoreError::Unavailable { .. } | StoreError::Contended { .. } => {
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(1)
+            }
             // Memory is freed by operators, not within a second.
             StoreError::Full { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(30),
             StoreError::Over(over) => Self::over(*over),
@@ -217,6 +219,7 @@ mod tests {
         for (problem, status, retry) in [
             (Problem::from(unavailable), 503, Some(1)),
             (full.into(), 503, Some(30)),
+            (StoreError::Contended { what: "agent `a`".to_owned() }.into(), 503, Some(1)),
             (corrupt.into(), 500, None),
             (OpError::Invalid("x".into()).into(), 400, None),
             (OpError::Denied("x".into()).into(), 403, None),

@@ -11,7 +11,7 @@ use crate::domain::lattice::Path;
 use crate::domain::lattice::value::{append, get as navigate, normalise, remove, set};
 use crate::domain::limits::{READ_WHOLE_BYTES, SHARED_VALUES_BYTES};
 use crate::domain::values::Values;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys, steps};
+use crate::store::{DocWrite, Edit, Store, StoreError, decode, keys, steps};
 use crate::venue::tenant_owner;
 use crate::venue::workspace::WriteOp;
 use bytes::Bytes;
@@ -25,19 +25,12 @@ const USERS: &str = "users";
 /// Users listed under `v/context/users`.
 const LISTED: usize = 1_000;
 
-/// Tries of a write that others get in the way of.
-const TRIES: u32 = 32;
-
 /// What operators have set for an owner: the user's values and the project's, in one read.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Values, Values), StoreError> {
     let wanted = [keys::user_values(owner.user()), keys::PROJECT_VALUES.to_owned()];
-    let docs = store.read(&tenant_owner(owner), &wanted).await?;
-    let mut found = wanted.iter().zip(docs).map(|(key, doc)| match doc.value {
-        None => Ok(Values::new()),
-        Some(bytes) => decode(key, &bytes),
-    });
-    let mut next = || found.next().unwrap_or_else(|| Ok(Values::new()));
-    Ok((next()?, next()?))
+    let mut found = store.get_many::<Values>(&tenant_owner(owner), &wanted).await?.into_iter();
+    let mut next = || found.next().flatten().unwrap_or_default();
+    Ok((next(), next()))
 }
 
 /// The value at `segments` below `v/context`.
@@ -72,9 +65,7 @@ fn may_see(call: &Invocation<'_>, user: &OwnerPart) -> bool {
 }
 
 async fn document(call: &Invocation<'_>, key: &str) -> Result<Option<Value>, OpError> {
-    let owner = tenant_owner(&call.caller.owner);
-    let doc = call.venue.store.read(&owner, &[key.to_owned()]).await?.pop().unwrap_or_default();
-    Ok(doc.value.map(|bytes| decode(key, &bytes)).transpose()?)
+    Ok(call.venue.store.get(&tenant_owner(&call.caller.owner), key).await?)
 }
 
 /// The users that have values, each with the values.
@@ -105,24 +96,20 @@ pub async fn change(call: &Invocation<'_>, op: WriteOp) -> Result<Value, OpError
         return Err(OpError::Denied(format!("`{target}` is written by operators alone")));
     }
     let (key, rest) = place(&target)?;
-    let owner = tenant_owner(&call.caller.owner);
-    for _ in 0..TRIES {
-        let doc = call.venue.store.read(&owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-        let before: Option<Value> = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
+    let (store, owner) = (&*call.venue.store, tenant_owner(&call.caller.owner));
+    let attempt = || async {
+        let (before, version) = store.versioned(&owner, &key).await?;
         let (after, mut answer) = apply(&op, before.as_ref(), &rest, &target)?;
-        let change = match after {
-            None => Change::Delete,
-            Some(values) => Change::Put(encode(&values, &target)?),
-        };
-        let write = DocWrite { key: key.clone(), expect: Expect::Version(doc.version), change };
-        if call.venue.store.write(call.venue.now(), &owner, &[write]).await? == Written::Done {
-            if let WriteOp::Write { .. } = op {
-                answer["version"] = (doc.version + 1).into();
-            }
-            return Ok(answer);
+        if let WriteOp::Write { .. } = op {
+            answer["version"] = (version + 1).into();
         }
-    }
-    Err(OpError::Conflict(format!("`{target}` is being written by too many at once; try again")))
+        let write = match after {
+            None => DocWrite::delete(key.as_str()),
+            Some(values) => DocWrite::put(key.as_str(), encode(&values, &target)?),
+        };
+        Ok(Edit::write([write.at(version)], answer))
+    };
+    store.edit(call.venue.now(), &owner, ("the value", &target), attempt).await
 }
 
 /// The document of a path, and what is left of the path inside it.

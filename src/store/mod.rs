@@ -9,6 +9,7 @@
 //! was opened with an injected one, because the clocks of a fleet differ.
 
 mod amend;
+mod docs;
 pub mod embedded;
 pub mod faulty;
 mod fill;
@@ -30,6 +31,7 @@ use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
 pub use amend::*;
+pub use docs::*;
 pub use fill::{Fill, Level};
 pub use forget::*;
 pub use outside::*;
@@ -59,6 +61,12 @@ pub enum StoreError {
     /// Its owner's quota has no room for it; surely not applied, and calling again won't help.
     #[error("{0}")]
     Over(Over),
+    /// Others were always faster; nothing was written, and calling again can help.
+    #[error("{what} is being changed by others; try again")]
+    Contended {
+        /// A kind and a name.
+        what: String,
+    },
     /// A bug or a damaged record; calling again won't help.
     #[error("store `{store}` answered nonsense: {reason}")]
     Corrupt {
@@ -72,7 +80,7 @@ pub enum StoreError {
 impl StoreError {
     /// Calling again can help.
     pub const fn is_transient(&self) -> bool {
-        matches!(self, Self::Unavailable { .. } | Self::Full { .. })
+        matches!(self, Self::Unavailable { .. } | Self::Full { .. } | Self::Contended { .. })
     }
 }
 

@@ -35,9 +35,10 @@ impl PatientStore {
             async move {
                 attempt.await.map_err(|error| match error {
                     StoreError::Unavailable { .. } => Failure::Transient(error),
-                    StoreError::Full { .. } | StoreError::Over(_) | StoreError::Corrupt { .. } => {
-                        Failure::Permanent(error)
-                    }
+                    StoreError::Full { .. }
+                    | StoreError::Over(_)
+                    | StoreError::Contended { .. }
+                    | StoreError::Corrupt { .. } => Failure::Permanent(error),
                 })
             }
         };

@@ -13,9 +13,7 @@ use crate::domain::priority::{Priority, order};
 use crate::domain::session::WITHHELD;
 use crate::domain::values::inject::reserved;
 use crate::ops::{Caller, OpError, dispatch};
-use crate::store::{
-    Admit, Change, DocWrite, EventKind, Expect, Intake, NewEvent, Store, StoreError, Written, decode, keys, steps,
-};
+use crate::store::{Admit, DocWrite, Edit, EventKind, Intake, NewEvent, Store, StoreError, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, Listed};
 use bytes::Bytes;
@@ -27,9 +25,8 @@ const VENUE: &str = "venue";
 
 /// An approval, and the version of its document.
 pub async fn get(store: &dyn Store, owner: &Owner, id: &JobId) -> Result<Option<(Approval, u64)>, StoreError> {
-    let key = keys::approval(id);
-    let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
+    let (approval, version) = store.versioned(owner, &keys::approval(id)).await?;
+    Ok(approval.map(|approval| (approval, version)))
 }
 
 /// A page of an owner's approvals, the newest first: of those that wait for an answer, or of all that
@@ -132,24 +129,20 @@ pub async fn answer(
     id: &JobId,
     close: Option<Verdict>,
 ) -> Result<Option<Answer>, StoreError> {
-    loop {
+    let attempt = || async {
         let by_venue = |verdict| Answer { by: VENUE.to_owned(), at: venue.now(), verdict };
         let Some((approval, version)) = get(&*venue.store, owner, id).await? else {
-            return Ok(Some(by_venue(Verdict::Withdrawn)));
+            return Ok(Edit::nothing(Some(by_venue(Verdict::Withdrawn))));
         };
-        let (None, Some(verdict)) = (&approval.answer, &close) else { return Ok(approval.answer) };
+        let (None, Some(verdict)) = (&approval.answer, &close) else { return Ok(Edit::nothing(approval.answer)) };
         let closed = Approval { answer: Some(by_venue(verdict.clone())), ..approval };
-        if put(venue, owner, &closed, version).await? == Written::Done {
-            return Ok(closed.answer);
-        }
-    }
+        Ok(Edit::write([put(&closed, version)], closed.answer))
+    };
+    venue.store.edit(venue.now(), owner, ("approval", id), attempt).await
 }
 
-async fn put(venue: &Venue, owner: &Owner, approval: &Approval, version: u64) -> Result<Written, StoreError> {
-    let bytes = Bytes::from(serde_json::to_vec(approval).expect("approvals serialise"));
-    let write =
-        DocWrite { key: keys::approval(&approval.id), expect: Expect::Version(version), change: Change::Put(bytes) };
-    venue.store.write(venue.now(), owner, &[write]).await
+fn put(approval: &Approval, version: u64) -> DocWrite {
+    DocWrite::json(keys::approval(&approval.id), approval).at(version)
 }
 
 /// Answers an approval for a caller, and wakes the session that waits. The same answer again changes
@@ -162,33 +155,31 @@ pub async fn decide(
     digest: Option<&str>,
 ) -> Result<Approval, OpError> {
     let owner = &caller.owner;
-    loop {
+    let attempt = || async {
         let found = get(&*venue.store, owner, id).await?;
         let Some((approval, version)) = found else {
             return Err(OpError::NotFound(format!("no approval `{id}`; `approval/list` shows what waits")));
         };
         check(venue, caller, &approval, &verdict, digest)?;
-        let decided = match &approval.answer {
-            Some(answer) if answer.verdict == verdict => approval,
-            Some(answer) => return Err(answered(id, answer)),
+        match &approval.answer {
+            Some(answer) if answer.verdict == verdict => Ok(Edit::nothing(approval)),
+            Some(answer) => Err(answered(id, answer)),
             None if venue.now() >= approval.expires => {
-                return Err(OpError::Conflict(format!("approval `{id}` has expired: the call was not made")));
+                Err(OpError::Conflict(format!("approval `{id}` has expired: the call was not made")))
             }
             None if has_ended(venue, owner, &approval).await? => {
-                return Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")));
+                Err(OpError::Conflict(format!("approval `{id}`: the task that asked for it has ended")))
             }
             None => {
                 let answer = Answer { by: caller.name.clone(), at: venue.now(), verdict: verdict.clone() };
                 let decided = Approval { answer: Some(answer), ..approval };
-                if put(venue, owner, &decided, version).await? != Written::Done {
-                    continue;
-                }
-                decided
+                Ok(Edit::write([put(&decided, version)], decided))
             }
-        };
-        tell(venue, owner, &decided).await?;
-        return Ok(decided);
-    }
+        }
+    };
+    let decided = venue.store.edit(venue.now(), owner, ("approval", id), attempt).await?;
+    tell(venue, owner, &decided).await?;
+    Ok(decided)
 }
 
 fn answered(id: &JobId, answer: &Answer) -> OpError {

@@ -5,20 +5,14 @@ use crate::domain::authority::capability::Capability;
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::ids::Owner;
 use crate::domain::token::Refused;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys};
+use crate::store::{DocWrite, Edit, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
-use bytes::Bytes;
-
-/// Tries of a change that others get in the way of.
-const TRIES: u32 = 32;
 
 /// The policy of an owner, and the version that a commit compares; 0 without one.
 pub async fn load(store: &dyn Store, owner: &Owner) -> Result<(Policy, u64), StoreError> {
-    let key = keys::POLICY.to_owned();
-    let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    let policy = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
-    Ok((policy.unwrap_or_default(), doc.version))
+    let (policy, version) = store.versioned::<Policy>(owner, keys::POLICY).await?;
+    Ok((policy.unwrap_or_default(), version))
 }
 
 /// A caller with what is left of its token: without what its own owner, and the one that it acts
@@ -40,7 +34,7 @@ pub async fn held(store: &dyn Store, mut known: Recognised) -> Result<Result<Rec
 
 /// The part of a commit that holds only under this version.
 pub fn unchanged(version: u64) -> DocWrite {
-    DocWrite { key: keys::POLICY.to_owned(), expect: Expect::Version(version), change: Change::Check }
+    DocWrite::check(keys::POLICY, version)
 }
 
 /// Takes something back: from the next check on, that of a running commit included. The oldest
@@ -95,22 +89,14 @@ pub async fn set_approvals(
 async fn change(
     venue: &Venue,
     owner: &Owner,
-    mut edit: impl FnMut(&mut Policy) -> bool,
+    change: impl Fn(&mut Policy) -> bool + Send + Sync,
 ) -> Result<Option<Policy>, StoreError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let (mut policy, version) = load(&*venue.store, owner).await?;
-        if !edit(&mut policy) {
-            return Ok(None);
+        if !change(&mut policy) {
+            return Ok(Edit::nothing(None));
         }
-        let bytes = Bytes::from(serde_json::to_vec(&policy).expect("policies serialise"));
-        let write =
-            DocWrite { key: keys::POLICY.to_owned(), expect: Expect::Version(version), change: Change::Put(bytes) };
-        if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
-            return Ok(Some(policy));
-        }
-    }
-    Err(StoreError::Unavailable {
-        store: "documents".into(),
-        reason: format!("the policy of `{owner}` is being changed by others"),
-    })
+        Ok(Edit::write([DocWrite::json(keys::POLICY, &policy).at(version)], Some(policy)))
+    };
+    venue.store.edit(venue.now(), owner, ("the policy of", owner), attempt).await
 }

@@ -2,12 +2,9 @@
 
 use crate::domain::ids::Owner;
 use crate::domain::quota::{Kind, Own};
-use crate::store::{Change, DocWrite, Expect, Standing, StoreError, Written, keys};
+use crate::store::{DocWrite, Edit, Standing, StoreError, keys};
 use crate::venue::Venue;
 use serde_json::{Value, json};
-
-/// Tries of a change that others contend.
-const TRIES: u32 = 16;
 
 /// What is used of what is allowed. `limit` is absent where any number may be kept; `own`: operators have set it.
 pub async fn shown(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
@@ -26,18 +23,15 @@ pub async fn shown(venue: &Venue, owner: &Owner) -> Result<Value, StoreError> {
 
 /// Sets limits of an owner; `None` = as the venue says of all.
 pub async fn set(venue: &Venue, owner: &Owner, limits: &[(Kind, Option<u64>)]) -> Result<(), StoreError> {
-    for _ in 0..TRIES {
-        let doc = venue.store.read(owner, &[keys::QUOTA.to_owned()]).await?.pop().unwrap_or_default();
+    let attempt = || async {
+        let doc = venue.store.doc(owner, keys::QUOTA).await?;
         let mut own = doc.value.and_then(|line| Own::decode(&line)).unwrap_or_default();
         for (kind, limit) in limits {
             *own.at(*kind) = *limit;
         }
-        let change = if own == Own::default() { Change::Delete } else { Change::Put(own.encode().into()) };
-        let write = DocWrite { key: keys::QUOTA.to_owned(), expect: Expect::Version(doc.version), change };
-        if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
-            return Ok(());
-        }
-    }
-    let reason = format!("the quota of `{owner}` is being changed by others");
-    Err(StoreError::Unavailable { store: "documents".into(), reason })
+        let is_default = own == Own::default();
+        let write = if is_default { DocWrite::delete(keys::QUOTA) } else { DocWrite::put(keys::QUOTA, own.encode()) };
+        Ok(Edit::write([write.at(doc.version)], ()))
+    };
+    venue.store.edit(venue.now(), owner, ("the quota of", owner), attempt).await
 }

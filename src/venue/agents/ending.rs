@@ -5,15 +5,14 @@
 //! a mark, and the sweep does what is left of every marked one.
 
 use super::lifecycle::{By, LifeError};
-use super::{TRIES, contended, get, writes};
+use super::{get, writes};
 use crate::domain::agent::{AgentRecord, AgentStatus};
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, MailboxEntry, Seated, StoreError, Written, keys};
+use crate::store::{DocWrite, Edit, MailboxEntry, Seated, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, Cancelled};
-use crate::venue::ledger::why::{self, Reached};
-use bytes::Bytes;
+use crate::venue::ledger::why;
 use std::time::Duration;
 
 /// Sessions of an agent that one step looks at.
@@ -24,9 +23,6 @@ const READS_PER_PAGE: usize = 500;
 
 /// Such documents that one write makes.
 const READ_PAGES: usize = 20;
-
-/// Documents that one write deletes.
-const DELETED: usize = 500;
 
 /// Longest wait for workers to let go of the sessions of an agent that is removed.
 const LET_GO: Duration = Duration::from_secs(20);
@@ -58,9 +54,9 @@ struct Mark {
 }
 
 impl Mark {
-    fn encode(self) -> Bytes {
+    fn encode(self) -> String {
         let word = if self.end == End::Remove { "remove" } else { "end" };
-        Bytes::from(format!("{} {word}", self.since.0))
+        format!("{} {word}", self.since.0)
     }
 
     fn decode(bytes: &[u8]) -> Option<Self> {
@@ -136,34 +132,29 @@ async fn go_on(venue: &Venue, owner: &Owner, id: &AgentId, (mark, version): (Mar
 /// From here on it takes no work, and whoever dies, its deletion is ended. Answers its record, and the version of
 /// its mark.
 async fn begin(venue: &Venue, owner: &Owner, id: &AgentId, end: End) -> Result<(AgentRecord, u64), LifeError> {
-    let key = keys::ending(id);
-    for _ in 0..TRIES {
+    let (key, now) = (keys::ending(id), venue.now());
+    let attempt = || async {
         let Some((record, version)) = get(venue, owner, id).await? else { return Err(LifeError::Unknown(id.clone())) };
-        let known = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+        let known = venue.store.doc(owner, &key).await?;
         let before = known.value.as_ref().and_then(|bytes| Mark::decode(bytes));
         // Who ends it doesn't take a removal back.
         let end = if before.is_some_and(|before| before.end == End::Remove) { End::Remove } else { end };
-        let now = venue.now();
         let after = match record.status {
             AgentStatus::Terminated => record,
             AgentStatus::Active | AgentStatus::Suspended => {
                 AgentRecord { status: AgentStatus::Terminated, error: None, updated: now, ..record }
             }
         };
-        let change = Change::Put(Mark { since: now, end }.encode());
-        let mut wanted = writes(&after, Expect::Version(version)).to_vec();
-        wanted.push(DocWrite { key: key.clone(), expect: Expect::Version(known.version), change });
-        if venue.store.write(now, owner, &wanted).await? == Written::Done {
-            return Ok((after, known.version + 1));
-        }
-    }
-    Err(contended(id).into())
+        let mut wanted = writes(&after, version).to_vec();
+        wanted.push(DocWrite::put(key.as_str(), Mark { since: now, end }.encode()).at(known.version));
+        Ok(Edit::write(wanted, (after, known.version + 1)))
+    };
+    venue.store.edit(now, owner, ("agent", id), attempt).await
 }
 
 /// All of a deletion is done, unless it has begun again.
 async fn unmark(venue: &Venue, owner: &Owner, id: &AgentId, version: u64) -> Result<(), StoreError> {
-    let write = DocWrite { key: keys::ending(id), expect: Expect::Version(version), change: Change::Delete };
-    venue.store.write(venue.now(), owner, &[write]).await.map(|_| ())
+    venue.store.write(venue.now(), owner, &[DocWrite::delete(keys::ending(id)).at(version)]).await.map(|_| ())
 }
 
 /// Ends its timers and cancels its open tasks, at most so many; how many those were.
@@ -171,11 +162,8 @@ async fn cancel_work(venue: &Venue, owner: &Owner, id: &AgentId, most: usize) ->
     let reason = format!("agent `{id}` was deleted");
     crate::venue::timers::fail_all(venue, owner, id, &reason).await?;
     let mut cancelled = 0;
-    let mut after = None;
-    loop {
-        let page = venue.store.sessions(owner, Some(id), after.as_ref(), SESSIONS).await?;
-        let Some(last) = page.last() else { return Ok(cancelled) };
-        after = Some(last.key.clone());
+    let mut sessions = venue.store.all_sessions(owner, Some(id));
+    while let Some(page) = sessions.next().await? {
         for job in page.iter().flat_map(|session| &session.mailbox).filter_map(MailboxEntry::open_task) {
             if cancelled == most {
                 return Ok(cancelled);
@@ -185,6 +173,7 @@ async fn cancel_work(venue: &Venue, owner: &Owner, id: &AgentId, most: usize) ->
             }
         }
     }
+    Ok(cancelled)
 }
 
 /// Everything that a terminated agent was but its jobs.
@@ -194,8 +183,7 @@ async fn erase(venue: &Venue, owner: &Owner, record: &AgentRecord, patience: Dur
     keep_reads(venue, owner, record).await?;
     // The record last: until then a repetition knows what is to be done.
     delete_under(venue, owner, &keys::agent_documents(id), &keys::agent_gate(id)).await?;
-    let delete = |key| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-    let last = [delete(keys::agent_gate(id)), delete(keys::agent(id)), delete(keys::ending(id))];
+    let last = [keys::agent_gate(id), keys::agent(id), keys::ending(id)].map(DocWrite::delete);
     venue.store.write(venue.now(), owner, &last).await?;
     Ok(())
 }
@@ -204,8 +192,7 @@ async fn erase(venue: &Venue, owner: &Owner, record: &AgentRecord, patience: Dur
 async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Result<(), LifeError> {
     let (id, store) = (&record.id, &*venue.store);
     let key = |number| keys::reads(id, record.created, number);
-    let first = store.read(owner, &[key(0)]).await?.pop().unwrap_or_default();
-    if first.value.is_some() {
+    if store.doc(owner, &key(0)).await?.value.is_some() {
         // By a try before this one, which had all of its turns.
         return Ok(());
     }
@@ -213,12 +200,8 @@ async fn keep_reads(venue: &Venue, owner: &Owner, record: &AgentRecord) -> Resul
     for reached in &mut seen {
         reached.removed = Some(venue.now());
     }
-    let put = |(number, page): (usize, &[Reached])| DocWrite {
-        key: key(number),
-        expect: Expect::Any,
-        change: Change::Put(serde_json::to_vec(page).expect("records serialise").into()),
-    };
-    let pages: Vec<DocWrite> = seen.chunks(READS_PER_PAGE).enumerate().map(put).collect();
+    let pages = seen.chunks(READS_PER_PAGE).enumerate();
+    let pages: Vec<DocWrite> = pages.map(|(number, page)| DocWrite::json(key(number), &page)).collect();
     // The first one last: who finds it finds all.
     for pages in pages.rchunks(READ_PAGES) {
         store.write(venue.now(), owner, pages).await?;
@@ -249,14 +232,11 @@ async fn forget_sessions(venue: &Venue, owner: &Owner, id: &AgentId, patience: D
 }
 
 async fn delete_under(venue: &Venue, owner: &Owner, prefix: &str, but: &str) -> Result<(), LifeError> {
-    let mut after: Option<String> = None;
-    loop {
-        let page = venue.store.scan(owner, prefix, after.as_deref(), false, DELETED).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
-        after = Some(last.clone());
-        let keys = page.into_iter().map(|(key, _)| key).filter(|key| key != but);
-        let deletes: Vec<_> = keys.map(|key| DocWrite { key, expect: Expect::Any, change: Change::Delete }).collect();
+    let mut documents = venue.store.docs(owner, prefix);
+    while let Some(keys) = documents.keys().await? {
+        let deletes: Vec<_> = keys.into_iter().filter(|key| key != but).map(DocWrite::delete).collect();
         // Without conditions there is no conflict.
         venue.store.write(venue.now(), owner, &deletes).await?;
     }
+    Ok(())
 }

@@ -1,14 +1,15 @@
 //! The life of an agent: update, suspend, resume, fork; how it ends see `ending`.
 
 use super::copies::Claim;
-use super::{TRIES, contended, fresh, get, writes};
+use super::{fresh, get, writes};
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentStatus, merge};
 use crate::domain::authority::Authority;
 use crate::domain::authority::trail::{MAX_TRAIL, Maker, Trail};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::store::{Expect, StoreError, Written};
+use crate::store::{Edit, StoreError};
 use crate::venue::Venue;
 use serde_json::{Map, Value, json};
+use tokio::sync::Mutex;
 
 /// Why an agent isn't changed.
 #[derive(Debug, thiserror::Error)]
@@ -107,24 +108,18 @@ async fn change(
     id: &AgentId,
     change: impl Fn(&AgentRecord) -> Result<Option<AgentRecord>, LifeError>,
 ) -> Result<(AgentRecord, bool), LifeError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let Some((record, version)) = get(venue, owner, id).await? else {
             return Err(LifeError::Unknown(id.clone()));
         };
-        let Some(after) = change(&record)? else { return Ok((record, false)) };
+        let Some(after) = change(&record)? else { return Ok(Edit::nothing((record, false))) };
         let after = AgentRecord { updated: venue.now(), ..after };
-        let writes = writes(&after, Expect::Version(version));
+        let is_larger = after.config != record.config;
+        let edit = Edit::write(writes(&after, version), (after, true));
         // Of an owner who keeps as much as it may an agent is stopped and let go on, and not made larger.
-        let written = if after.config == record.config {
-            venue.store.write(venue.now(), owner, &writes).await?
-        } else {
-            venue.keep(owner, &writes).await?
-        };
-        if written == Written::Done {
-            return Ok((after, true));
-        }
-    }
-    Err(contended(id).into())
+        Ok(if is_larger { edit.within(venue.quota().await) } else { edit })
+    };
+    venue.store.edit(venue.now(), owner, ("agent", id), attempt).await
 }
 
 /// What an update changes.
@@ -295,15 +290,16 @@ async fn put_fork(
     new: AgentRecord,
     how: Fork,
     by: By<'_>,
-    mut copied: Option<(&mut Claim<'_>, &AgentId)>,
+    copied: Option<(&mut Claim<'_>, &AgentId)>,
 ) -> Result<(AgentRecord, bool), LifeError> {
-    for _ in 0..TRIES {
+    let copied = Mutex::new(copied);
+    let attempt = || async {
         let known = get(venue, owner, &new.id).await?;
         let created = known.is_none();
-        let (record, expect) = match known {
+        let (record, version) = match known {
             None => {
                 let absent = super::absent(venue, owner, &new.id).await?;
-                if let Some((claim, from)) = copied.take() {
+                if let Some((claim, from)) = copied.lock().await.take() {
                     // Before the agent: its first turn comes after those.
                     claim.copy_all(from, &new.id).await?;
                 }
@@ -313,12 +309,10 @@ async fn put_fork(
             Some((known, version)) => {
                 by.may(&known, "change its configuration")?;
                 let (created, config_version) = (known.created, known.config_version + 1);
-                (AgentRecord { config_version, created, ..new.clone() }, Expect::Version(version))
+                (AgentRecord { config_version, created, ..new.clone() }, version)
             }
         };
-        if venue.keep(owner, &writes(&record, expect)).await? == Written::Done {
-            return Ok((record, created));
-        }
-    }
-    Err(contended(&new.id).into())
+        Ok(Edit::write(writes(&record, version), (record, created)).within(venue.quota().await))
+    };
+    venue.store.edit(venue.now(), owner, ("agent", &new.id), attempt).await
 }

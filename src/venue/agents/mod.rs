@@ -16,14 +16,10 @@ use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, SessionFacts, StoreError, Window, Written, decode, keys, steps};
+use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
-use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
-
-/// Tries of a change of an agent before it gives up.
-const TRIES: u32 = 8;
 
 /// Sessions that are looked at to say what an agent does.
 const SESSIONS: usize = 1_000;
@@ -44,12 +40,8 @@ pub enum Applied {
 
 /// One agent with the version of its document.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Option<(AgentRecord, u64)>, StoreError> {
-    let key = keys::agent(id);
-    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    match doc.value {
-        None => Ok(None),
-        Some(bytes) => Ok(Some((decode(&key, &bytes)?, doc.version))),
-    }
+    let (record, version) = venue.store.versioned(owner, &keys::agent(id)).await?;
+    Ok(record.map(|record| (record, version)))
 }
 
 /// An agent as lists show it.
@@ -106,11 +98,11 @@ fn cut(text: &str, bytes: usize) -> String {
     if text.len() <= bytes { text.to_owned() } else { format!("{}…", &text[..text.floor_char_boundary(bytes)]) }
 }
 
-/// What a write expects that makes an agent which wasn't there: of those who do so at once one makes it.
-async fn absent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<Expect, StoreError> {
-    let doc = venue.store.read(owner, &[keys::agent(id)]).await?.pop().unwrap_or_default();
+/// The version at which a write makes an agent which wasn't there: of those who do so at once one makes it.
+async fn absent(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<u64, StoreError> {
+    let doc = venue.store.doc(owner, &keys::agent(id)).await?;
     // Somebody has made it since it was looked for: no write goes by.
-    Ok(Expect::Version(if doc.value.is_some() { doc.version.saturating_sub(1) } else { doc.version }))
+    Ok(if doc.value.is_some() { doc.version.saturating_sub(1) } else { doc.version })
 }
 
 /// Creates an agent, or (`overwrite`) gives an existing one another configuration. Sessions,
@@ -126,32 +118,23 @@ pub async fn apply(
 ) -> Result<(AgentRecord, Applied), StoreError> {
     let Maker { authority, trail } = maker.into();
     let maker = &Maker { authority: authority.nowhere(), trail };
-    for _ in 0..TRIES {
-        let now = venue.now();
+    let now = venue.now();
+    let attempt = || async {
         let (record, version, applied) = match get(venue, owner, id).await? {
-            Some((record, _)) if !overwrite => return Ok((record, Applied::Unchanged)),
+            Some((record, _)) if !overwrite => return Ok(Edit::nothing((record, Applied::Unchanged))),
             Some((record, _)) if is_as_said(&record, config, maker) && record.made_under == maker.trail => {
-                return Ok((record, Applied::Unchanged));
+                return Ok(Edit::nothing((record, Applied::Unchanged)));
             }
             // Only who answers for it is another.
             Some((record, version)) if is_as_said(&record, config, maker) => {
-                (replaced(record, config, maker, now), Expect::Version(version), Applied::Unchanged)
+                (replaced(record, config, maker, now), version, Applied::Unchanged)
             }
-            Some((record, version)) => {
-                (replaced(record, config, maker, now), Expect::Version(version), Applied::Updated)
-            }
+            Some((record, version)) => (replaced(record, config, maker, now), version, Applied::Updated),
             None => (fresh(id, config, maker, now), absent(venue, owner, id).await?, Applied::Created),
         };
-        if venue.keep(owner, &writes(&record, version)).await? == Written::Done {
-            return Ok((record, applied));
-        }
-    }
-    Err(contended(id))
-}
-
-fn contended(id: &AgentId) -> StoreError {
-    let reason = format!("agent `{id}` is being changed by others");
-    StoreError::Unavailable { store: "documents".into(), reason }
+        Ok(Edit::write(writes(&record, version), (record, applied)).within(venue.quota().await))
+    };
+    venue.store.edit(now, owner, ("agent", id), attempt).await
 }
 
 fn is_as_said(record: &AgentRecord, config: &AgentConfig, maker: &Maker) -> bool {
@@ -185,16 +168,15 @@ pub async fn change(
     for change in changes {
         change.apply(Level::Agent, &mut record.state.loads);
     }
-    Ok(writes(&record, Expect::Version(version)).into())
+    Ok(writes(&record, version).into())
 }
 
 /// A record and its gate. No record is written without: workers know by the version of the gate,
 /// which comes with every lease, whether the record that they have is still the one.
-fn writes(record: &AgentRecord, expect: Expect) -> [DocWrite; 2] {
-    let gate = Change::Put(Bytes::from(record.gate().encode()));
+fn writes(record: &AgentRecord, version: u64) -> [DocWrite; 2] {
     [
-        DocWrite { key: keys::agent(&record.id), expect, change: Change::Put(encode(record)) },
-        DocWrite { key: keys::agent_gate(&record.id), expect: Expect::Any, change: gate },
+        DocWrite::json(keys::agent(&record.id), record).at(version),
+        DocWrite::put(keys::agent_gate(&record.id), record.gate().encode()),
     ]
 }
 
@@ -211,10 +193,6 @@ fn fresh(id: &AgentId, config: &AgentConfig, maker: &Maker, now: Millis) -> Agen
         created: now,
         updated: now,
     }
-}
-
-fn encode(record: &AgentRecord) -> Bytes {
-    Bytes::from(serde_json::to_vec(record).expect("records serialise"))
 }
 
 /// What an agent is doing: the answer of `agent/info` and of `GET agents/{id}`.

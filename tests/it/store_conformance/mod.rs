@@ -23,6 +23,7 @@ mod reads;
 mod redis;
 mod seat;
 mod sweep;
+mod typed;
 
 use bytes::Bytes;
 use std::sync::Arc;
@@ -159,6 +160,11 @@ macro_rules! conformance {
                     an_idle_session_is_not_due a_sweep_has_a_limit
                     unpublished_messages_are_handed_out_once_per_grace published_messages_are_gone
                     a_wake_message_names_its_session a_damaged_gate_stops_neither_sweep_nor_release;
+                typed:
+                    edits_at_once_all_count an_edit_that_others_always_outrun_is_given_up
+                    an_edit_decides_what_is_written_and_within_what writes_are_made_of_what_they_say
+                    pages_end_where_what_they_page_through_ends a_page_of_large_documents_is_short
+                    what_does_not_decode_is_named sessions_and_owners_come_page_after_page;
             }
         }
     };
