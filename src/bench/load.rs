@@ -1,11 +1,12 @@
 //! Agents that answer at once, tasks for them, and the times of their completions.
 
 use super::BenchError;
-use crate::bus::{Address, InKind, Live, Message};
+use crate::bus::Live;
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Authority;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, Owner};
+use crate::domain::message::{Address, InKind, Message};
 use crate::venue::Venue;
 use crate::venue::agents;
 use futures::{StreamExt, stream};

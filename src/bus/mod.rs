@@ -8,14 +8,13 @@ pub mod subject;
 
 use crate::domain::epoch::Mark;
 use crate::domain::event::Completion;
-use crate::domain::ids::{AgentId, JobId, Owner, QueueName};
+use crate::domain::ids::{AgentId, JobId, Owner};
+use crate::domain::message::{Address, InKind, Message};
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Header with the producer's event id; `Nats-Msg-Id` is taken when it is absent. A producer
@@ -24,75 +23,6 @@ pub const ID_HEADER: &str = "Trellis-Id";
 
 /// Header with a token that says for whom a message is sent, over the queue and HTTP.
 pub const AUTHORIZATION_HEADER: &str = "Authorization";
-
-/// What an inbound message is, the last token of its subject.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum InKind {
-    /// Body: [`crate::domain::event::Submission`].
-    Task,
-    /// Body: [`crate::domain::event::Submission`].
-    Message,
-    /// Body: [`crate::domain::event::ResultBody`].
-    Result,
-    /// Body: `{"job": …}`.
-    Cancel,
-    /// Body: `{"job": …}`: no turn begins for it.
-    Pause,
-    /// Body: `{"job": …}`: a paused one goes on.
-    Resume,
-    /// Body: an answer to an approval, see [`crate::domain::approval::AnswerBody`].
-    Decide,
-    /// Body: `{"session": …}`: look at that session now. No event of its own.
-    Wake,
-}
-
-/// Where a message goes.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Address {
-    /// `trellis.in.<tenant>.<user>.<agent>.<kind>`: to a worker.
-    In {
-        /// Whose.
-        owner: Owner,
-        /// To whom.
-        agent: AgentId,
-        /// What.
-        kind: InKind,
-    },
-    /// `trellis.out.<tenant>.<user>.<agent>.<job>`: a completion, for anybody who listens.
-    Out {
-        /// Whose.
-        owner: Owner,
-        /// Who did it.
-        agent: AgentId,
-        /// The job, or the event id of a refused submission.
-        job: String,
-    },
-    /// `trellis.jobs.<queue>`: to an external worker, see [`crate::venue::external`].
-    Job {
-        /// Whose workers.
-        queue: QueueName,
-        /// Whose job.
-        owner: Owner,
-        /// The agent that gets the result.
-        agent: AgentId,
-    },
-    /// A subject that a submission named; core NATS, not stored.
-    Reply(String),
-}
-
-/// A message to publish.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Message {
-    /// Where to.
-    pub to: Address,
-    /// Deduplication id: [`ID_HEADER`], and `Nats-Msg-Id` of what goes out; wakes have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub id: Option<String>,
-    /// The JSON body.
-    pub body: Value,
-}
 
 /// A message taken from the queue. Unsettled ones are delivered again after the ack wait.
 pub struct Delivery {

@@ -3,9 +3,9 @@
 use super::client::{Client, Server, encode};
 use super::exit::{Exit, Failure};
 use super::{Context, input, queue, submit};
-use crate::bus::InKind;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, SessionId};
+use crate::domain::message::InKind;
 use crate::ingress;
 use clap::Args;
 use serde_json::{Value, json};

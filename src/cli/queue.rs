@@ -3,10 +3,12 @@
 use super::client::Server;
 use super::exit::{Exit, Failure};
 use crate::bus::credentials::credentials;
-use crate::bus::{self, AUTHORIZATION_HEADER, Address, ID_HEADER, InKind, subject};
+use crate::bus::{self, AUTHORIZATION_HEADER, ID_HEADER, subject};
 use crate::config::mask_url;
 use crate::domain::event::Submission;
 use crate::domain::ids::{AgentId, EventId, Owner, sha256_hex};
+use crate::domain::message::Message;
+use crate::domain::message::{Address, InKind};
 use async_nats::jetstream::{self, context::PublishErrorKind};
 use async_nats::{Client, ConnectOptions, HeaderMap, ServerAddr, Subscriber};
 use futures::StreamExt;
@@ -89,7 +91,7 @@ impl Publisher {
         id: &EventId,
         submission: &Submission,
     ) -> Result<(), Failure> {
-        let message = bus::Message {
+        let message = Message {
             to: Address::In { owner: owner.clone(), agent: agent.clone(), kind },
             id: Some(id.to_string()),
             body: serde_json::to_value(submission).expect("submissions serialise"),

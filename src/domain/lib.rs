@@ -14,6 +14,8 @@ pub mod values;
 pub mod authority;
 pub mod epoch;
 pub mod event;
+pub mod message;
+pub mod seal;
 pub mod job;
 pub mod lineage;
 pub mod principal;

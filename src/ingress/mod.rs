@@ -4,23 +4,22 @@ mod addressed;
 mod error;
 mod replace;
 
-use crate::bus::InKind;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{
     DEFAULT_SESSION, Event, Payload, ResultBody, Submission, body_hash, fresh_session, reply_to_allowed, reply_to_own,
 };
-use crate::domain::ids::{
-    AgentId, EventId, IdOf, JobId, Owner, SessionId, SessionKey, hmac_fits, hmac_hex, sha256_hex,
-};
+use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionId, SessionKey, sha256_hex};
 use crate::domain::job::{JobHead, Request};
 use crate::domain::limits::{MESSAGE_DEPTH, SESSION_CONTEXT_BYTES, SUBMISSION_BYTES};
+use crate::domain::message::InKind;
 use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::priority::{Priority, order};
 use crate::domain::resource::scratchpad;
+use crate::domain::seal;
 use crate::domain::time::Millis;
 use crate::domain::values::entities;
 use crate::domain::values::{Values, protected};
@@ -421,13 +420,6 @@ pub async fn submit(venue: &Venue, arrival: &Arrival) -> Result<Submitted, Submi
     Ok(Submitted { job, session: admit.session, id: arrival.id.clone(), duplicate, ignored: ignored(arrival) })
 }
 
-/// The venue's seal on a message of its own, by which it knows it in the queue: everybody who may
-/// publish could write the rest.
-pub fn sealed(key: &[u8], to: (&Owner, &AgentId, InKind), id: &EventId, submission: Submission) -> Submission {
-    let said = said(to, id, &submission);
-    Submission { seal: Some(hmac_hex(key, said.as_bytes())), ..submission }
-}
-
 /// Takes what somebody has published for what it is: what only the venue says, ids of its own included,
 /// counts under its seal. `named` is the id as it came; without one the id is `place`, which the venue
 /// made.
@@ -440,8 +432,7 @@ pub fn unsealed(
 ) -> Result<(EventId, Submission), SubmissionError> {
     if let Some(given) = submission.seal.take() {
         let id = named.map_or_else(|| Ok(place()), EventId::kept)?;
-        let said = said(to, &id, &submission);
-        let fits = hmac_fits(&venue.key, said.as_bytes(), &given);
+        let fits = seal::submission_fits(&venue.key, to, &id, &submission, &given);
         return if fits { Ok((id, submission)) } else { Err(SubmissionError::Forged("seal")) };
     }
     let id = named.map_or_else(|| Ok(place()), EventId::new)?;
@@ -456,17 +447,6 @@ pub fn unsealed(
         Some((key, _)) => Err(SubmissionError::Forged(key)),
         None => Ok((id, submission)),
     }
-}
-
-/// What a seal on a submission covers. Without the kind a task could be said again as a message, and so
-/// take its id; what an older version has sent, under ids of another form, lies in the queue without.
-fn said((owner, agent, kind): (&Owner, &AgentId, InKind), id: &EventId, submission: &Submission) -> String {
-    let mut said = serde_json::json!(["submission", owner.token(), agent, id, submission]);
-    if let (true, serde_json::Value::Array(said)) = (id.is_venues(), &mut said) {
-        said.push(serde_json::json!(kind));
-    }
-    said.sort_all_objects();
-    said.to_string()
 }
 
 /// An id for a submission that names none: it can't be recognised when it is sent again.

@@ -4,11 +4,11 @@
 //! turn that is run again starts nothing twice.
 
 use super::{Invocation, OpError, TurnSite};
-use crate::bus::Message;
 use crate::domain::ids::{AgentId, EventId, IdOf, SessionKey};
 use crate::domain::job::Job;
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
+use crate::domain::message::Message;
 use crate::domain::quota::Usage;
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob, keys};

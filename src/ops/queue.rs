@@ -3,7 +3,6 @@
 
 use super::child::{self, call_id, millis};
 use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
-use crate::bus::{Address, Message};
 use crate::domain::authority::Resource;
 use crate::domain::external::{self as rules, PUBLISH, Times, Watch};
 use crate::domain::ids::{JobId, QueueName};
@@ -12,6 +11,7 @@ use crate::domain::limits::{
     CHILD_WAIT, OUTBOUND_BYTES, OUTBOUND_DEADLINE, OUTBOUND_DEADLINE_MAX, OUTBOUND_HEARTBEAT, OUTBOUND_START,
     QUEUE_NAME_BYTES,
 };
+use crate::domain::message::{Address, Message};
 use crate::domain::priority::Priority;
 use crate::domain::quota::Usage;
 use crate::domain::scope::Scoped;

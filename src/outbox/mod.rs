@@ -1,13 +1,12 @@
 //! Stage 8: what a commit decided to publish, and the relay that does it.
 
-pub mod seal;
-
-use crate::bus::{Address, Bus, BusError, InKind, Message};
+use crate::bus::{Bus, BusError};
 use crate::domain::decode;
 use crate::domain::event::{Completion, ResultBody, Submission};
-use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner, SessionKey};
+use crate::domain::ids::{AgentId, EventId, IdOf, JobId, Owner};
 use crate::domain::job::{JobHead, JobResult};
-use crate::ingress;
+use crate::domain::message::{Address, InKind, Message};
+use crate::domain::seal;
 use crate::process::telemetry::Metrics;
 use crate::store::{OutboxEntry, Store};
 use crate::venue::external;
@@ -22,15 +21,6 @@ const WINDOW: usize = 64;
 pub fn entry(id: String, message: &Message) -> OutboxEntry {
     let message = serde_json::to_vec(message).expect("messages serialise");
     OutboxEntry { id, message: Bytes::from(message) }
-}
-
-/// A wake of a session.
-pub fn wake(owner: &Owner, session: &SessionKey) -> Message {
-    Message {
-        to: Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake },
-        id: None,
-        body: json!({"session": session.session}),
-    }
 }
 
 /// The cancellation of a job.
@@ -174,7 +164,8 @@ fn resealed(key: &[u8], mut message: Message) -> Message {
         && let Some(id) = message.id.as_deref().and_then(|id| EventId::kept(id).ok())
         && let Ok(submission) = decode::typed::<Submission>(message.body.clone())
     {
-        let submission = ingress::sealed(key, (owner, agent, *kind), &id, Submission { seal: None, ..submission });
+        let submission =
+            seal::seal_submission(key, (owner, agent, *kind), &id, Submission { seal: None, ..submission });
         message.body = serde_json::to_value(submission).expect("submissions serialise");
     }
     message

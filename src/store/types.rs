@@ -111,7 +111,7 @@ pub struct NewJob {
 pub struct OutboxEntry {
     /// A function of (owner, agent, session, turn, index): writing it twice is writing it once.
     pub id: String,
-    /// JSON of [`crate::bus::Message`].
+    /// JSON of [`crate::domain::message::Message`].
     pub message: Bytes,
 }
 

@@ -33,6 +33,7 @@ use crate::domain::authority::grant::Boundary;
 use crate::domain::cap::SpendSettings;
 use crate::domain::ids::{Owner, OwnerPart, SessionKey};
 use crate::domain::lattice::layout::Scope;
+use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, Usage};
 use crate::domain::time::Millis;
 use crate::ops::Catalog;
@@ -132,7 +133,7 @@ impl Venue {
     /// Wakes a worker for a session that is due; a wake that fails is left to the sweep, with a
     /// log line.
     pub async fn wake(&self, owner: &Owner, session: &SessionKey) {
-        if let Err(error) = self.bus.publish(&crate::outbox::wake(owner, session)).await {
+        if let Err(error) = self.bus.publish(&Message::wake(owner, session)).await {
             tracing::debug!(%owner, %session, %error, "wake not published; the sweep will find the session");
         }
     }

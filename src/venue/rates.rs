@@ -2,8 +2,8 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::message::Message;
 use crate::domain::rate::{self, Call, Limit, Meter, Wait};
-use crate::outbox;
 use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
 use crate::venue::{Venue, venue_owner};
 use bytes::Bytes;
@@ -91,7 +91,7 @@ pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), 
     };
     for id in told {
         let Some((owner, session)) = of(&id) else { continue };
-        if let Err(error) = venue.bus.publish(&outbox::wake(&owner, &session)).await {
+        if let Err(error) = venue.bus.publish(&Message::wake(&owner, &session)).await {
             tracing::debug!(%session, %error, "wake not published; the sweep will");
         }
     }

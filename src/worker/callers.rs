@@ -1,11 +1,12 @@
 //! Stage 1 where callers are recognised: whose a submission is, by the venue's seal or by a token.
 
 use super::Worker;
-use crate::bus::{Delivery, InKind};
+use crate::bus::Delivery;
 use crate::domain::authority::Authority;
 use crate::domain::authority::Resource;
 use crate::domain::event::Submission;
 use crate::domain::job::ErrorCode;
+use crate::domain::message::InKind;
 use crate::domain::principal::Principal;
 use crate::domain::token::Refused;
 use crate::ingress;

@@ -3,7 +3,7 @@
 use super::callers::{self, Unknown};
 use super::stage::{self, Stage};
 use super::{Worker, invoked, orders, session, stray};
-use crate::bus::{Delivery, InKind, Settle};
+use crate::bus::{Delivery, Settle};
 use crate::domain::decode::{self, Wrong};
 use crate::domain::event::{ResultBody, reply_to_allowed, reply_to_own};
 use crate::domain::external::Answer;
@@ -11,10 +11,12 @@ use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionId, SessionKey};
 use crate::domain::invoked::job_of;
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
 use crate::domain::limits::MESSAGE_DEPTH;
+use crate::domain::message::InKind;
+use crate::domain::message::Message;
+use crate::domain::seal::{self, Sender};
 use crate::domain::visible::told;
 use crate::ingress::{self, Arrival};
 use crate::outbox;
-use crate::outbox::seal::{self, Sender};
 use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
 use crate::venue::external::{self, Taken};
 use crate::venue::jobs;
@@ -296,7 +298,7 @@ async fn admitted(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: 
     }
     drop(seat);
     if let Some(next) = worker.seats.next(&owner)
-        && let Err(error) = worker.venue.bus.publish(&outbox::wake(&owner, &next)).await
+        && let Err(error) = worker.venue.bus.publish(&Message::wake(&owner, &next)).await
     {
         tracing::debug!(session = %next, %error, "wake not published; the sweep will");
     }

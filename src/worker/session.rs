@@ -12,11 +12,11 @@ use crate::domain::dead::Attempt;
 use crate::domain::ids::JobId;
 use crate::domain::job::JobResult;
 use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
+use crate::domain::message::Message;
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::turn::Recorded;
 use crate::domain::turn::run::{Next, Pending, Run};
-use crate::outbox;
 use crate::store::{After, Grant, Lease, MailboxEntry, Next as Held, Released, StoreError};
 use crate::venue::context::{inbox, state, stored};
 use crate::venue::jobs;
@@ -88,7 +88,7 @@ pub(super) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: 
 /// The place for events that may have killed workers is free: the session that waits for it is called.
 async fn call_next(worker: &Worker) {
     let Some((owner, next)) = worker.quarantine.next() else { return };
-    if let Err(error) = worker.venue.bus.publish(&outbox::wake(&owner, &next)).await {
+    if let Err(error) = worker.venue.bus.publish(&Message::wake(&owner, &next)).await {
         tracing::debug!(session = %next, %error, "wake not published; the sweep will");
     }
 }

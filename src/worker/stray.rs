@@ -3,13 +3,14 @@
 use super::Worker;
 use super::intake::{RETRY, answer_to};
 use crate::bus::subject::subject;
-use crate::bus::{Address, Delivery, Message, Unreadable};
+use crate::bus::{Delivery, Unreadable};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
 use crate::domain::event::Completion;
 use crate::domain::ids::{AgentId, EventId, IdOf, Owner};
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::limits::{MESSAGE_DEPTH, STRAY_BYTES};
+use crate::domain::message::{Address, Message};
 use crate::domain::secret::hide::HIDDEN;
 use crate::domain::time::Millis;
 use crate::outbox;

@@ -2,8 +2,8 @@
 
 use super::{Worker, invoked};
 use crate::domain::ids::Owner;
+use crate::domain::message::Message;
 use crate::domain::time::Millis;
-use crate::outbox;
 use crate::store::{Change, DocWrite, Expect, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::external;
@@ -104,7 +104,7 @@ async fn sweep_owner(worker: &Arc<Worker>, owner: &Owner) -> Result<(bool, Optio
     let swept = venue.store.sweep(venue.now(), owner, GRACE, ITEMS).await?;
     venue.relay(owner, &swept.outbox).await;
     for session in &swept.due {
-        if let Err(error) = venue.bus.publish(&outbox::wake(owner, session)).await {
+        if let Err(error) = venue.bus.publish(&Message::wake(owner, session)).await {
             tracing::warn!(%session, %error, "wake not published; the next sweep will");
         }
     }

@@ -3,11 +3,11 @@
 use crate::support::redis::RedisServer;
 use crate::support::venue::TestVenue;
 use serde_json::{Value, json};
-use trellis::bus::{Address, InKind, Message};
 use trellis::domain::authority::Authority;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;

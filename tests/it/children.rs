@@ -4,13 +4,14 @@ use crate::support::operate::{boss, operate};
 use crate::support::venue::TestVenue;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
-use trellis::bus::{Address, InKind, Message};
 use trellis::domain::context::load::Load;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, IdOf, JobId};
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::limits::LOADS;
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::principal::Principal;
+use trellis::domain::seal;
 use trellis::ingress::{self, Arrival};
 use trellis::venue::jobs;
 
@@ -128,7 +129,7 @@ async fn a_child_whose_task_is_not_let_in_ends() {
     let wrong = Submission { loads: (0..=LOADS).map(load).collect(), ..Submission::default() };
     let to = (&owner, &arrival.agent, InKind::Task);
     let publish = async |key: &[u8]| {
-        let body = serde_json::to_value(ingress::sealed(key, to, &id, wrong.clone())).unwrap();
+        let body = serde_json::to_value(seal::seal_submission(key, to, &id, wrong.clone())).unwrap();
         let to = Address::In { owner: owner.clone(), agent: arrival.agent.clone(), kind: InKind::Task };
         venue.venue.bus.publish(&Message { to, id: Some(id.to_string()), body }).await.unwrap();
     };

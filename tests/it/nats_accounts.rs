@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::timeout;
+use trellis::bus::Bus;
 use trellis::bus::nats::{NatsBus, NatsOptions};
-use trellis::bus::{Address, Bus, Message};
+use trellis::domain::message::{Address, Message};
 use trellis::process::retry::Policy;
 use trellis::process::telemetry::Metrics;
 

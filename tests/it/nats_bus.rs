@@ -11,10 +11,11 @@ use std::{
     time::{Duration, Instant},
 };
 use trellis::bus::{
-    Address, Bus, BusError, Delivery, InKind, Live, Message, Signal,
+    Bus, BusError, Delivery, Live, Signal,
     nats::{NatsBus, NatsOptions, OpenError},
 };
 use trellis::domain::ids::{AgentId, Owner};
+use trellis::domain::message::{Address, InKind, Message};
 
 fn owner() -> Owner {
     "acme/jo.x".parse().unwrap()

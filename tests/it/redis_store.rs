@@ -3,8 +3,8 @@
 use crate::support::redis::{RedisServer, store};
 use bytes::Bytes;
 use std::time::Duration;
-use trellis::bus::{Address, InKind, Message};
 use trellis::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{

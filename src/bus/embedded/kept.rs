@@ -6,7 +6,7 @@
 //! | `i<id>` | place of the message with this id | as the message |
 
 use super::{OUT_KEPT, key};
-use crate::bus::Message;
+use crate::domain::message::Message;
 use crate::store::embedded::layout::{Space, end_of, number};
 use crate::store::embedded::tx::{Durable, Fault, Tx, View};
 use std::ops::ControlFlow;

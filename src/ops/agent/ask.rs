@@ -4,7 +4,6 @@
 //! lease, so that a turn that is run again starts nothing twice.
 
 use super::{agent_id, no_agent};
-use crate::bus::{Address, InKind, Message};
 use crate::domain::agent::AgentStatus;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::{Resource, grant};
@@ -15,11 +14,13 @@ use crate::domain::event::{Submission, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, SessionId, SessionKey, hmac_hex};
 use crate::domain::job::Job;
 use crate::domain::limits::{CHILD_WAIT, LIST_BYTES, MESSAGE_DEPTH, SUBMISSION_BYTES};
+use crate::domain::message::{Address, InKind, Message};
 use crate::domain::options;
 use crate::domain::outputs;
 use crate::domain::principal::Principal;
 use crate::domain::priority::Priority;
 use crate::domain::scope::{Delegate, Handed, Scoped};
+use crate::domain::seal;
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
@@ -266,7 +267,7 @@ async fn send(
     let admit = ingress::admission(call.venue, arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
     let adds = admit.event.as_ref().map(|event| event.adds(false)).unwrap_or_default();
     let Arrival { owner, agent, id, submission, .. } = arrival;
-    let sealed = ingress::sealed(&call.venue.key, (owner, agent, kind), id, submission.clone());
+    let sealed = seal::seal_submission(&call.venue.key, (owner, agent, kind), id, submission.clone());
     let bytes = serde_json::to_vec(&sealed).map_or(0, |b| b.len());
     if bytes > SUBMISSION_BYTES {
         let error = ingress::SubmissionError::TooLarge { bytes, limit: SUBMISSION_BYTES };

@@ -19,7 +19,7 @@
 //! | `core` | `xO\0<outbox id>` | place u64, message | until published |
 //! | `core` | `gO\0<deleted-at ms u64><document key>` | empty; a deleted document to forget | a day |
 //! | `queue` | `q<sequence u64>` | JSON line of the embedded bus, see `bus::embedded` | until acknowledged |
-//! | `queue` | `o<sequence u64>` | JSON [`crate::bus::Message`] | the newest 10,000 |
+//! | `queue` | `o<sequence u64>` | JSON [`crate::domain::message::Message`] | the newest 10,000 |
 //!
 //! Numbers are big-endian, so that they sort. What is due, who holds leases, who waits and what
 //! lies in the outbox is also indexed in memory ([`super::index`]) and rebuilt at open: it

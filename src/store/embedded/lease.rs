@@ -5,9 +5,8 @@ use super::mailbox::{Mail, Slot, floor};
 use super::session::{LeaseRecord, Serving};
 use super::tx::{Fault, Tx, View};
 use super::{capacity, docs};
-use crate::bus::{Address, InKind, Message};
 use crate::domain::dead::verdict;
-use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::ids::AgentId;
 use crate::domain::job::{ErrorCode, JobResult, JobStatus};
 use crate::domain::time::Millis;
 use crate::store::keys::{self, Gate, GateStatus};
@@ -221,13 +220,4 @@ pub(super) fn held(tx: &mut Tx<'_>, now: Millis, slot: &mut Slot) -> Result<Next
     let mailbox = serve(tx, now, slot, None)?;
     slot.save(tx)?;
     Ok(Next::Held { mailbox, arrivals: slot.now.arrivals })
-}
-
-/// The message that makes a worker look at a session.
-pub(super) fn wake_message(owner: &Owner, session: &SessionKey) -> Message {
-    Message {
-        to: Address::In { owner: owner.clone(), agent: session.agent.clone(), kind: InKind::Wake },
-        id: None,
-        body: serde_json::json!({ "session": session.session.as_str() }),
-    }
 }

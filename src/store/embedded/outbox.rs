@@ -2,9 +2,9 @@
 
 use super::index::OutboxSlot;
 use super::layout::{self, Space};
-use super::lease::wake_message;
 use super::tx::{Fault, Tx, View};
 use crate::domain::ids::{Owner, SessionKey};
+use crate::domain::message::Message;
 use crate::domain::time::Millis;
 use crate::store::OutboxEntry;
 use bytes::Bytes;
@@ -32,7 +32,7 @@ pub(super) fn put_wake(
     owner: &Owner,
     session: &SessionKey,
 ) -> Result<OutboxEntry, Fault> {
-    let message = serde_json::to_vec(&wake_message(owner, session)).map_err(|e| Fault::Record(e.to_string()))?;
+    let message = serde_json::to_vec(&Message::wake(owner, session)).map_err(|e| Fault::Record(e.to_string()))?;
     let id = format!("wake-{:x}-{:x}", now.0, tx.index_mut().next());
     let entry = OutboxEntry { id, message: message.into() };
     put(tx, Millis(0), &owner.token(), &entry)?;

@@ -6,13 +6,13 @@ mod repair;
 mod unknown;
 mod watch;
 
-use crate::bus::Message;
 use crate::domain::audit::{Books, Facts, JobFacts, LINES, MailboxFacts, close};
 use crate::domain::dead::Stray;
 use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{JobHead, JobStatus};
 use crate::domain::limits::LIST_BYTES;
+use crate::domain::message::Message;
 use crate::domain::session::SessionState;
 use crate::store::{Doc, EventKind, StoreError, keys, steps};
 use crate::venue::strays;

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use trellis::bus::nats::NatsBus;
-use trellis::bus::{Address, InKind, Message};
 use trellis::domain::ids::JobId;
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::store::embedded::EmbeddedStore;
 use trellis::venue::auth::signing::SigningKey;
 

@@ -8,8 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
-use trellis::bus::{Address, Bus, Delivery, InKind, Live, Message, Piece};
+use trellis::bus::{Bus, Delivery, Live, Piece};
 use trellis::domain::ids::{JobId, Owner};
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::process::clock::Clock;
 
 /// Short, so that redelivery can be waited for.

@@ -17,8 +17,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use trellis::bus::Bus;
 use trellis::bus::embedded::EmbeddedBus;
-use trellis::bus::{Address, Bus, InKind, Message};
 use trellis::domain::agent::AgentConfig;
 use trellis::domain::approval::Verdict;
 use trellis::domain::authority::Authority;
@@ -26,6 +26,7 @@ use trellis::domain::cap::SpendSettings;
 use trellis::domain::context::assemble::assemble;
 use trellis::domain::ids::{EventId, JobId, Owner};
 use trellis::domain::job::{Job, JobStatus};
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::QuotaSettings;
 use trellis::domain::session::TurnRecord;
 use trellis::ingress::{self, Arrival};
@@ -33,7 +34,6 @@ use trellis::model::Model;
 use trellis::model::rules::Rules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
 use trellis::ops::{Caller, Catalog};
-use trellis::outbox;
 use trellis::process::clock::Clock;
 use trellis::process::retry::Policy;
 use trellis::process::shutdown::Shutdown;
@@ -209,7 +209,7 @@ impl Run {
         let swept = self.store.sweep(venue.now(), &self.owner, Duration::from_secs(5), 256).await.unwrap();
         venue.relay(&self.owner, &swept.outbox).await;
         for session in &swept.due {
-            venue.bus.publish(&outbox::wake(&self.owner, session)).await.unwrap();
+            venue.bus.publish(&Message::wake(&self.owner, session)).await.unwrap();
         }
     }
 

@@ -6,11 +6,11 @@ use crate::support::venue::TestVenue;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use trellis::bus::{Address, InKind, Message};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::ingress;
+use trellis::domain::message::{Address, InKind, Message};
+use trellis::domain::seal;
 use trellis::outbox;
 use trellis::store::{Change, DocWrite, Expect, OutboxEntry, keys};
 
@@ -131,7 +131,7 @@ async fn a_child_that_is_too_deep_leaves_the_outbox_under_the_seal() {
         let (owner, id) = (&venue.owner, EventId::new("child").unwrap());
         let agent = "plain".parse().unwrap();
         let task = Submission { input: nested(300), caller: Some("agent:boss".into()), ..Submission::default() };
-        let sealed = ingress::sealed(&venue.venue.key, (owner, &agent, InKind::Task), &id, task);
+        let sealed = seal::seal_submission(&venue.venue.key, (owner, &agent, InKind::Task), &id, task);
         let to = Address::In { owner: owner.clone(), agent, kind: InKind::Task };
         let message = Message { to, id: Some("child".into()), body: serde_json::to_value(sealed).unwrap() };
         let entries: Vec<OutboxEntry> = vec![outbox::entry("child".into(), &message)];

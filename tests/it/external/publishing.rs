@@ -47,12 +47,12 @@ async fn a_message_that_is_published_again_is_there_once() {
     office.becomes(&job, "published", |_| true).await;
     let venue = &office.venue.venue;
     for _ in 0..3 {
-        let to = trellis::bus::Address::Job {
+        let to = trellis::domain::message::Address::Job {
             queue: "ocr".parse().unwrap(),
             owner: office.venue.owner.clone(),
             agent: "clerk".parse().unwrap(),
         };
-        let message = trellis::bus::Message { to, id: Some(job.to_string()), body: json!({"job": job}) };
+        let message = trellis::domain::message::Message { to, id: Some(job.to_string()), body: json!({"job": job}) };
         venue.bus.publish(&message).await.unwrap();
     }
     assert_eq!(office.kept().await, 1);

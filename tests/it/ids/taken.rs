@@ -3,13 +3,13 @@
 use super::{On, Site, Way, everywhere, until};
 use crate::support::operate::{boss, operate};
 use serde_json::{Value, json};
-use trellis::bus::InKind;
 use trellis::domain::approval::Verdict;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{EventId, IdOf, JobId, SessionKey, sha256_hex};
 use trellis::domain::job::JobStatus;
+use trellis::domain::message::InKind;
+use trellis::domain::seal;
 use trellis::domain::timer::{Phase, TimerId};
-use trellis::ingress;
 use trellis::venue::approvals;
 use trellis::venue::jobs;
 use trellis::venue::timers;
@@ -131,7 +131,7 @@ async fn in_the_queue_an_id_of_the_venue_counts_under_its_seal_alone() {
     let another = EventId::of_venue(&venue.key, IdOf::Redrive(&JobId::new(&"0f".repeat(16)).unwrap()));
     let sealed = |inbox: &str| {
         let submission = Submission { input: json!("x"), reply_to: Some(inbox.into()), ..Submission::default() };
-        json!(ingress::sealed(&venue.key, (owner, &"clerk".parse().unwrap(), InKind::Task), &id, submission))
+        json!(seal::seal_submission(&venue.key, (owner, &"clerk".parse().unwrap(), InKind::Task), &id, submission))
     };
     let changed = |inbox: &str| {
         let mut body = sealed(inbox);

@@ -28,9 +28,9 @@ mod typed;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
-use trellis::bus::{Address, InKind, Message};
 use trellis::domain::ids::{AgentId, EventId, JobId, Owner, SessionKey, sha256_hex};
 use trellis::domain::job::{ErrorCode, JobResult, JobStatus};
+use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::store::{
     Admit, Admitted, After, Change, Commit, Committed, Doc, DocWrite, EventKind, Expect, Grant, JobFinish,

@@ -1,11 +1,12 @@
-//! The venue's seal on what it sends itself through the queue: results and cancellations; and the
+//! The venue's seal on what it sends itself through the queue: submissions, results and cancellations; and the
 //! token of a job for an external worker, which its answers must have.
 //!
 //! It is put on when a message leaves, so that what lies in outboxes is the same before and after,
 //! and covers owner, agent, kind and body. Everybody who may publish could write the rest.
 
-use crate::bus::{Address, InKind, Message};
-use crate::domain::ids::{AgentId, JobId, Owner, hmac_fits, hmac_hex};
+use crate::event::Submission;
+use crate::ids::{AgentId, EventId, JobId, Owner, hmac_fits, hmac_hex};
+use crate::message::{Address, InKind, Message};
 use serde_json::{Value, json};
 
 /// The key of a body that the seal has.
@@ -77,6 +78,36 @@ fn said(owner: &Owner, agent: &AgentId, kind: InKind, body: &Value) -> String {
     let mut said = json!([kind, owner.token(), agent, body]);
     said.sort_all_objects();
     said.to_string()
+}
+
+/// A submission of the venue's own with its seal, by which it knows it in the queue.
+#[must_use]
+pub fn seal_submission(key: &[u8], to: (&Owner, &AgentId, InKind), id: &EventId, submission: Submission) -> Submission {
+    let seal = hmac_hex(key, covered(to, id, &submission).as_bytes());
+    Submission { seal: Some(seal), ..submission }
+}
+
+/// Whether a seal is that of a submission without it; it takes as long wherever it differs.
+#[must_use]
+pub fn submission_fits(
+    key: &[u8],
+    to: (&Owner, &AgentId, InKind),
+    id: &EventId,
+    submission: &Submission,
+    seal: &str,
+) -> bool {
+    hmac_fits(key, covered(to, id, submission).as_bytes(), seal)
+}
+
+/// What a seal on a submission covers. Without the kind a task could be said again as a message, and so
+/// take its id; what an older version has sent, under ids of another form, lies in the queue without.
+fn covered((owner, agent, kind): (&Owner, &AgentId, InKind), id: &EventId, submission: &Submission) -> String {
+    let mut covered = json!(["submission", owner.token(), agent, id, submission]);
+    if let (true, Value::Array(covered)) = (id.is_venues(), &mut covered) {
+        covered.push(json!(kind));
+    }
+    covered.sort_all_objects();
+    covered.to_string()
 }
 
 #[cfg(test)]
