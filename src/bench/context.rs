@@ -11,7 +11,7 @@ use crate::domain::render::{RenderOptions, render};
 use crate::domain::tools::ToolTable;
 use crate::domain::values::Resolver;
 use crate::domain::values::known::Known;
-use crate::ops::Catalog;
+use crate::ops;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::hint::black_box;
@@ -118,7 +118,7 @@ fn inputs(agent: AgentId) -> Inputs {
 }
 
 fn tools(config: &AgentConfig) -> ToolTable {
-    let catalog = Catalog::new(false);
+    let catalog = ops::catalog(false);
     crate::domain::tools::resolve(config, &[], crate::domain::tools::Ends::of(false), &Resolver::default(), &catalog)
 }
 

@@ -2,8 +2,8 @@
 
 use crate::domain::chat::ModelSettings;
 use crate::model::registry::SCRIPTED;
-use crate::ops::OpError;
-use crate::ops::http::{HttpPolicy, destination};
+use crate::venue::operation::OpError;
+use crate::venue::outbound::{HttpPolicy, destination};
 use crate::venue::secrets::Secret;
 use genai::adapter::AdapterKind;
 use reqwest::Url;

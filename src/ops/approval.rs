@@ -1,7 +1,6 @@
 //! `v/ops/approval/*`: what agents wait for, and the answers of people. No turn can answer.
 
 use super::lattice::number;
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::approval::{Approval, Verdict};
 use crate::domain::authority::Resource;
 use crate::domain::decode;
@@ -9,6 +8,7 @@ use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::venue::approvals;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 use std::sync::Arc;

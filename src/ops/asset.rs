@@ -1,13 +1,13 @@
 //! `v/ops/asset/*`: immutable content under `a/<hash>`, and pins of it under `o/`.
 
 use super::lattice::{change, need, number, path_of, path_schema, schema, value_at};
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::asset::{Asset, AssetError, Draft, not_text, shown};
 use crate::domain::authority::Resource;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::workspace::WriteOp;
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -3,7 +3,6 @@
 //! They are effects: written under ids that are a function of the turn, fenced by its lease, so that a
 //! turn that is run again starts nothing twice.
 
-use super::{Invocation, OpError, TurnSite};
 use crate::domain::ids::{AgentId, EventId, IdOf, SessionKey};
 use crate::domain::job::Job;
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
@@ -14,6 +13,7 @@ use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
+use crate::venue::operation::{Invocation, OpError, TurnSite};
 use serde_json::Value;
 use std::time::Duration;
 

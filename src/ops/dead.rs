@@ -1,6 +1,5 @@
 //! `v/ops/dead/*`: tasks that killed too many workers.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
 use crate::domain::lattice::Namespace;
@@ -9,6 +8,7 @@ use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
 use crate::venue::dead::{self, RedriveError};
 use crate::venue::jobs;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::strays;
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -1,8 +1,8 @@
 //! `v/ops/human/ask`: an agent's questions to a person. The call waits like one that needs an
 //! approval; the answers are its result.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::limits::{APPROVAL_TIME_MAX, QUESTIONS};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

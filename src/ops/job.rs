@@ -3,12 +3,12 @@
 mod bulk;
 mod hold;
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
 use crate::domain::authority::Resource;
 use crate::domain::ids::JobId;
 use crate::domain::tools::guard::RUN;
 use crate::venue::approvals;
 use crate::venue::jobs;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec, dispatch};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

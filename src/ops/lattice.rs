@@ -1,12 +1,13 @@
 //! `v/ops/lattice/*`: read, write and list the owner's tree.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, shared, virtuals};
+use super::{shared, virtuals};
 use crate::domain::lattice::path::MAX_SEGMENTS;
 use crate::domain::lattice::value::below;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::domain::patch::{place, select};
 use crate::domain::render::{RenderOptions, render};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::venue::workspace::{Listing, WriteOp, page};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

@@ -1,12 +1,12 @@
 //! `v/ops/policy/*`: what an owner's agents may do at most, and taking back what was granted. People
 //! and services decide it; nothing that a model calls does.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::authority::capability::{Capability, RESOURCES};
 use crate::domain::authority::policy::{MAX_REVOCATIONS, Policy, Revocation};
 use crate::domain::decode;
 use crate::domain::lattice::{Namespace, Path};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::venue::policy;
 use crate::venue::revoked;
 use async_trait::async_trait;

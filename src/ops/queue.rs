@@ -2,7 +2,6 @@
 //! [`crate::venue::external`].
 
 use super::child::{self, call_id, millis};
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::authority::Resource;
 use crate::domain::external::{self as rules, PUBLISH, Times, Watch};
 use crate::domain::ids::{JobId, QueueName};
@@ -18,6 +17,7 @@ use crate::domain::scope::Scoped;
 use crate::ingress;
 use crate::venue::external;
 use crate::venue::jobs;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

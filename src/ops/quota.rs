@@ -1,8 +1,8 @@
 //! `v/ops/quota/*`: what an owner keeps and may keep, and other limits for it by operators.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::quota::{Kind, MOST};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::venue::quotas;
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

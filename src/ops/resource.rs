@@ -1,10 +1,10 @@
 //! `v/ops/resource/*`: what is kept under resource namespaces, and erasing it. For operators: what
 //! agents do with resources are tools of their own, under the grants of a request.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority;
 use crate::domain::authority::grant::check_namespace;
 use crate::venue::ledger::erase::{self, Erasure};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::venue::resources::purge;
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -2,10 +2,10 @@
 
 use super::json::{subject, subject_needs};
 use super::lattice::{number, path_schema, schema};
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::limits::SCHEMA_ERRORS;
 use crate::domain::schema::infer::infer;
 use crate::domain::schema::misfits;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 //! a map, written under its version. Nothing that an agent calls writes them, and an agent reads no
 //! other user's.
 
-use super::{Invocation, OpError, Site};
 use crate::domain::decode;
 use crate::domain::ids::{Owner, OwnerPart, decode_token};
 use crate::domain::lattice::Path;
@@ -12,6 +11,8 @@ use crate::domain::lattice::value::{append, get as navigate, normalise, remove, 
 use crate::domain::limits::{READ_WHOLE_BYTES, SHARED_VALUES_BYTES};
 use crate::domain::values::Values;
 use crate::store::{DocWrite, Edit, Store, StoreError, decode, keys, steps};
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys, steps};
+use crate::venue::operation::{Invocation, OpError, Site};
 use crate::venue::tenant_owner;
 use crate::venue::workspace::WriteOp;
 use bytes::Bytes;

@@ -1,9 +1,9 @@
 //! `v/ops/spend/today`: what an owner has spent today, and what its caps leave.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::ids::SessionKey;
 use crate::domain::lattice::Namespace;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::spending;
 use async_trait::async_trait;
 use serde_json::{Value, json};

@@ -7,7 +7,6 @@ use super::agent::ask::submission;
 use super::agent::{narrowed, priority_schema};
 use super::child::{self, call_id};
 use super::lattice::number;
-use super::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::domain::authority::Resource;
 use crate::domain::decode;
 use crate::domain::event::Submission;
@@ -19,6 +18,7 @@ use crate::domain::timer::{CatchUp, Kind, Overlap, Place, Schedule, Timer, Timer
 use crate::ingress;
 use crate::store::{Checkpoint, Held};
 use crate::venue::agents;
+use crate::venue::operation::{Caller, Effect, Invocation, Need, OpError, Operation, Output, Site, Spec, TurnSite};
 use crate::venue::timers;
 use async_trait::async_trait;
 use serde_json::{Value, json};

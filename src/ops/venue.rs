@@ -1,9 +1,9 @@
 //! `v/ops/venue/*`: what operators ask of the venue as a whole, for all owners.
 
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::authority::Resource;
 use crate::upkeep::audit::{self, AuditError};
 use crate::upkeep::doctor;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

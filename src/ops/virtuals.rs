@@ -1,6 +1,6 @@
 //! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
 
-use super::{Invocation, OpError, Registered, asset, shared};
+use super::{asset, shared};
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
@@ -8,6 +8,7 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::reader::{HIDDEN, is_veiled};
 use crate::venue::agents;
 use crate::venue::jobs;
+use crate::venue::operation::{Invocation, OpError, Registered};
 use crate::venue::secrets;
 use serde_json::{Map, Value, json};
 

@@ -12,10 +12,11 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_GRACE, INVOKED_OPEN};
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
-use crate::ops::{self, Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
 use crate::store::{Change, Doc, DocWrite, Expect, StoreError, Window, Written, decode, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
+use crate::venue::operation::NOTHING;
+use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
 use crate::venue::policy;
 use bytes::Bytes;
 use serde_json::Value;
@@ -41,7 +42,7 @@ pub async fn operate(
         venue,
         caller,
         workspace: &workspace,
-        scoped: &ops::NOTHING,
+        scoped: &NOTHING,
         site: Site::Api { key },
         reads: &Reads::default(),
     };

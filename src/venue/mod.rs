@@ -3,6 +3,9 @@
 //!
 //! [`Venue`] is what every role holds: the seams, the clock and the key, wired once by `app`.
 
+pub mod operation;
+pub mod outbound;
+
 pub mod agents;
 pub mod jobs;
 pub mod dead;
@@ -36,10 +39,10 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::message::Message;
 use crate::domain::quota::{Quota, QuotaSettings, Usage};
 use crate::domain::time::Millis;
-use crate::ops::Catalog;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
 use crate::store::{Change, DocWrite, Expect, OutboxEntry, Standing, Store, StoreError, Written};
+use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
 use bytes::Bytes;

@@ -14,9 +14,10 @@ use crate::domain::tools::Target;
 use crate::domain::tools::consent;
 use crate::domain::turn::{Asked, CallOutcome, Outcome, PlannedCall, Resolved};
 use crate::domain::values::inject::Injection;
-use crate::ops::{Need, dispatch, human};
+use crate::ops::human;
 use crate::store::StoreError;
 use crate::venue::approvals;
+use crate::venue::operation::{Need, dispatch};
 use serde_json::{Map, Value};
 use std::time::Duration;
 

@@ -10,9 +10,9 @@ use crate::domain::message::InKind;
 use crate::domain::principal::Principal;
 use crate::domain::token::Refused;
 use crate::ingress;
-use crate::ops::Caller;
 use crate::store::StoreError;
 use crate::venue::auth::caller::Recognised;
+use crate::venue::operation::Caller;
 use crate::venue::policy;
 
 /// Why a delivery is refused.

@@ -21,8 +21,10 @@ use crate::domain::tools::{Target, is_pin};
 use crate::domain::turn::ends;
 use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
 use crate::domain::visible::told;
-use crate::ops::{Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin};
 use crate::store::{Checkpoint, Held, StoreError};
+use crate::venue::operation::{
+    Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
+};
 use crate::venue::policy;
 use crate::venue::workspace::Workspace;
 use bytes::Bytes;

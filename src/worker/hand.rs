@@ -7,7 +7,7 @@ use crate::domain::scope::{Delegate, Scopes};
 use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
 use crate::ops::agent::ask;
-use crate::ops::{NOTHING, Need, Reads};
+use crate::venue::operation::{NOTHING, Need, Reads};
 use serde_json::Value;
 
 /// A call of a delegate.

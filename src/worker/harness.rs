@@ -9,6 +9,7 @@ use crate::domain::turn::{CallOutcome, Outcome, ends};
 use crate::domain::values::entities::allows;
 use crate::ops::Spec;
 use crate::venue::context::offered;
+use crate::venue::operation::Spec;
 use serde_json::{Value, json};
 
 /// Operations that one search adds at most: each costs its schema in every further turn.

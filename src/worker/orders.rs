@@ -10,10 +10,10 @@ use crate::domain::decode;
 use crate::domain::ids::JobId;
 use crate::domain::job::ErrorCode;
 use crate::domain::seal::Sender;
-use crate::ops::OpError;
 use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::jobs::hold::{self, Held};
+use crate::venue::operation::OpError;
 use serde::Deserialize;
 
 #[derive(Deserialize)]

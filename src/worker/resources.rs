@@ -14,7 +14,7 @@ use crate::domain::resource::memory::Source;
 use crate::domain::resource::{Ability, Declared, Held, prefix};
 use crate::domain::tools::Target;
 use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
-use crate::ops::{Need, OpError};
+use crate::venue::operation::{Need, OpError};
 use crate::venue::resources::{Access, Call, Registered};
 use serde_json::Value;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::JobId;
-use trellis::ops::{Caller, OpError};
+use trellis::venue::operation::{Caller, OpError};
 
 async fn run(venue: &TestVenue, operation: &str, input: Value) -> Result<Value, OpError> {
     operate(&venue.venue, &boss(&venue.owner), &format!("v/ops/{operation}"), input).await

@@ -14,10 +14,10 @@ use trellis::domain::job::JobStatus;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::session::TurnRecord;
-use trellis::ops::{Caller, OpError};
 use trellis::process::shutdown::Shutdown;
 use trellis::venue::approvals;
 use trellis::venue::jobs;
+use trellis::venue::operation::{Caller, OpError};
 use trellis::venue::policy;
 
 const RULES: &str = r#"

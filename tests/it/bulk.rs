@@ -10,10 +10,10 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
-use trellis::ops::{Caller, OpError};
 use trellis::process::clock::Clock;
 use trellis::venue::dead::{self, RedriveError};
 use trellis::venue::jobs;
+use trellis::venue::operation::{Caller, OpError};
 
 /// `looper` never ends in one turn; in a second one of its session it does.
 const RULES: &str = r#"

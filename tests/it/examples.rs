@@ -11,7 +11,6 @@ use trellis::domain::ids::SessionKey;
 use trellis::domain::job::{Job, JobStatus};
 use trellis::domain::lattice;
 use trellis::model::rules::Rules;
-use trellis::ops::Catalog;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::keys;
@@ -84,7 +83,7 @@ fn text(job: &Job) -> String {
 
 #[test]
 fn agent_files_name_operations_of_the_catalog() {
-    let catalog = Catalog::new(false);
+    let catalog = trellis::ops::catalog(false);
     for name in AGENTS {
         let config = AgentConfig::parse(&agent(name)).unwrap();
         for tool in &config.tools {

@@ -10,12 +10,12 @@ use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::{AgentId, SessionKey};
 use trellis::domain::time::Millis;
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::venue::agents::{lifecycle, sessions};
 use trellis::venue::jobs;
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 use trellis::venue::spending;
 
 /// 2026-01-01T00:00:00Z.

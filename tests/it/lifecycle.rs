@@ -9,11 +9,11 @@ use trellis::domain::authority::trail::Trail;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::AgentId;
 use trellis::domain::job::JobStatus;
-use trellis::ops::{Caller, OpError};
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::venue::agents;
 use trellis::venue::jobs;
+use trellis::venue::operation::{Caller, OpError};
 
 const ECHO: &str = "";
 

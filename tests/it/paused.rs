@@ -12,9 +12,9 @@ use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::limits::GRANT_EVENTS;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
-use trellis::ops::OpError;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
+use trellis::venue::operation::OpError;
 
 const START: Millis = Millis(1_767_225_600_000);
 

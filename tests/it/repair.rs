@@ -13,11 +13,11 @@ use trellis::domain::principal::Principal;
 use trellis::domain::session::{PendingJob, SessionState};
 use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival};
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::{Change, DocWrite, EventKind, Expect, Seat, Seated, SessionFacts, keys};
 use trellis::upkeep::audit::{self, Repair, Watch};
 use trellis::venue::jobs;
+use trellis::venue::operation::Caller;
 
 const START: Millis = Millis(1_767_225_600_000);
 const LATER: Duration = Duration::from_mins(11);

@@ -11,9 +11,9 @@ use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Phase, Timer, TimerId};
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::venue::jobs;
+use trellis::venue::operation::Caller;
 use trellis::venue::timers;
 
 const START: Millis = Millis(1_767_225_600_000);

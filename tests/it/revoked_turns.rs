@@ -14,11 +14,11 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
 use trellis::domain::session::TurnRecord;
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::venue::jobs;
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 use trellis::venue::policy;
 
 const RULES: &str = r#"

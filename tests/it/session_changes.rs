@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::JobStatus;
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::venue::agents::sessions;
 use trellis::venue::jobs;
+use trellis::venue::operation::Caller;
 
 const RULES: &str = r#"
 [[rule]]

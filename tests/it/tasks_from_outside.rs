@@ -8,11 +8,11 @@ use std::time::Duration;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::job::{ErrorCode, JobStatus};
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::venue::jobs;
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 
 const RULES: &str = r#"
 [[rule]]

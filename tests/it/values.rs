@@ -17,12 +17,12 @@ use trellis::domain::event::Submission;
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::ingress::{Arrival, submit as submit_to};
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::Store;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 
 const RULES: &str = r#"
 [[rule]]

@@ -1,11 +1,11 @@
 //! `resources.kinds.*`: kinds of resources that servers elsewhere provide.
 
 use super::super::layers::{Entry, KINDS, Layers};
+use super::super::url::callable;
 use super::super::{Origin, ResourceKind, ResourcesConfig, mask_value};
 use crate::domain::authority::envelope::Mode;
 use crate::domain::limits::REMOTE_KINDS;
 use crate::domain::resource::remote::{check_kind, verbs};
-use crate::ops::http::endpoint::url;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ fn kind(leaves: &BTreeMap<&str, &Entry>, wrong: &mut impl FnMut(&str, String)) -
     let given = |leaf: &str| leaves.get(leaf).and_then(|entry| entry.value.as_str());
     let text = |leaf: &str, default: &str| given(leaf).unwrap_or(default).to_owned();
     let place = text("url", "");
-    if let Err(problem) = url(&place) {
+    if let Err(problem) = callable(&place) {
         wrong(
             "url",
             format!("expected a URL with `http://` or `https://`, got `{}`: {problem}", mask_value("url", &place)),

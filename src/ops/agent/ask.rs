@@ -24,10 +24,10 @@ use crate::domain::seal;
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
 use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
-use crate::ops::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use crate::store::{NewJob, Refusal, StoreError, keys, steps};
 use crate::venue::agents;
 use crate::venue::jobs;
+use crate::venue::operation::{Caller, Invocation, OpError, Output, Site, TurnSite};
 use serde_json::{Value, json};
 use std::time::Duration;
 

@@ -8,7 +8,7 @@ use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::CONFIG_LAYERS;
 use crate::ops::asset::asset_id;
 use crate::ops::lattice::value_at;
-use crate::ops::{Invocation, Need, OpError};
+use crate::venue::operation::{Invocation, Need, OpError};
 use serde_json::{Map, Value, json};
 
 /// JSON Schema of such an argument.

@@ -8,7 +8,6 @@ mod sessions;
 pub(crate) mod task;
 
 use super::lattice::number;
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::Resource;
 use crate::domain::ids::AgentId;
@@ -17,6 +16,7 @@ use crate::domain::limits::LIST_PAGE;
 use crate::domain::options;
 use crate::domain::secret::SecretName;
 use crate::venue::agents;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

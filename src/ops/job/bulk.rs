@@ -6,9 +6,9 @@ use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::Reader;
 use crate::domain::time::Millis;
-use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::jobs::bulk::{self, Action, BATCH};
 use crate::venue::jobs::list::{Cursor, Filter};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 

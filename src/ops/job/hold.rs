@@ -7,11 +7,11 @@ use crate::domain::ids::{JobId, SessionKey};
 use crate::domain::job::Job;
 use crate::ingress;
 use crate::ops::agent::ask;
-use crate::ops::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::jobs;
 use crate::venue::jobs::hold::{self, Held};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 

@@ -6,7 +6,7 @@ use crate::domain::authority::envelope::Envelope;
 use crate::domain::ids::Owner;
 use crate::domain::principal::Principal;
 use crate::domain::values::Values;
-use crate::ops::Caller;
+use crate::venue::operation::Caller;
 
 /// A caller as its token shows it, or as it says itself where nobody needs one.
 #[derive(Debug, Clone)]

@@ -7,8 +7,8 @@ use crate::domain::context::entry::ContextEntry;
 use crate::domain::ids::Owner;
 use crate::domain::tools::entry::NamedTool;
 use crate::domain::tools::{is_pin, tool_name};
-use crate::ops::{OpError, pin};
 use crate::store::StoreError;
+use crate::venue::operation::{OpError, pin};
 use crate::venue::workspace::Workspace;
 
 /// The agent with the operations that its pins name; `None`: it names none. What can't be resolved stays, and is

@@ -11,8 +11,8 @@ use crate::domain::resource::memory::{
 };
 use crate::domain::resource::{Ability, below, within};
 use crate::domain::time::Millis;
-use crate::ops::OpError;
 use crate::store::StoreError;
+use crate::venue::operation::OpError;
 use crate::venue::workspace::{DocChange, Docs, WorkspaceError};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};

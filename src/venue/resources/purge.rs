@@ -7,9 +7,9 @@ use crate::domain::ids::{Owner, decode_token};
 use crate::domain::resource::documents;
 use crate::domain::resource::files::{self, KIND as FILES};
 use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
-use crate::ops::OpError;
 use crate::store::{Change, DocWrite, Expect, Store, StoreError, Window, Written};
 use crate::venue::Venue;
+use crate::venue::operation::OpError;
 use std::collections::BTreeMap;
 
 /// Documents that one write deletes.

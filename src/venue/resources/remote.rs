@@ -8,9 +8,9 @@ use crate::domain::ids::Owner;
 use crate::domain::limits::INPUT_BYTES;
 use crate::domain::resource::Ability;
 use crate::domain::resource::remote::{Asked, Verb, found, meant, message, said, shown};
-use crate::ops::OpError;
-use crate::ops::http::endpoint::{Answered, Endpoint};
 use crate::store::StoreError;
+use crate::venue::operation::OpError;
+use crate::venue::outbound::endpoint::{Answered, Endpoint};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
 

@@ -16,11 +16,11 @@ use crate::domain::quota::Usage;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Kind, Phase, Timer, TimerId, Wanted};
 use crate::ingress::{self, Arrival};
-use crate::ops::OpError;
 use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs::Listed;
+use crate::venue::operation::OpError;
 use bytes::Bytes;
 
 /// Tries of a change that others get in the way of.

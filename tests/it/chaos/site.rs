@@ -20,7 +20,6 @@ use trellis::domain::event::Completion;
 use trellis::domain::ids::{JobId, Owner};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::quota::QuotaSettings;
-use trellis::ops::Catalog;
 use trellis::process::clock::Clock;
 use trellis::process::retry::Policy;
 use trellis::process::telemetry::Metrics;
@@ -91,7 +90,7 @@ async fn venue(store: Arc<dyn Store>, bus: Arc<dyn Bus>) -> Venue {
         clock,
         name: "chaos".into(),
         key,
-        catalog: Catalog::new(false),
+        catalog: trellis::ops::catalog(false),
         secrets: Vault::default(),
         boundaries: Vec::new(),
         spend: SpendSettings::default(),

@@ -33,7 +33,6 @@ use trellis::ingress::{self, Arrival};
 use trellis::model::Model;
 use trellis::model::rules::Rules;
 use trellis::model::scripted::{Scripted, ScriptedOptions};
-use trellis::ops::{Caller, Catalog};
 use trellis::process::clock::Clock;
 use trellis::process::retry::Policy;
 use trellis::process::shutdown::Shutdown;
@@ -48,6 +47,7 @@ use trellis::venue::approvals;
 use trellis::venue::context::PromptCache;
 use trellis::venue::jobs;
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 use trellis::venue::rates::Rates;
 use trellis::venue::secrets::Vault;
 use trellis::worker::{self, WorkerOptions};
@@ -127,7 +127,7 @@ impl Run {
             bus: Arc::new(bus),
             clock: self.clock.clone(),
             name: "test".into(),
-            catalog: Catalog::new(true),
+            catalog: trellis::ops::catalog(true),
             secrets: Vault::default(),
             boundaries: Vec::new(),
             spend: SpendSettings::default(),

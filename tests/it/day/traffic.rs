@@ -16,12 +16,12 @@ use trellis::domain::ids::{AgentId, EventId, JobId};
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::ingress::{self, Arrival, SubmitError};
-use trellis::ops::Caller;
 use trellis::store::faulty::{FaultAt, FaultPlan};
 use trellis::venue::agents;
 use trellis::venue::agents::lifecycle::{self, By};
 use trellis::venue::approvals;
 use trellis::venue::jobs;
+use trellis::venue::operation::Caller;
 
 /// A suspended agent is resumed after so long.
 const SUSPENDED: Duration = Duration::from_hours(1);

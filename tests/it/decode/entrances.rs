@@ -64,7 +64,7 @@ async fn levels_put_below_one_another_count_together() {
     for (venue, _dir) in super::venues("").await {
         let caller = boss(&venue.owner);
         let run = |name: &'static str, input: Value| operate(&venue.venue, &caller, name, input);
-        let refused = |result: Result<Value, trellis::ops::OpError>| {
+        let refused = |result: Result<Value, trellis::venue::operation::OpError>| {
             let error = result.unwrap_err().to_string();
             assert!(error.contains("nested deeper than 64 levels"), "{error}");
         };

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use trellis::domain::event::Submission;
 use trellis::domain::job::{Job, JobStatus};
-use trellis::ops::OpError;
 use trellis::store::{Change, DocWrite, Expect, keys};
 use trellis::venue::external;
 use trellis::venue::jobs;
 use trellis::venue::ledger::erase::{self, Erasure};
+use trellis::venue::operation::OpError;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_has_all_that_its_worker_needs() {

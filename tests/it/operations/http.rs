@@ -11,9 +11,8 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
-use trellis::ops::Catalog;
-use trellis::ops::http::HttpPolicy;
 use trellis::venue::Venue;
+use trellis::venue::outbound::HttpPolicy;
 
 /// The site answers once per connection and says so: a client that kept the connection would race with its end.
 const CLOSE: &str = "connection: close\r\n";
@@ -132,7 +131,7 @@ async fn venue(hosts: &str, change: impl FnOnce(&mut HttpPolicy)) -> (Venue, Ser
         clock: server.venue.clock.clone(),
         name: server.venue.name.clone(),
         key: server.venue.key.clone(),
-        catalog: Catalog::with(true, policy),
+        catalog: trellis::ops::catalog_with(true, policy),
         secrets: server.venue.secrets.clone(),
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
@@ -149,7 +148,7 @@ async fn friendly(site: &Site) -> (Venue, Server) {
     venue(&hosts, |policy| policy.lookup = always("127.0.0.1")).await
 }
 
-fn always(address: &'static str) -> trellis::ops::http::Lookup {
+fn always(address: &'static str) -> trellis::venue::outbound::Lookup {
     Arc::new(move |_| Box::pin(async move { Ok(vec![address.parse::<IpAddr>().unwrap()]) }))
 }
 

@@ -3,7 +3,7 @@
 use super::{agent, call, refused};
 use crate::support::http::Server;
 use serde_json::{Value, json};
-use trellis::ops::{Effect, dispatch};
+use trellis::venue::operation::{Effect, dispatch};
 
 fn run(operation: &str, input: &Value) -> Value {
     json!({"operation": operation, "input": input})

@@ -12,8 +12,8 @@ use crate::support::http::Server;
 use crate::support::operate::operate;
 use serde_json::{Value, json};
 use trellis::domain::authority::{Authority, Capability};
-use trellis::ops::Caller;
 use trellis::venue::Venue;
+use trellis::venue::operation::Caller;
 
 /// The refusal of an operation: status, and that its text has `part`.
 async fn refused(server: &Server, operation: &str, input: Value, status: u16, part: &str) {

@@ -13,8 +13,8 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::context::ledger::Status;
 use trellis::domain::resource::remote::Verb;
 use trellis::domain::secret::{Plain, SecretName};
-use trellis::ops::http::endpoint::{Credential, Endpoint, Place};
-use trellis::ops::{Caller, Catalog};
+use trellis::venue::operation::Caller;
+use trellis::venue::outbound::endpoint::{Credential, Endpoint, Place};
 use trellis::venue::resources::remote::{Remote, Settings};
 use trellis::venue::resources::{Provider, Providers};
 
@@ -45,7 +45,7 @@ fn kinds(url: &str, allow_private: bool) -> Providers {
 
 /// `clerk` may read and write `docs`, of the kind `rag`.
 async fn clerk(mut site: Site, kinds: Providers) -> Site {
-    let catalog = Catalog::new(true).keeping(kinds);
+    let catalog = trellis::ops::catalog(true).keeping(kinds);
     Arc::get_mut(&mut site.venue.venue).expect("no worker yet").catalog = catalog;
     site.clerk(json!({"docs": {"kind": "rag", "mode": "read-write", "index": "handbook"}})).await
 }

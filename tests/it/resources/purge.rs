@@ -10,8 +10,8 @@ use trellis::domain::dead::DeadLetter;
 use trellis::domain::event::{Event, Payload, Submission};
 use trellis::domain::ids::{JobId, SessionKey};
 use trellis::domain::timer::{CatchUp, Kind, Overlap, Schedule, TimerId, Wanted};
-use trellis::ops::{Caller, OpError};
 use trellis::venue::dead;
+use trellis::venue::operation::{Caller, OpError};
 use trellis::venue::timers;
 
 async fn operate(site: &Site, operator: bool, verb: &str, arguments: Value) -> Result<Value, OpError> {

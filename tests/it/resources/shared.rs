@@ -9,8 +9,8 @@ use trellis::domain::approval::Verdict;
 use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::context::ledger::Status;
 use trellis::domain::event::Submission;
-use trellis::ops::Caller;
 use trellis::venue::approvals;
+use trellis::venue::operation::Caller;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_with_a_kind_that_nothing_provides_is_refused() {

@@ -10,10 +10,10 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::hosts::HostRule;
 use trellis::domain::quota::QuotaSettings;
-use trellis::ops::http::HttpPolicy;
-use trellis::ops::{Caller, Catalog};
 use trellis::venue::Venue;
 use trellis::venue::context::PromptCache;
+use trellis::venue::operation::Caller;
+use trellis::venue::outbound::HttpPolicy;
 use trellis::venue::secrets::Vault;
 
 const VALUE: &str = "sk-planted/9a+Zq\"7\\w?x";
@@ -27,7 +27,7 @@ fn venue_with(server: &Server, hosts: &str, secrets: Vault) -> Venue {
         clock: server.venue.clock.clone(),
         name: server.venue.name.clone(),
         key: server.venue.key.clone(),
-        catalog: Catalog::with(true, policy),
+        catalog: trellis::ops::catalog_with(true, policy),
         boundaries: Vec::new(),
         spend: SpendSettings::default(),
         quota: QuotaSettings::default(),

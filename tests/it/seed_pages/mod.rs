@@ -17,10 +17,10 @@ use trellis::domain::context::ledger::{Ledger, Row};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 
 async fn venue(dir: &Path, rules: &Value) -> TestVenue {
     let store = EmbeddedStore::open(dir).unwrap();

@@ -12,7 +12,6 @@ use trellis::bus::embedded::EmbeddedBus;
 use trellis::domain::cap::SpendSettings;
 use trellis::domain::secret::KeyRing;
 use trellis::http::{HttpOptions, serve};
-use trellis::ops::Catalog;
 use trellis::process::clock::Clock;
 use trellis::process::telemetry::Metrics;
 use trellis::store::Store;
@@ -100,7 +99,7 @@ impl Server {
             clock,
             name: "test venue".into(),
             key,
-            catalog: Catalog::new(true),
+            catalog: trellis::ops::catalog(true),
             secrets: Vault::new(KeyRing::parse(&"01".repeat(32)).unwrap()),
             boundaries: Vec::new(),
             spend: SpendSettings::default(),

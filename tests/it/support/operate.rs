@@ -6,10 +6,10 @@ use std::time::Duration;
 use trellis::domain::authority::{Authority, Capability, Resource};
 use trellis::domain::ids::{EventId, Owner};
 use trellis::domain::lattice::layout::Scope;
-use trellis::ops::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
 use trellis::store::StoreError;
 use trellis::venue::Venue;
 use trellis::venue::invoked::{self, Ran, Terms};
+use trellis::venue::operation::{Caller, Invocation, NOTHING, OpError, Reads, Site, dispatch};
 use trellis::venue::workspace::Workspace;
 
 /// A caller who may do everything of an owner.

@@ -22,7 +22,6 @@ use trellis::domain::session::TurnRecord;
 use trellis::ingress::{Arrival, Submitted, submit};
 use trellis::model::Model;
 use trellis::model::registry::{ModelOptions, Models};
-use trellis::ops::Catalog;
 use trellis::process::clock::Clock;
 use trellis::process::retry::Policy;
 use trellis::process::shutdown::Shutdown;
@@ -90,7 +89,7 @@ impl TestVenue {
             bus,
             clock,
             name: "test".into(),
-            catalog: Catalog::new(true),
+            catalog: trellis::ops::catalog(true),
             secrets: Vault::default(),
             boundaries: Vec::new(),
             spend: SpendSettings::default(),

@@ -92,7 +92,7 @@ fn over(venue: &TestVenue, store: Arc<dyn Store>) -> Venue {
         clock: clock.clone(),
         name: name.clone(),
         key: key.clone(),
-        catalog: trellis::ops::Catalog::new(true),
+        catalog: trellis::ops::catalog(true),
         secrets: secrets.clone(),
         boundaries: boundaries.clone(),
         spend: spend.clone(),

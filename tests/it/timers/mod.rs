@@ -13,11 +13,11 @@ use trellis::domain::ids::EventId;
 use trellis::domain::job::Job;
 use trellis::domain::time::Millis;
 use trellis::domain::timer::{Timer, TimerId};
-use trellis::ops::{Caller, OpError};
 use trellis::process::clock::Clock;
 use trellis::store::keys;
 use trellis::venue::Venue;
 use trellis::venue::jobs;
+use trellis::venue::operation::{Caller, OpError};
 use trellis::venue::timers;
 
 /// 2026-01-01T00:00:00Z, a Thursday.

@@ -12,7 +12,7 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::job::JobStatus;
 use trellis::domain::limits::TIMERS_PER_AGENT;
 use trellis::domain::timer::{Phase, Timer};
-use trellis::ops::Caller;
+use trellis::venue::operation::Caller;
 use trellis::venue::timers;
 
 const TRIGGER: &str = "v/ops/agent/trigger";

@@ -3,6 +3,8 @@
 use super::secret::fill;
 use super::{Caller, Invocation, OpError, Output, Registered, pin};
 use crate::domain::decode::{self, Code, Wrong};
+use super::{Caller, Catalog, Invocation, OpError, Output, Registered, fill, pin};
+use crate::domain::decode;
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;
@@ -19,7 +21,7 @@ use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
 /// Finds the operation that `path` means, with a proposal when there is none.
-pub fn resolve<'c>(catalog: &'c super::Catalog, path: &str) -> Result<&'c Registered, OpError> {
+pub fn resolve<'c>(catalog: &'c Catalog, path: &str) -> Result<&'c Registered, OpError> {
     catalog.resolve(path).ok_or_else(|| {
         let known: Vec<_> = catalog.operations().map(|r| r.spec.path).collect();
         let hint = elsewhere(path).map_or_else(|| did_you_mean(path, &known), str::to_owned);
@@ -36,7 +38,7 @@ fn elsewhere(path: &str) -> Option<&'static str> {
 
 /// The final arguments of a call: what the model sent is validated as the model sees the operation,
 /// then the runtime's own are put in and the whole is validated. No error shows an injected value.
-pub fn inject(catalog: &super::Catalog, path: &str, arguments: Value, injection: &Injection) -> Result<Value, OpError> {
+pub fn inject(catalog: &Catalog, path: &str, arguments: Value, injection: &Injection) -> Result<Value, OpError> {
     if injection.is_empty() {
         return Ok(arguments);
     }
@@ -66,12 +68,7 @@ pub struct Settled<'c> {
 }
 
 /// What a call really runs, with its valid arguments. With `mask` no error shows an argument.
-pub fn settle<'c>(
-    catalog: &'c super::Catalog,
-    path: &str,
-    arguments: Value,
-    mask: bool,
-) -> Result<Settled<'c>, OpError> {
+pub fn settle<'c>(catalog: &'c Catalog, path: &str, arguments: Value, mask: bool) -> Result<Settled<'c>, OpError> {
     let mut found = resolve(catalog, path)?;
     let (mut arguments, mut named) = (arguments, None);
     for _ in 0..=JOB_DEPTH {
@@ -150,7 +147,7 @@ pub async fn invoke(call: &Invocation<'_>, path: &str, arguments: Value) -> Resu
 
 /// The arguments of a call as they may be recorded and shown: what only the operation itself may
 /// see is replaced, also where the operation is run by another one.
-pub fn hide(catalog: &super::Catalog, path: &str, arguments: &mut Value) {
+pub fn hide(catalog: &Catalog, path: &str, arguments: &mut Value) {
     let (mut path, mut arguments) = (path.to_owned(), arguments);
     for _ in 0..=JOB_DEPTH {
         let Some(found) = catalog.resolve(&path) else { return };
@@ -165,7 +162,7 @@ pub fn hide(catalog: &super::Catalog, path: &str, arguments: &mut Value) {
 }
 
 /// Whether the arguments of a call have anything in them that [`hide()`] would replace.
-pub fn hides(catalog: &super::Catalog, path: &str, arguments: &Value) -> bool {
+pub fn hides(catalog: &Catalog, path: &str, arguments: &Value) -> bool {
     let mut kept = arguments.clone();
     hide(catalog, path, &mut kept);
     kept != *arguments
@@ -193,7 +190,7 @@ fn misfit(error: &ValidationError<'_>, mask: bool) -> Wrong {
 mod tests {
     use super::*;
     use crate::domain::values::inject::Unresolved;
-    use crate::ops::Catalog;
+
     use serde_json::json;
 
     fn check_inject(injected: &Value, unresolved: bool, arguments: Value, expected: Result<Value, &str>) {
@@ -202,7 +199,7 @@ mod tests {
         let unresolved = if unresolved { vec![missing] } else { Vec::new() };
         let injection = Injection { values, unresolved, ..Injection::default() };
         let shown = arguments.to_string();
-        let done = inject(&Catalog::new(false), "v/ops/lattice/write", arguments, &injection);
+        let done = inject(&crate::ops::catalog(false), "v/ops/lattice/write", arguments, &injection);
         match (done.map_err(|error| error.to_string()), expected) {
             (Ok(done), Ok(expected)) => assert_eq!(done, expected, "{shown}"),
             (Err(error), Err(part)) => {

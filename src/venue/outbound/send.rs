@@ -4,7 +4,7 @@
 use super::address::NotPublic;
 use super::{HttpPolicy, check_url};
 use crate::domain::decode;
-use crate::ops::OpError;
+use crate::venue::operation::OpError;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::{Bytes, BytesMut};
@@ -36,16 +36,16 @@ const OWN: [HeaderName; 10] = [
 const HARMLESS: [HeaderName; 4] = [header::ACCEPT, header::ACCEPT_LANGUAGE, header::USER_AGENT, header::CACHE_CONTROL];
 
 /// One request.
-pub(super) struct Ask {
-    pub(super) method: Method,
-    pub(super) url: Url,
-    pub(super) headers: HeaderMap,
+pub(crate) struct Ask {
+    pub(crate) method: Method,
+    pub(crate) url: Url,
+    pub(crate) headers: HeaderMap,
     /// Bytes and their type.
-    pub(super) body: Option<(Bytes, HeaderValue)>,
+    pub(crate) body: Option<(Bytes, HeaderValue)>,
     /// Shorter than the policy's.
-    pub(super) timeout: Option<Duration>,
+    pub(crate) timeout: Option<Duration>,
     /// How errors name the place; its URL without the query when absent.
-    pub(super) shown: Option<String>,
+    pub(crate) shown: Option<String>,
 }
 
 impl Ask {
@@ -58,14 +58,14 @@ impl Ask {
 type Permitted<'a> = &'a (dyn Fn(&Url) -> Result<(), OpError> + Sync);
 
 /// The client and its policy.
-pub(super) struct Sender {
+pub(crate) struct Sender {
     policy: HttpPolicy,
     /// Built by the first call: most venues allow no host.
     client: OnceLock<Client>,
 }
 
 /// Headers as given; names and values that would break out of their line are refused.
-pub(super) fn headers(given: &Value) -> Result<HeaderMap, OpError> {
+pub(crate) fn headers(given: &Value) -> Result<HeaderMap, OpError> {
     let mut headers = HeaderMap::new();
     for (name, value) in given.as_object().into_iter().flatten() {
         let legal = HeaderName::from_bytes(name.as_bytes());
@@ -79,13 +79,13 @@ pub(super) fn headers(given: &Value) -> Result<HeaderMap, OpError> {
 }
 
 /// A header's value on one line. The error doesn't show it: it may be a credential.
-pub(super) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
+pub(crate) fn header_value(text: &str) -> Result<HeaderValue, OpError> {
     HeaderValue::from_str(text)
         .map_err(|_| OpError::Invalid("a header's value has characters that are not allowed in it".to_owned()))
 }
 
 impl Sender {
-    pub(super) const fn new(policy: HttpPolicy) -> Self {
+    pub(crate) const fn new(policy: HttpPolicy) -> Self {
         Self { policy, client: OnceLock::new() }
     }
 
@@ -107,7 +107,7 @@ impl Sender {
     }
 
     /// Makes the call. A failure after the request left says so.
-    pub(super) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
+    pub(crate) async fn send(&self, ask: Ask, permitted: Permitted<'_>) -> Result<Value, OpError> {
         let limit = ask.timeout.unwrap_or(self.policy.timeout).min(self.policy.timeout);
         let place = ask.place();
         tokio::time::timeout(limit, self.follow(ask, permitted)).await.unwrap_or_else(|_| {

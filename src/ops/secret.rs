@@ -1,13 +1,11 @@
 //! `v/ops/secret/*`: set, list and delete secrets. No operation gives a value.
 
-pub mod fill;
-
 use super::lattice::schema;
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::domain::authority::Resource;
 use crate::domain::lattice::Namespace;
 use crate::domain::secret::{Binding, Plain, SecretName};
-use crate::venue::secrets::{self, SecretError, Set};
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::secrets::{self, Set};
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -26,19 +24,6 @@ struct Secret(Verb);
 pub fn operations() -> Vec<Arc<dyn Operation>> {
     let verbs = [Verb::Set, Verb::List, Verb::Delete, Verb::Extract];
     verbs.into_iter().map(|verb| Arc::new(Secret(verb)) as Arc<dyn Operation>).collect()
-}
-
-impl From<SecretError> for OpError {
-    fn from(error: SecretError) -> Self {
-        match error {
-            SecretError::Store(error) => Self::Store(error),
-            SecretError::Missing(_) => Self::NotFound(error.to_string()),
-            SecretError::NoKey | SecretError::Exists(_) | SecretError::TooMany | SecretError::Contended(_) => {
-                Self::Conflict(error.to_string())
-            }
-            SecretError::Sealed { .. } | SecretError::Random(_) => Self::Failed(error.to_string()),
-        }
-    }
 }
 
 fn name_of(arguments: &Value) -> Result<SecretName, OpError> {

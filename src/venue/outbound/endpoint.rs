@@ -2,11 +2,12 @@
 //! calls of agents, to this one place, without redirects.
 
 use super::send::{Ask, Sender};
-use super::{HttpPolicy, check_url, destination};
+use super::{HttpPolicy, destination};
+use crate::config::url::callable;
 use crate::domain::decode;
 use crate::domain::hosts::HostRule;
 use crate::domain::secret::{Mask, Plain, SecretName};
-use crate::ops::OpError;
+use crate::venue::operation::OpError;
 use reqwest::header::{self, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Method, Url};
 use serde_json::Value;
@@ -63,20 +64,10 @@ pub struct Answered {
     pub body: Value,
 }
 
-/// A URL that can be called, or what is wrong with it.
-pub fn url(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| error.to_string())?;
-    check_url(&url).map_err(|error| error.to_string())?;
-    match url.fragment() {
-        Some(_) => Err("a URL that is called has no `#`".into()),
-        None => Ok(url),
-    }
-}
-
 impl Endpoint {
     /// The errors are for who configures it, and show no credential.
     pub fn new(place: Place) -> Result<Self, String> {
-        let url = url(&place.url)?;
+        let url = callable(&place.url)?;
         let to = destination(&url);
         let rule = HostRule::parse(&format!("{}:{}", to.host, to.port))?;
         let mut headers = HeaderMap::new();

@@ -1,96 +1,15 @@
 //! `v/ops/http/*`: calls to hosts that the venue's configuration names.
 
-mod address;
-pub mod endpoint;
-mod send;
-
 use super::lattice::schema;
-use super::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
-use crate::domain::authority::Resource;
-use crate::domain::hosts::HostRule;
 use crate::domain::secret::{Destination, reference};
-use address::Guarded;
+use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::outbound::send::{self, Ask, Sender};
+use crate::venue::outbound::{HttpPolicy, check_url, destination, resource};
 use async_trait::async_trait;
-use reqwest::dns::Resolve;
 use reqwest::{Method, Url};
-use send::{Ask, Sender};
 use serde_json::{Value, json};
-use std::fmt;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-pub use address::{Lookup, NotPublic, is_public, system_lookup};
-
-/// What calls are permitted, and how far they go.
-#[derive(Clone)]
-pub struct HttpPolicy {
-    /// Hosts that may be called; empty = none.
-    pub hosts: Vec<HostRule>,
-    /// Also addresses that are not public.
-    pub allow_private: bool,
-    /// One call with its redirects, and its body read.
-    pub timeout: Duration,
-    /// Bytes of an answer's body, unpacked.
-    pub max_bytes: usize,
-    /// Redirects that are followed.
-    pub redirects: usize,
-    /// How names become addresses.
-    pub lookup: Lookup,
-    /// The section of the configuration that it comes from, for errors.
-    pub setting: String,
-}
-
-impl fmt::Debug for HttpPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpPolicy").field("hosts", &self.hosts).finish_non_exhaustive()
-    }
-}
-
-impl HttpPolicy {
-    /// Whether a URL may be called. A host that is an address is checked here, a name when it is
-    /// looked up for the connection, by [`HttpPolicy::resolver`].
-    pub fn check(&self, url: &Url) -> Result<(), OpError> {
-        let Destination { host, port, https } = destination(url);
-        let default = if https { 443 } else { 80 };
-        if !self.hosts.iter().any(|rule| rule.permits(&host, port, default)) {
-            return Err(OpError::Denied(format!(
-                "host `{host}` port {port} is not one that this venue allows (`{}.allow_hosts`); retrying will not \
-                 help",
-                self.setting
-            )));
-        }
-        let address = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
-        match address {
-            Ok(address) if !self.allow_private && !is_public(address) => {
-                let refused = NotPublic { host, address: address.to_string(), setting: self.setting.clone() };
-                Err(OpError::Denied(refused.to_string()))
-            }
-            Ok(_) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Gives a connection no address that may not be called.
-    pub fn resolver(&self) -> Arc<dyn Resolve> {
-        let (lookup, setting) = (Arc::clone(&self.lookup), self.setting.clone());
-        Arc::new(Guarded { lookup, allow_private: self.allow_private, setting })
-    }
-}
-
-impl Default for HttpPolicy {
-    /// No host at all.
-    fn default() -> Self {
-        Self {
-            hosts: Vec::new(),
-            allow_private: false,
-            timeout: Duration::from_secs(30),
-            max_bytes: 1024 * 1024,
-            redirects: 5,
-            lookup: system_lookup(),
-            setting: "http_client".into(),
-        }
-    }
-}
 
 #[derive(Clone, Copy)]
 enum Verb {
@@ -110,37 +29,11 @@ pub fn operations(policy: HttpPolicy) -> Vec<Arc<dyn Operation>> {
     vec![operation(Verb::Get), operation(Verb::Post)]
 }
 
-/// A URL as a resource: scheme, host, port when it isn't the scheme's own, path. No query, which
-/// may hold secrets, and no fragment.
-fn resource(url: &Url) -> Resource {
-    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
-    Resource::web(url.scheme(), &format!("{}{port}", url.host_str().unwrap_or_default()), url.path())
-}
-
-/// A URL as a place that secrets can be bound to.
-pub fn destination(url: &Url) -> Destination {
-    let https = url.scheme() == "https";
-    let port = url.port().unwrap_or(if https { 443 } else { 80 });
-    Destination { https, host: url.host_str().unwrap_or_default().to_owned(), port }
-}
-
 fn url_of(arguments: &Value) -> Result<Url, OpError> {
     let text = arguments["url"].as_str().unwrap_or_default();
     let url = Url::parse(text).map_err(|error| OpError::Invalid(format!("`url` expected a URL, {error}")))?;
     check_url(&url)?;
     Ok(url)
-}
-
-/// Rules of a URL that don't depend on the policy.
-fn check_url(url: &Url) -> Result<(), OpError> {
-    if !matches!(url.scheme(), "http" | "https") {
-        let scheme = url.scheme();
-        return Err(OpError::Invalid(format!("`url` expected `http://` or `https://`, got `{scheme}:`")));
-    }
-    if !url.username().is_empty() || url.password().is_some() {
-        return Err(OpError::Invalid("credentials are not allowed in a URL; send a header".to_owned()));
-    }
-    Ok(())
 }
 
 impl Verb {

@@ -5,7 +5,7 @@
 
 use crate::domain::authority::Resource;
 use crate::domain::secret::{Destination, Mask, Reference, SecretName, reference};
-use crate::ops::{Invocation, OpError, Output, Registered};
+use crate::venue::operation::{Invocation, OpError, Output, Registered};
 use crate::venue::secrets::{self, Secret};
 use serde_json::Value;
 use std::collections::BTreeMap;
