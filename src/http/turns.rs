@@ -12,7 +12,6 @@ use crate::venue::ledger::find::{Filter, find};
 use crate::venue::ledger::show::{self, ReplayError};
 use crate::venue::ledger::{self, PastTurn, why};
 use crate::venue::operation::OpError;
-use crate::worker::preview::{self, Preview};
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};

@@ -23,21 +23,6 @@ pub mod timer;
 pub mod venue;
 pub mod virtuals;
 
-pub use reads::{READ, Reads};
-
-use crate::domain::authority::envelope::Envelope;
-use crate::domain::authority::trail::{Maker, Trail};
-use crate::domain::authority::{Authority, Capability, Resource};
-use crate::domain::decode::Wrong;
-use crate::domain::event::{Mandate, Parent};
-use crate::domain::ids::{EventId, JobId, Owner};
-use crate::domain::limits::OPERATION_TIME;
-use crate::domain::principal::Principal;
-use crate::domain::reader::Reader;
-use crate::domain::scope::Scoped;
-use crate::domain::secret::Destination;
-use crate::domain::tools::guard::catalog_path;
-use crate::domain::tools::{Described, Directory};
 use crate::model::endpoint::providers;
 use crate::venue::operation::Catalog;
 use crate::venue::outbound::HttpPolicy;

@@ -11,7 +11,6 @@ use crate::domain::lattice::value::{append, get as navigate, normalise, remove, 
 use crate::domain::limits::{READ_WHOLE_BYTES, SHARED_VALUES_BYTES};
 use crate::domain::values::Values;
 use crate::store::{DocWrite, Edit, Store, StoreError, decode, keys, steps};
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Written, decode, keys, steps};
 use crate::venue::operation::{Invocation, OpError, Site};
 use crate::venue::tenant_owner;
 use crate::venue::workspace::WriteOp;

@@ -7,7 +7,6 @@ use crate::domain::tools::outline;
 use crate::domain::tools::{Target, tool_name};
 use crate::domain::turn::{CallOutcome, Outcome, ends};
 use crate::domain::values::entities::allows;
-use crate::ops::Spec;
 use crate::venue::context::offered;
 use crate::venue::operation::Spec;
 use serde_json::{Value, json};

@@ -14,13 +14,13 @@ use trellis::domain::context::assemble::assemble;
 use trellis::domain::event::Submission;
 use trellis::domain::ids::SessionKey;
 use trellis::domain::job::Job;
-use trellis::ops::Caller;
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{Change, DocWrite, Expect, Store, keys};
 use trellis::venue::context::preview::{self, Preview};
 use trellis::venue::ledger;
+use trellis::venue::operation::Caller;
 
 const RULES: &str = r#"
 [[rule]]

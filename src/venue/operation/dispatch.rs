@@ -1,10 +1,7 @@
 //! One call, in the order of the rules: resolve, validate, authority, dispatch with a time limit.
 
-use super::secret::fill;
-use super::{Caller, Invocation, OpError, Output, Registered, pin};
-use crate::domain::decode::{self, Code, Wrong};
 use super::{Caller, Catalog, Invocation, OpError, Output, Registered, fill, pin};
-use crate::domain::decode;
+use crate::domain::decode::{self, Code, Wrong};
 use crate::domain::lattice::own::localise;
 use crate::domain::limits::JOB_DEPTH;
 use crate::domain::nearest::did_you_mean;

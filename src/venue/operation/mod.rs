@@ -10,10 +10,10 @@ mod reads;
 
 pub use reads::{READ, Reads};
 
-use crate::domain::decode::Wrong;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::trail::{Maker, Trail};
 use crate::domain::authority::{Authority, Capability, Resource};
+use crate::domain::decode::Wrong;
 use crate::domain::event::{Mandate, Parent};
 use crate::domain::ids::{EventId, JobId, Owner};
 use crate::domain::limits::OPERATION_TIME;
