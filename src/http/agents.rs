@@ -12,7 +12,7 @@ use crate::domain::ids::{AgentId, EventId};
 use crate::domain::message::InKind;
 use crate::ingress::{self, Arrival, Submitted};
 use crate::ops::agent::ask::with_ignored;
-use crate::ops::agent::key_needed;
+use crate::venue::agents::key_needed;
 use crate::venue::agents::{self, Applied};
 use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};

@@ -3,9 +3,9 @@
 use super::Api;
 use super::problem::Problem;
 use crate::domain::decode;
-use crate::ops::virtuals::describe;
 use crate::venue::operation::dispatch::resolve;
 use crate::venue::operation::{Effect, Registered};
+use crate::venue::tree::virtuals::describe;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};

@@ -2,7 +2,9 @@
 
 mod addressed;
 mod error;
+pub mod redrive;
 mod replace;
+pub mod timers;
 
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant;

@@ -1,13 +1,14 @@
 //! `v/ops/asset/*`: immutable content under `a/<hash>`, and pins of it under `o/`.
 
-use super::lattice::{change, need, number, path_of, path_schema, schema, value_at};
-use crate::domain::asset::{Asset, AssetError, Draft, not_text, shown};
+use super::lattice::{change, need, number, path_of, path_schema, schema};
+use crate::domain::asset::{AssetError, Draft, not_text, shown};
 use crate::domain::authority::Resource;
 use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::READ_BYTES;
 use crate::venue::assets;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::tree::value_at;
 use crate::venue::workspace::WriteOp;
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -272,27 +273,4 @@ async fn pinned(call: &Invocation<'_>, from: &Path) -> Result<AssetId, OpError> 
     let about = json!({"content": value, "name": from.segments().last()});
     let draft = Draft::parse(&about, call.venue.now()).map_err(|e| invalid(&e))?;
     Ok(assets::put(call.venue, owner, &draft).await?.0)
-}
-
-/// The value at `a/<hash>` (what is known about it), `a/<hash>/content` (text, or the value of
-/// JSON), and below.
-pub async fn at(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
-    let owner = &call.caller.owner;
-    let Some((name, rest)) = segments.split_first() else {
-        let found = assets::list(call.venue, owner, 0, PAGE).await?.items;
-        return Ok(Some(found.iter().map(|(id, record)| (id.to_string(), shown(id, record))).collect()));
-    };
-    let Ok(id) = AssetId::new(name) else { return Ok(None) };
-    if let Some((first, rest)) = rest.split_first()
-        && first == "content"
-    {
-        let asset: Option<Asset> = assets::content(call.venue, owner, &id).await?;
-        let Some(asset) = asset else { return Ok(None) };
-        let value = asset.value().map_err(|why| {
-            OpError::Invalid(format!("`a/{id}/content` has no value: {why}; use `v/ops/asset/content`"))
-        })?;
-        return Ok(crate::domain::lattice::value::get(&value, rest).cloned());
-    }
-    let record = assets::get(call.venue, owner, &id).await?.map(|record| shown(&id, &record));
-    Ok(record.and_then(|value| crate::domain::lattice::value::get(&value, rest).cloned()))
 }

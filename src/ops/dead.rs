@@ -6,7 +6,8 @@ use crate::domain::lattice::Namespace;
 use crate::domain::reader::{HIDDEN, Sight};
 use crate::domain::session::WITHHELD;
 use crate::ingress::SubmitError;
-use crate::venue::dead::{self, RedriveError};
+use crate::ingress::redrive::{RedriveError, redrive};
+use crate::venue::dead;
 use crate::venue::jobs;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use crate::venue::strays;
@@ -109,7 +110,7 @@ impl Operation for Dead {
             }
             Verb::Redrive => {
                 let id = job_id(&arguments)?;
-                let (job, already) = dead::redrive(venue, owner, &id).await.map_err(|error| match error {
+                let (job, already) = redrive(venue, owner, &id).await.map_err(|error| match error {
                     RedriveError::Unknown(_) => OpError::NotFound(error.to_string()),
                     RedriveError::Store(error) | RedriveError::Submit(SubmitError::Store(error)) => {
                         OpError::Store(error)

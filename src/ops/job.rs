@@ -1,5 +1,6 @@
 //! `v/ops/job/*`: run an operation by its path, look at a job, hold it.
 
+mod batch;
 mod bulk;
 mod hold;
 

@@ -1,8 +1,9 @@
 //! `v/ops/json/*`: put values together and take them apart. Pure: needs nothing but what it reads.
 
-use super::lattice::{need, path_of, path_schema, schema, value_at};
+use super::lattice::{need, path_of, path_schema, schema};
 use crate::domain::patch::{merge, place, select};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
+use crate::venue::tree::value_at;
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;

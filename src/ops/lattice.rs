@@ -1,6 +1,5 @@
 //! `v/ops/lattice/*`: read, write and list the owner's tree.
 
-use super::{shared, virtuals};
 use crate::domain::lattice::path::MAX_SEGMENTS;
 use crate::domain::lattice::value::below;
 use crate::domain::lattice::{Namespace, Path};
@@ -8,6 +7,7 @@ use crate::domain::limits::READ_BYTES;
 use crate::domain::patch::{place, select};
 use crate::domain::render::{RenderOptions, render};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
+use crate::venue::tree::{shared, value_at, virtuals};
 use crate::venue::workspace::{Listing, WriteOp, page};
 use async_trait::async_trait;
 use serde_json::{Map, Value, json};
@@ -211,17 +211,6 @@ impl Operation for Lattice {
         };
         Ok(value.into())
     }
-}
-
-/// The value at `path`, from the tree or from what the venue keeps.
-pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
-    let (version, value) = if path.namespace().is_writable() {
-        call.workspace.read(path).await?.unzip()
-    } else {
-        (None, virtuals::get(call, path).await?)
-    };
-    call.reads.note(path, version, value.is_some());
-    Ok(value)
 }
 
 /// A page of what lies under `path`; from the tree no more than that is read.

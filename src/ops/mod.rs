@@ -16,12 +16,10 @@ pub mod quota;
 pub mod resource;
 pub mod schema;
 pub mod secret;
-pub mod shared;
 pub mod spend;
 pub mod test;
 pub mod timer;
 pub mod venue;
-pub mod virtuals;
 
 use crate::model::endpoint::providers;
 use crate::venue::operation::Catalog;

@@ -195,7 +195,7 @@ async fn now(call: &Invocation<'_>, agent: &AgentId) -> Result<Value, OpError> {
     let Some((record, _)) = agents::get(venue, owner, agent).await? else {
         return Err(OpError::NotFound(format!("no agent `{agent}`")));
     };
-    let fired = timers::hurry(venue, owner, agent).await?;
+    let fired = ingress::timers::hurry(venue, owner, agent).await?;
     let woken = agents::wake(venue, owner, agent).await?;
     let status = agents::doing(venue, owner, (agent, record.status)).await?;
     Ok(json!({"agentId": agent, "status": status, "fired": fired, "woken": woken}))
@@ -213,7 +213,7 @@ async fn set(call: &Invocation<'_>, wanted: &Wanted) -> Result<Timer, OpError> {
             return Err(OpError::Fenced);
         }
     }
-    timers::set(call.venue, &call.caller.owner, wanted).await
+    ingress::timers::set(call.venue, &call.caller.owner, wanted).await
 }
 
 fn wanted(call: &Invocation<'_>, arguments: &Value) -> Result<Wanted, OpError> {

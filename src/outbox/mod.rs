@@ -8,8 +8,7 @@ use crate::domain::job::{JobHead, JobResult};
 use crate::domain::message::{Address, InKind, Message};
 use crate::domain::seal;
 use crate::process::telemetry::Metrics;
-use crate::store::{OutboxEntry, Store};
-use crate::venue::external;
+use crate::store::{OutboxEntry, Store, StoreError, keys};
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -148,6 +147,13 @@ pub async fn relay(
     relayed
 }
 
+/// Whether a job has not ended: the message of one that has isn't published any more.
+async fn is_open(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
+    let status = store.read(owner, &[keys::job_status(job)]).await?.pop().and_then(|doc| doc.value);
+    let status = status.and_then(|bytes| keys::decode_status(&bytes));
+    Ok(status.is_some_and(|(status, _)| !status.is_terminal()))
+}
+
 /// What became of one entry.
 struct Sent<'e> {
     entry: &'e OutboxEntry,
@@ -184,7 +190,7 @@ async fn publish<'e>(store: &dyn Store, bus: &dyn Bus, key: &[u8], owner: &Owner
     if let Address::Job { .. } = message.to
         && let Some(job) = message.body["job"].as_str().and_then(|job| JobId::new(job).ok())
     {
-        match external::is_wanted(store, owner, &job).await {
+        match is_open(store, owner, &job).await {
             Ok(true) => sent.job = Some(job),
             Ok(false) => return sent,
             Err(error) => {

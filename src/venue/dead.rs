@@ -1,39 +1,13 @@
-//! Dead letters as operators see them: list, show; and driving again what failed.
+//! Dead letters as operators see them: list, show. What drives them again is [`crate::ingress::redrive`].
 
-use crate::domain::authority::envelope::Envelope;
 use crate::domain::dead::DeadLetter;
-use crate::domain::event::{Event, Payload, Submission};
-use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
-use crate::domain::job::{ErrorCode, Job, JobStatus};
+use crate::domain::ids::{EventId, IdOf, JobId, Owner};
+use crate::domain::job::{ErrorCode, Job};
 use crate::domain::limits::LIST_BYTES;
-use crate::domain::principal::Principal;
-use crate::ingress::{self, Arrival, SubmitError};
 use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, Listed};
 use bytes::Bytes;
-
-/// Why a dead letter isn't driven again.
-#[derive(Debug, thiserror::Error)]
-pub enum RedriveError {
-    /// No such dead letter.
-    #[error("no job `{0}` that failed: `trellis job list --state failed` and `trellis dead list` show which did")]
-    Unknown(JobId),
-    /// What failed can't be sent again.
-    #[error("job `{job}` can't be driven again: {why}")]
-    Not {
-        /// Which.
-        job: JobId,
-        /// Why.
-        why: &'static str,
-    },
-    /// The new submission was not accepted.
-    #[error(transparent)]
-    Submit(#[from] SubmitError),
-    /// The store.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
 
 /// The write by which the commit that takes a dead task out of its mailbox keeps it.
 pub fn kept(letter: &DeadLetter) -> DocWrite {
@@ -68,7 +42,7 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(Dea
 }
 
 /// The id under which a job is driven again, however often.
-fn id_of(venue: &Venue, job: &JobId) -> EventId {
+pub(crate) fn id_of(venue: &Venue, job: &JobId) -> EventId {
     EventId::of_venue(&venue.key, IdOf::Redrive(job))
 }
 
@@ -77,77 +51,4 @@ pub async fn driven(venue: &Venue, owner: &Owner, jobs: &[JobId]) -> Result<Vec<
     let heads: Vec<DocKey> =
         jobs.iter().map(|job| keys::job_status(&JobId::derive(&venue.key, owner, &id_of(venue, job)))).collect();
     Ok(venue.store.read(owner, &heads).await?.iter().map(|doc| doc.value.is_some()).collect())
-}
-
-/// The task of a job that failed, as it was.
-fn task_of(job: &Job) -> Result<Event, RedriveError> {
-    let not = |why| RedriveError::Not { job: job.head.id.clone(), why };
-    if job.status != JobStatus::Failed {
-        return Err(not("it has not FAILED"));
-    }
-    if job.head.op.is_some() {
-        return Err(not("it is the run of an operation; run that again"));
-    }
-    let task = job.head.task().map(|(event, _)| event);
-    task.ok_or_else(|| not("its values (`sessionContext`) were kept with its task and are gone; submit it again"))
-}
-
-/// Drives a task that failed again, as a new job in the same session; under the authority that it had and
-/// no more. Driving it twice is driving it once.
-pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId, bool), RedriveError> {
-    let Some((letter, version)) = get(venue, owner, id).await? else {
-        let Some(job) = jobs::get(venue, owner, id).await? else { return Err(RedriveError::Unknown(id.clone())) };
-        let session = SessionKey { agent: job.head.agent.clone(), session: job.head.session.clone() };
-        let submitted = ingress::submit(venue, &again(venue, owner, (id, &session), &task_of(&job)?)).await?;
-        let next = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &submitted.id));
-        return Ok((next, submitted.duplicate));
-    };
-    let arrival = again(venue, owner, (id, &letter.session), &letter.event);
-    let submitted = ingress::submit(venue, &arrival).await?;
-    let job = submitted.job.unwrap_or_else(|| JobId::derive(&venue.key, owner, &arrival.id));
-    if letter.redriven.is_none() {
-        let noted = DeadLetter { redriven: Some(job.clone()), ..letter };
-        // Lost when somebody drives it at the same time: as the same job.
-        let write = DocWrite { expect: Expect::Version(version), ..kept(&noted) };
-        venue.store.write(venue.now(), owner, &[write]).await?;
-    }
-    Ok((job, submitted.duplicate))
-}
-
-/// The submission that drives it again. The one who waited for it has its answer.
-fn again(venue: &Venue, owner: &Owner, (job, session): (&JobId, &SessionKey), event: &Event) -> Arrival {
-    let Event { caller, reply_to, session_context, context_ids, envelope, budget, handed, response_schema, .. } = event;
-    let (loads, output_path) = (event.loads.clone(), event.output_path.clone());
-    let input = match &event.payload {
-        Payload::Task { input, .. } => input.clone(),
-        Payload::Message { .. } | Payload::Result { .. } | Payload::Decision { .. } => serde_json::Value::Null,
-    };
-    Arrival {
-        owner: owner.clone(),
-        agent: session.agent.clone(),
-        task: true,
-        id: id_of(venue, job),
-        submission: Submission {
-            input,
-            session_id: Some(session.session.clone()),
-            reply_to: reply_to.clone(),
-            session_context: session_context.clone(),
-            context_ids: context_ids.clone(),
-            caller: caller.clone(),
-            // The time of the request that it served is over; what it may do and spend is as it was.
-            envelope: Envelope { deadline: None, ..envelope.clone() },
-            handed: handed.clone(),
-            budget: *budget,
-            loads,
-            output_path,
-            response_schema: response_schema.clone(),
-            priority: event.priority,
-            redrive_of: Some(job.clone()),
-            ..Submission::default()
-        },
-        received: venue.now(),
-        sequence: 0,
-        by: Principal::ANYBODY,
-        may_override: true,
-    }
 }

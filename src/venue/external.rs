@@ -120,12 +120,6 @@ fn contended(job: &JobId) -> StoreError {
     StoreError::Unavailable { store: "documents".into(), reason: format!("job `{job}` is being changed by others") }
 }
 
-/// Whether the message of a job is still to be published: it has not ended.
-pub async fn is_wanted(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
-    let status = known(store, owner, job).await?.status;
-    Ok(status.is_some_and(|status| !status.is_terminal()))
-}
-
 /// What comes of an attempt to publish the message of a job.
 pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Result<(), StoreError> {
     let RelayedJob { job, entry, published } = relayed;

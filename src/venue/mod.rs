@@ -17,6 +17,7 @@ pub mod ledger;
 
 pub mod assets;
 pub mod resources;
+pub mod tree;
 pub mod workspace;
 
 pub mod auth;

@@ -2,7 +2,7 @@
 
 use super::{RECEIVE_PAUSE, Worker};
 use crate::bus::Ringing;
-use crate::venue::timers::{self, Rung};
+use crate::ingress::timers::{self, Rung};
 use futures::StreamExt;
 use std::sync::Arc;
 use std::time::Duration;

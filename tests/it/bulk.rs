@@ -10,8 +10,8 @@ use trellis::domain::authority::{Authority, Capability};
 use trellis::domain::event::Submission;
 use trellis::domain::ids::JobId;
 use trellis::domain::job::{ErrorCode, Job, JobStatus};
+use trellis::ingress::redrive::{RedriveError, redrive};
 use trellis::process::clock::Clock;
-use trellis::venue::dead::{self, RedriveError};
 use trellis::venue::jobs;
 use trellis::venue::operation::{Caller, OpError};
 
@@ -65,7 +65,7 @@ async fn driven_again((venue, _dir): (TestVenue, tempfile::TempDir)) {
     looper(&venue, 5).await;
     // Twice at once is once.
     let (venue_, owner) = (&*venue.venue, &venue.owner);
-    let (left, right) = tokio::join!(dead::redrive(venue_, owner, &id), dead::redrive(venue_, owner, &id));
+    let (left, right) = tokio::join!(redrive(venue_, owner, &id), redrive(venue_, owner, &id));
     let (left, right) = (left.unwrap(), right.unwrap());
     assert_eq!(left.0, right.0);
     assert!(left.1 || right.1, "one of them was the second");
@@ -75,13 +75,13 @@ async fn driven_again((venue, _dir): (TestVenue, tempfile::TempDir)) {
     let before = job(&venue, &id).await;
     assert_eq!((before.status, &before.head.session), (JobStatus::Failed, &again.head.session));
     assert_eq!(venue.turns("looper", before.head.session.as_str()).await.len(), 2, "no turn is applied twice");
-    assert_eq!(dead::redrive(venue_, owner, &id).await.unwrap(), (left.0.clone(), true), "and later, too");
-    let wrong = dead::redrive(venue_, owner, &left.0).await.unwrap_err();
+    assert_eq!(redrive(venue_, owner, &id).await.unwrap(), (left.0.clone(), true), "and later, too");
+    let wrong = redrive(venue_, owner, &left.0).await.unwrap_err();
     assert!(matches!(&wrong, RedriveError::Not { .. }) && wrong.to_string().contains("has not FAILED"), "{wrong}");
     looper(&venue, 1).await;
     let values = json!({"k": 1}).as_object().unwrap().clone();
     let again = failed(&venue, "t2", Submission { session_context: values, ..says("with values") }).await;
-    let wrong = dead::redrive(venue_, owner, &again).await.unwrap_err();
+    let wrong = redrive(venue_, owner, &again).await.unwrap_err();
     assert!(wrong.to_string().contains("`sessionContext`"), "{wrong}");
 }
 

@@ -187,7 +187,7 @@ async fn a_job_that_pays_for_a_timer_stays_as_long_as_it_fires() {
         catch_up: CatchUp::default(),
         overlap: Overlap::default(),
     };
-    timers::set(&venue.venue, &venue.owner, &timer).await.unwrap();
+    trellis::ingress::timers::set(&venue.venue, &venue.owner, &timer).await.unwrap();
     assert_eq!(deleted(&venue, &job).await, Deleted::Spending);
     timers::cancel(&venue.venue, &venue.owner, &timer.id).await.unwrap();
     assert_eq!(deleted(&venue, &job).await, Deleted::Done);

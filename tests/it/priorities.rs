@@ -12,7 +12,6 @@ use trellis::domain::ids::JobId;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::priority::Priority;
 use trellis::process::clock::Clock;
-use trellis::venue::timers;
 
 const RULES: &str = "[[rule]]\nthen = { text = \"done {{input}}\" }\n";
 
@@ -52,7 +51,7 @@ async fn every_way_in((venue, _dir): (TestVenue, tempfile::TempDir)) {
     let listed = operate(&venue.venue, &boss(&venue.owner), "v/ops/timer/list", json!({})).await.unwrap();
     assert_eq!(listed["items"][0]["priority"], 1);
     tokio::time::sleep(Duration::from_millis(10)).await;
-    timers::fire(&venue.venue, &venue.owner).await.unwrap();
+    trellis::ingress::timers::fire(&venue.venue, &venue.owner).await.unwrap();
     // All of them lie there, and wait for the only slot, before the first is served.
     let suspend = json!({"agentId": "clerk"});
     operate(&venue.venue, &boss(&venue.owner), "v/ops/agent/suspend", suspend.clone()).await.unwrap();

@@ -7,8 +7,9 @@ use crate::domain::ids::AssetId;
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::CONFIG_LAYERS;
 use crate::ops::asset::asset_id;
-use crate::ops::lattice::value_at;
+use crate::venue::agents;
 use crate::venue::operation::{Invocation, Need, OpError};
+use crate::venue::tree::value_at;
 use serde_json::{Map, Value, json};
 
 /// JSON Schema of such an argument.
@@ -77,8 +78,8 @@ pub(super) fn needs(arguments: &[&Value]) -> Result<Vec<Need>, OpError> {
         match layer {
             Value::String(name) => needs.push(Stored::of(name)?.need()),
             Value::Object(_) => {
-                needs.extend(super::key_needed(layer));
-                needs.extend(super::key_needed(&layer["state"]["config"]));
+                needs.extend(agents::key_needed(layer));
+                needs.extend(agents::key_needed(&layer["state"]["config"]));
             }
             other => {
                 return Err(OpError::Invalid(format!(

@@ -1,9 +1,10 @@
 //! The life of agents: `update`, `suspend`, `resume`, `delete`, `fork`, `cancel-task`.
 
-use super::{agent_id, key_needed, layers, schema, strict_schema};
+use super::{agent_id, layers, schema, strict_schema};
 use crate::domain::agent::{AgentRecord, seed};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, JobId};
+use crate::venue::agents::key_needed;
 use crate::venue::agents::lifecycle::{self, By, Fork, LifeError, Patch};
 use crate::venue::agents::{doing, ending, names};
 use crate::venue::jobs::{self, Cancelled};

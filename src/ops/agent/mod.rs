@@ -14,8 +14,8 @@ use crate::domain::ids::AgentId;
 use crate::domain::lattice::Namespace;
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::options;
-use crate::domain::secret::SecretName;
 use crate::venue::agents;
+use crate::venue::agents::key_needed;
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Site, Spec};
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -227,14 +227,6 @@ impl Operation for Agent {
             }
         }
     }
-}
-
-/// An agent thinks with a key only by leave of somebody who may use it: what a configuration with
-/// `model.key` needs.
-pub fn key_needed(config: &Value) -> Option<Need> {
-    // What is no name may be a key: it is refused later, and never repeated.
-    let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
-    Some(Need { ability: "secret/use", resource: Resource::secret(&name) })
 }
 
 fn no_agent(id: &AgentId) -> OpError {

@@ -1,12 +1,12 @@
 //! `v/ops/job/bulk`: many jobs at once.
 
+use super::batch::{self, Action, BATCH};
 use crate::domain::authority::Resource;
 use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::lattice::Namespace;
 use crate::domain::reader::Reader;
 use crate::domain::time::Millis;
-use crate::venue::jobs::bulk::{self, Action, BATCH};
 use crate::venue::jobs::list::{Cursor, Filter};
 use crate::venue::operation::{Effect, Invocation, Need, OpError, Operation, Output, Spec};
 use async_trait::async_trait;
@@ -95,7 +95,7 @@ impl Operation for Bulk {
         // What comes while it runs is left alone.
         let until = *filter.until.get_or_insert_with(|| venue.now());
         if arguments["dryRun"] == true {
-            let many = bulk::count(venue, owner, action, &filter, usize::MAX - 1).await?;
+            let many = batch::count(venue, owner, action, &filter, usize::MAX - 1).await?;
             return Ok(json!({"matched": many, "done": 0, "until": until, "dryRun": true}).into());
         }
         let bad = |text: &str| invalid("cursor", format!("expected the `next` of a batch, got `{text}`"));
@@ -108,7 +108,7 @@ impl Operation for Bulk {
             }
             (None, Some(expected)) => {
                 let expected = usize::try_from(expected).unwrap_or(usize::MAX - 1);
-                let many = bulk::count(venue, owner, action, &filter, expected).await?;
+                let many = batch::count(venue, owner, action, &filter, expected).await?;
                 if many != expected {
                     let many = if many > expected { "more".to_owned() } else { many.to_string() };
                     return Err(OpError::Conflict(format!(
@@ -120,7 +120,7 @@ impl Operation for Bulk {
         let limit = arguments["limit"].as_u64().and_then(|n| usize::try_from(n).ok()).unwrap_or(BATCH);
         let by = (owner, &call.caller.authority);
         let done =
-            bulk::batch(venue, by, action, &filter, cursor.as_ref(), limit, arguments["reason"].as_str()).await?;
+            batch::batch(venue, by, action, &filter, cursor.as_ref(), limit, arguments["reason"].as_str()).await?;
         let mut answer = done.to_json();
         answer["until"] = json!(until);
         Ok(answer.into())

@@ -9,7 +9,6 @@ mod jobs;
 mod sessions;
 
 pub use jobs::{Deleted, delete};
-pub use sessions::of_turn;
 
 use crate::domain::approval::Approval;
 use crate::domain::decode;

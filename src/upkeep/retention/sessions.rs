@@ -5,7 +5,7 @@ use crate::domain::decode;
 use crate::domain::ids::{EventId, JobId, Owner, SessionKey};
 use crate::domain::retention::{Rules, SessionFate, SessionView, session_fate, turn_goes};
 use crate::domain::session::{SessionState, TurnRecord};
-use crate::store::{Doc, DocKey, Forget, Forgotten, Resting, SessionFacts, StoreError, keys};
+use crate::store::{Doc, Forget, Forgotten, Resting, SessionFacts, StoreError, keys};
 use crate::venue::Venue;
 
 /// Sessions that one step looks at.
@@ -94,7 +94,7 @@ async fn turns(
         let mut batch = Batch::new(venue, owner);
         let mut events = Vec::new();
         for (key, record, _) in old {
-            batch.documents.extend(of_turn(session, key, record.as_ref()));
+            batch.documents.extend(keys::documents_of_turn(session, key, record.as_ref()));
             events.extend(record.into_iter().flat_map(|record| record.events));
         }
         batch.events = loose(venue, owner, events).await?;
@@ -110,14 +110,6 @@ async fn turns(
 fn goes(rules: Rules, venue: &Venue, key: &str, record: Option<&TurnRecord>, below: u64) -> bool {
     let is_below = keys::number_of_turn(key).is_some_and(|turn| turn < below);
     is_below && record.is_none_or(|record| turn_goes(rules, venue.now(), record.end))
-}
-
-/// A turn's record, its manifest and its place in the timeline.
-pub fn of_turn(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
-    let mut documents = vec![key.clone()];
-    documents.extend(keys::number_of_turn(key).map(|turn| keys::ledger(session, turn)));
-    documents.extend(record.map(|record| keys::timeline_entry(session, record.start, record.turn)));
-    documents
 }
 
 /// Those of the events whose dedupe records no job keeps.

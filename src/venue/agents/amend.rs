@@ -16,7 +16,6 @@ use crate::store::{
     Amend, Amended, Amendment, Change, DocKey, DocWrite, Expect, MailboxEntry, SessionFacts, StoreError, decode, keys,
     steps,
 };
-use crate::upkeep::retention;
 use crate::venue::Venue;
 use crate::venue::jobs;
 use crate::venue::timers;
@@ -182,7 +181,7 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
         after = Some(last.clone());
         for (place, doc) in &page {
             let record: Option<TurnRecord> = doc.value.as_ref().and_then(|bytes| decode::stored(bytes).ok());
-            found.extend(retention::of_turn(key, place, record.as_ref()));
+            found.extend(keys::documents_of_turn(key, place, record.as_ref()));
         }
         if found.len() > SESSION_ERASED {
             let some: Vec<_> = found.drain(..).map(gone).collect();

@@ -94,7 +94,7 @@ impl By<'_> {
     }
 
     fn may_use_key(self, config: &AgentConfig) -> Result<(), LifeError> {
-        let Some(need) = crate::ops::agent::key_needed(&json!(config)) else { return Ok(()) };
+        let Some(need) = super::key_needed(&json!(config)) else { return Ok(()) };
         let permitted = self.authority.permits(need.ability, &need.resource);
         permitted.map_err(|denied| LifeError::Denied(denied.text("an agent with `model.key`")))
     }

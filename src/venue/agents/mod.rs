@@ -10,14 +10,17 @@ pub mod transcript;
 
 use crate::domain::agent::{AgentConfig, AgentRecord, AgentState, AgentStatus};
 use crate::domain::authority::Authority;
+use crate::domain::authority::Resource;
 use crate::domain::authority::trail::Maker;
 use crate::domain::context::load::{Change as StateChange, Level};
 use crate::domain::ids::{AgentId, Owner, decode_token};
 use crate::domain::limits::{LIST_BYTES, LIST_PAGE, LISTED_TEXT_BYTES};
+use crate::domain::secret::SecretName;
 use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::store::{DocWrite, Edit, SessionFacts, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
+use crate::venue::operation::Need;
 use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
@@ -286,4 +289,12 @@ pub fn status(agent: AgentStatus, sessions: &[SessionFacts], now: Millis) -> &'s
         AgentStatus::Active if sessions.iter().any(|s| s.lease_until.is_some_and(|until| until > now)) => "RUNNING",
         AgentStatus::Active => "SLEEPING",
     }
+}
+
+/// An agent thinks with a key only by leave of somebody who may use it: what a configuration with
+/// `model.key` needs.
+pub fn key_needed(config: &Value) -> Option<Need> {
+    // What is no name may be a key: it is refused later, and never repeated.
+    let name = SecretName::of_path(config["model"]["key"].as_str()?).ok()?;
+    Some(Need { ability: "secret/use", resource: Resource::secret(&name) })
 }

@@ -13,12 +13,12 @@ use crate::domain::ids::{AssetId, JobId, sha256_hex};
 use crate::domain::lattice::Path;
 use crate::domain::limits::{CONTEXT_OPERATION_TIME, ENTRY_BYTES};
 use crate::domain::values::Resolver;
-use crate::ops::lattice;
 use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::assets;
 use crate::venue::jobs;
 use crate::venue::operation::{Caller, Effect, Invocation, NOTHING, OpError, Reads, Site, dispatch};
+use crate::venue::tree::value_at;
 use crate::venue::workspace::Workspace;
 use futures::future::try_join_all;
 use serde_json::Value;
@@ -95,7 +95,7 @@ impl Reader<'_> {
         if let Some(denied) = self.denied(&path.into()) {
             return Ok(Err(denied));
         }
-        match lattice::value_at(&self.call("v/ops/lattice/read", reads), path).await {
+        match value_at(&self.call("v/ops/lattice/read", reads), path).await {
             Ok(Some(value)) => Ok(Ok(value)),
             Ok(None) => Ok(Err((Absence::Missing, "nothing is there".into()))),
             Err(error) => failed(error),

@@ -4,9 +4,9 @@ use crate::domain::agent::AgentRecord;
 use crate::domain::event::Mandate;
 use crate::domain::turn::Setting;
 use crate::domain::values::{Resolver, Values, placeholder};
-use crate::ops::shared;
 use crate::store::StoreError;
 use crate::venue::Venue;
+use crate::venue::tree::shared;
 
 /// The values of a turn. The store is asked, once, only when the configuration or a text names any.
 pub(super) async fn resolver(venue: &Venue, setting: &Setting, agent: &AgentRecord) -> Result<Resolver, StoreError> {

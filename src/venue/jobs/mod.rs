@@ -1,6 +1,5 @@
 //! Jobs as callers see them: read, list, wait, cancel.
 
-pub mod bulk;
 pub mod hold;
 pub mod list;
 pub mod spend;

@@ -1,6 +1,7 @@
 //! A task that kills its workers: it is given up, kept, and driven again.
 
 use super::*;
+use trellis::ingress::redrive::redrive;
 use trellis::venue::dead;
 
 /// Five workers die in a row at the first thing that they record; the sixth lives.
@@ -51,9 +52,9 @@ async fn redriven(run: &Run, venue: &Arc<Venue>) {
     }
     let epochs: Vec<_> = attempts.iter().map(|attempt| attempt["epoch"].as_u64()).collect();
     assert!(epochs.len() == 5 && epochs.is_sorted(), "{shown}");
-    let (job, duplicate) = dead::redrive(venue, &run.owner, &letter.job).await.unwrap();
+    let (job, duplicate) = redrive(venue, &run.owner, &letter.job).await.unwrap();
     assert_eq!((duplicate, job == letter.job), (false, false));
-    assert_eq!(dead::redrive(venue, &run.owner, &letter.job).await.unwrap(), (job.clone(), true), "twice is once");
+    assert_eq!(redrive(venue, &run.owner, &letter.job).await.unwrap(), (job.clone(), true), "twice is once");
     let kept = dead::get(venue, &run.owner, &letter.job).await.unwrap().unwrap().0;
     assert_eq!(kept.redriven.as_ref(), Some(&job));
     let start = Instant::now();

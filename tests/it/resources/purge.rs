@@ -146,7 +146,7 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
             catch_up: CatchUp::default(),
             overlap: Overlap::default(),
         };
-        timers::set(venue, owner, &timer).await.unwrap();
+        trellis::ingress::timers::set(venue, owner, &timer).await.unwrap();
         let job = JobId::new(&format!("{nth:032x}")).unwrap();
         let mut event =
             Event::new("e".parse().unwrap(), venue.now(), Payload::Task { job: job.clone(), input: json!("x") });
@@ -169,5 +169,5 @@ async fn dead_letters_and_timers_of_an_erased_namespace_are_deleted() {
     assert_eq!(left.iter().map(|timer| timer.id.clone()).collect::<Vec<_>>(), [TimerId::of("app/user/b")]);
     let left = dead::list(venue, owner, 0, 9).await.unwrap().items;
     assert_eq!(left.iter().map(|letter| letter.job.as_str()).collect::<Vec<_>>(), [format!("{:032x}", 2)]);
-    assert!(!timers::fire(venue, owner).await.unwrap().more);
+    assert!(!trellis::ingress::timers::fire(venue, owner).await.unwrap().more);
 }

@@ -1,17 +1,22 @@
 //! What the venue keeps and shows as part of the tree: agents, jobs, the catalog.
 
-use super::{asset, shared};
+use super::shared;
+use crate::domain::asset::{Asset, shown};
+use crate::domain::ids::AssetId;
 use crate::domain::ids::{AgentId, JobId};
 use crate::domain::lattice::value::{get as navigate, index_of};
 use crate::domain::lattice::{Namespace, Path};
 use crate::domain::limits::LIST_PAGE;
 use crate::domain::reader::{HIDDEN, is_veiled};
 use crate::venue::agents;
+use crate::venue::assets;
 use crate::venue::jobs;
 use crate::venue::operation::{Invocation, OpError, Registered};
 use crate::venue::secrets;
 use serde_json::{Map, Value, json};
 
+/// Assets shown under `a/`.
+const ASSETS: usize = 1_000;
 /// Jobs shown under `j/`.
 const JOBS: usize = 1_000;
 
@@ -64,7 +69,7 @@ pub async fn get(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, Op
             Ok(Some(all))
         }
         (Namespace::Venue, Some(_)) => Ok(navigate(&venue(call), path.segments()).cloned()),
-        (Namespace::Assets, _) => asset::at(call, path.segments()).await,
+        (Namespace::Assets, _) => asset(call, path.segments()).await,
         (Namespace::Secrets, None) => {
             let names = secrets::names(&*call.venue.store, owner).await?;
             Ok(Some(names.into_iter().map(|name| (name.to_string(), Value::Null)).collect()))
@@ -115,4 +120,27 @@ pub fn describe(path: &str, found: &Registered) -> Value {
         "description": found.spec.description,
         "operation": {"adapter": found.spec.path.trim_start_matches("v/ops/").replace('/', ":"), "input": found.spec.input},
     })
+}
+
+/// The value at `a/<hash>` (what is known about it), `a/<hash>/content` (text, or the value of
+/// JSON), and below.
+async fn asset(call: &Invocation<'_>, segments: &[String]) -> Result<Option<Value>, OpError> {
+    let owner = &call.caller.owner;
+    let Some((name, rest)) = segments.split_first() else {
+        let found = assets::list(call.venue, owner, 0, ASSETS).await?.items;
+        return Ok(Some(found.iter().map(|(id, record)| (id.to_string(), shown(id, record))).collect()));
+    };
+    let Ok(id) = AssetId::new(name) else { return Ok(None) };
+    if let Some((first, rest)) = rest.split_first()
+        && first == "content"
+    {
+        let asset: Option<Asset> = assets::content(call.venue, owner, &id).await?;
+        let Some(asset) = asset else { return Ok(None) };
+        let value = asset.value().map_err(|why| {
+            OpError::Invalid(format!("`a/{id}/content` has no value: {why}; use `v/ops/asset/content`"))
+        })?;
+        return Ok(navigate(&value, rest).cloned());
+    }
+    let record = assets::get(call.venue, owner, &id).await?.map(|record| shown(&id, &record));
+    Ok(record.and_then(|value| navigate(&value, rest).cloned()))
 }

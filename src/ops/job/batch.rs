@@ -4,14 +4,15 @@
 //! what a batch makes is newer than its place, so that none is met twice, and a pass that broke off goes
 //! on. Doing a batch again changes nothing: a job ends once, and what is driven again has one id.
 
-use super::list::{self, Cursor, Filter};
-use super::{Cancelled, cancel};
 use crate::domain::authority::{Authority, Resource};
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
+use crate::ingress::redrive::redrive;
 use crate::store::StoreError;
 use crate::venue::Venue;
-use crate::venue::dead::{self, RedriveError};
+use crate::venue::dead;
+use crate::venue::jobs::list::{self, Cursor, Filter};
+use crate::venue::jobs::{Cancelled, cancel};
 use serde_json::{Value, json};
 
 /// Jobs of one batch at most.
@@ -139,7 +140,7 @@ pub async fn batch(
                 Cancelled::Done(_) => Ok(true),
                 Cancelled::Already(_) | Cancelled::Unknown => Ok(false),
             },
-            Action::Redrive => match dead::redrive(venue, owner, &id).await {
+            Action::Redrive => match redrive(venue, owner, &id).await {
                 Ok((_, already)) => Ok(!already),
                 Err(error) => match error.store() {
                     Ok(error) => return Err(error),
@@ -154,16 +155,6 @@ pub async fn batch(
         }
     }
     Ok(batch)
-}
-
-impl RedriveError {
-    /// The store's own error, or this.
-    fn store(self) -> Result<StoreError, Self> {
-        match self {
-            Self::Store(error) | Self::Submit(crate::ingress::SubmitError::Store(error)) => Ok(error),
-            other => Err(other),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //! Sent before it is moved: a crash between the two sends the same again under the same ids, which
 //! admission knows.
 
-use super::{arrival, forget, get, put};
+use super::arrival;
 use crate::bus::Alarm;
 use crate::domain::agent::AgentStatus;
 use crate::domain::event::EventKind;
@@ -17,6 +17,7 @@ use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::policy;
+use crate::venue::timers::{forget, get, put};
 use std::time::Duration;
 
 /// Timers of one owner that are looked at in one step.

@@ -1,0 +1,110 @@
+//! Timers as they are set, after the checks of the submission that each will make; [`fire`] sends what is due.
+
+mod fire;
+
+pub use fire::{Next, Rung, fire, hurry, ring};
+
+use crate::domain::agent::AgentStatus;
+use crate::domain::ids::{AgentId, Owner};
+use crate::domain::limits::{TIMER_BYTES, TIMERS_PER_AGENT};
+use crate::domain::principal::Principal;
+use crate::domain::quota::Usage;
+use crate::domain::time::Millis;
+use crate::domain::timer::{Kind, Timer, Wanted};
+use crate::ingress::{self, Arrival};
+use crate::store::{Window, Written, keys};
+use crate::venue::Venue;
+use crate::venue::agents;
+use crate::venue::operation::OpError;
+use crate::venue::timers::{TRIES, contended, get, put};
+
+/// Sets a timer. The same again changes nothing; something else under its id replaces it.
+pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer, OpError> {
+    let agent = &wanted.agent;
+    let missing = || OpError::NotFound(format!("no agent `{agent}`"));
+    for _ in 0..TRIES {
+        let now = venue.now();
+        let (known, version) = get(venue, owner, &wanted.id).await?;
+        if known.as_ref().is_some_and(|known| known.is_anothers(wanted)) {
+            return Err(OpError::Conflict(ingress::SubmitError::Conflict(wanted.origin.clone()).to_string()));
+        }
+        let (record, _) = agents::get(venue, owner, agent).await?.ok_or_else(missing)?;
+        let of_this_agent = |known: &&Timer| known.agent != *agent || known.agent_created == record.created;
+        if let Some(known) = known.as_ref().filter(of_this_agent).filter(|known| known.is_as(wanted)) {
+            return Ok(known.clone());
+        }
+        if record.status == AgentStatus::Terminated {
+            return Err(OpError::Conflict(format!("agent `{agent}` is terminated, it takes no timers")));
+        }
+        let before = known.as_ref().map_or(0, |timer| timer.generation);
+        let timer = Timer::new(wanted.clone(), before, record.created, now).map_err(OpError::Invalid)?;
+        check(venue, owner, &timer, now)?;
+        if !known.as_ref().is_some_and(|known| known.is_active() && known.agent == *agent) {
+            check_number(venue, owner, agent).await?;
+        }
+        venue.room(owner, comes(known.as_ref(), &timer)).await?;
+        if put(venue, owner, known.as_ref(), version, &timer).await? == Written::Done {
+            return Ok(timer);
+        }
+    }
+    Err(contended(&wanted.id).into())
+}
+
+/// What a timer adds in the place of the one `before`.
+fn comes(before: Option<&Timer>, timer: &Timer) -> Usage {
+    let weight = |timer: &Timer| serde_json::to_vec(timer).map_or(0, |bytes| bytes.len() as u64);
+    let documents = match before {
+        None => 3,
+        Some(before) if before.is_active() => 0,
+        // Its place among those that fire.
+        Some(_) => 1,
+    };
+    let bytes = weight(timer).saturating_sub(before.map_or(0, weight));
+    Usage { documents, bytes, ..Usage::default() }
+}
+
+/// Whether it could fire as it is: what would be refused then is refused now.
+fn check(venue: &Venue, owner: &Owner, timer: &Timer, now: Millis) -> Result<(), OpError> {
+    if let (Some(next), Some((ends, why))) = (timer.next, timer.ends())
+        && next >= ends
+    {
+        let (next, ends) = (next.rfc3339(), ends.rfc3339());
+        return Err(OpError::Invalid(format!("a timer for {next} would never fire: {why} at {ends}")));
+    }
+    let bytes = serde_json::to_vec(&timer.submission).map_or(0, |bytes| bytes.len());
+    if bytes > TIMER_BYTES {
+        return Err(OpError::Invalid(format!(
+            "the timer has {bytes} bytes, expected at most {TIMER_BYTES}; put large values into `w/` and name their path"
+        )));
+    }
+    let arrival = arrival(venue, owner, timer, timer.due, now);
+    ingress::admission(venue, &arrival).map_err(|error| OpError::Invalid(error.to_string()))?;
+    Ok(())
+}
+
+async fn check_number(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<(), OpError> {
+    let window = Window { reverse: false, skip: 0, limit: 0, values: false };
+    let number = venue.store.page(owner, &keys::agent_timers(agent), window).await?.total;
+    if number < TIMERS_PER_AGENT {
+        return Ok(());
+    }
+    Err(OpError::Conflict(format!(
+        "agent `{agent}` has {number} timers, at most {TIMERS_PER_AGENT} may be; cancel some with `timer/cancel`, or use one with `every` or `cron`"
+    )))
+}
+
+/// The submission that a timer makes for a planned time.
+fn arrival(venue: &Venue, owner: &Owner, timer: &Timer, at: Millis, now: Millis) -> Arrival {
+    Arrival {
+        owner: owner.clone(),
+        agent: timer.agent.clone(),
+        task: timer.kind == Kind::Task,
+        id: timer.event(&venue.key, owner, at),
+        submission: timer.submission.clone(),
+        received: now,
+        sequence: 0,
+        by: Principal::ANYBODY,
+        // Values are those of the request that set it: it was checked when it came.
+        may_override: true,
+    }
+}

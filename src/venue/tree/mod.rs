@@ -1,0 +1,19 @@
+//! The tree as a caller reads it: what the owner keeps there, and what the venue shows as part of it.
+
+pub mod shared;
+pub mod virtuals;
+
+use crate::domain::lattice::Path;
+use crate::venue::operation::{Invocation, OpError};
+use serde_json::Value;
+
+/// The value at `path`, from the tree or from what the venue keeps.
+pub async fn value_at(call: &Invocation<'_>, path: &Path) -> Result<Option<Value>, OpError> {
+    let (version, value) = if path.namespace().is_writable() {
+        call.workspace.read(path).await?.unzip()
+    } else {
+        (None, virtuals::get(call, path).await?)
+    };
+    call.reads.note(path, version, value.is_some());
+    Ok(value)
+}
