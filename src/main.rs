@@ -5,9 +5,8 @@ use std::process::ExitCode;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let env =
         std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
-    trellis::cli::main(std::env::args_os(), env.collect()).await.into()
+    trellis::cli::main(std::env::args_os().collect(), env.collect()).into()
 }

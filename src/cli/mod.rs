@@ -51,6 +51,7 @@ use output::{Format, Out};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
+use tokio::runtime::Runtime;
 
 const ABOUT: &str = "Runs fleets of persistent AI agents from a queue.";
 
@@ -202,8 +203,19 @@ impl Context {
     }
 }
 
-/// Parses the arguments, runs the command, and says what went wrong on stderr.
-pub async fn main(args: impl IntoIterator<Item = OsString>, env: BTreeMap<String, String>) -> Exit {
+/// Parses the arguments, runs the command, and says what went wrong on stderr. Neither generic nor `async`: else the
+/// compiler would make all code of all commands once more for each crate that calls it.
+pub fn main(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
+    match Runtime::new() {
+        Ok(runtime) => runtime.block_on(parse_and_run(args, env)),
+        Err(error) => {
+            output::note(&format!("error: no threads to run on: {error}"));
+            Exit::Internal
+        }
+    }
+}
+
+async fn parse_and_run(args: Vec<OsString>, env: BTreeMap<String, String>) -> Exit {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         Err(error) => {

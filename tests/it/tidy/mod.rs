@@ -1,5 +1,7 @@
 //! What the code may not contain: the rules that are stated as absences, each violation with its place.
 
+mod arrows;
+
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use trellis::domain::context::foreign::Foreign;
