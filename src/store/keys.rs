@@ -58,7 +58,6 @@ use crate::domain::context::record::part::PartName;
 use crate::domain::ids::{AgentId, AssetId, EventId, JobId, OwnerPart, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::secret::SecretName;
-use crate::domain::session::TurnRecord;
 use crate::domain::time::Millis;
 use crate::domain::timer::TimerId;
 use crate::store::DocKey;
@@ -421,14 +420,6 @@ pub fn decode_status(bytes: &[u8]) -> Option<(JobStatus, Millis)> {
 /// As what the job of a status document goes on when it isn't paused any more.
 pub fn status_before(bytes: &[u8]) -> Option<JobStatus> {
     JobStatus::parse(std::str::from_utf8(bytes).ok()?.splitn(3, ' ').nth(2)?)
-}
-
-/// A turn's record, its manifest and its place in the timeline.
-pub fn documents_of_turn(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
-    let mut documents = vec![key.clone()];
-    documents.extend(number_of_turn(key).map(|turn| ledger(session, turn)));
-    documents.extend(record.map(|record| timeline_entry(session, record.start, record.turn)));
-    documents
 }
 
 #[cfg(test)]

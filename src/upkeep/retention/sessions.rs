@@ -7,6 +7,7 @@ use crate::domain::retention::{Rules, SessionFate, SessionView, session_fate, tu
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::store::{Doc, Forget, Forgotten, Resting, SessionFacts, StoreError, keys};
 use crate::venue::Venue;
+use crate::venue::ledger;
 
 /// Sessions that one step looks at.
 const SESSIONS: usize = 50;
@@ -94,7 +95,7 @@ async fn turns(
         let mut batch = Batch::new(venue, owner);
         let mut events = Vec::new();
         for (key, record, _) in old {
-            batch.documents.extend(keys::documents_of_turn(session, key, record.as_ref()));
+            batch.documents.extend(ledger::documents_of_turn(session, key, record.as_ref()));
             events.extend(record.into_iter().flat_map(|record| record.events));
         }
         batch.events = loose(venue, owner, events).await?;

@@ -18,6 +18,7 @@ use crate::store::{
 };
 use crate::venue::Venue;
 use crate::venue::jobs;
+use crate::venue::ledger;
 use crate::venue::timers;
 use bytes::Bytes;
 use std::time::Duration;
@@ -181,7 +182,7 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
         after = Some(last.clone());
         for (place, doc) in &page {
             let record: Option<TurnRecord> = doc.value.as_ref().and_then(|bytes| decode::stored(bytes).ok());
-            found.extend(keys::documents_of_turn(key, place, record.as_ref()));
+            found.extend(ledger::documents_of_turn(key, place, record.as_ref()));
         }
         if found.len() > SESSION_ERASED {
             let some: Vec<_> = found.drain(..).map(gone).collect();

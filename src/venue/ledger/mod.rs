@@ -15,7 +15,7 @@ use crate::domain::context::record::{Parts, Restored, read};
 use crate::domain::context::sight::{Sight, sights};
 use crate::domain::ids::{AgentId, Owner, SessionId, SessionKey, decode_token};
 use crate::domain::session::TurnRecord;
-use crate::store::{Store, StoreError, Window, decode, keys};
+use crate::store::{DocKey, Store, StoreError, Window, decode, keys};
 
 /// A past turn: what it did, and what its model saw.
 #[derive(Debug, Clone, PartialEq)]
@@ -224,4 +224,12 @@ pub async fn turns(
         }
     }
     Ok(found)
+}
+
+/// A turn's record, its manifest and its place in the timeline.
+pub fn documents_of_turn(session: &SessionKey, key: &DocKey, record: Option<&TurnRecord>) -> Vec<DocKey> {
+    let mut documents = vec![key.clone()];
+    documents.extend(keys::number_of_turn(key).map(|turn| keys::ledger(session, turn)));
+    documents.extend(record.map(|record| keys::timeline_entry(session, record.start, record.turn)));
+    documents
 }
