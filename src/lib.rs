@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | 1 arrive, 2 admit | [`domain::event`] | [`bus`], [`ingress`], [`store`] |
 //! | 3 lease | [`domain::turn`] | [`worker`] |
-//! | 4 build context | [`domain::context`] | [`worker`] |
+//! | 4 build context | [`domain::context`] | [`venue::context`] |
 //! | 5 model call | [`domain::chat`] | [`model`] |
 //! | 6 tool calls | [`domain::authority`], [`domain::lattice`], [`domain::resource`] | [`ops`], [`venue`] |
 //! | 7 commit | [`domain::turn`] | [`worker`], [`store`] |

@@ -1,11 +1,12 @@
 //! Operations that callers have invoked, beside turns: they have places of their own, for one that waits for a
 //! turn must not hold what the turn needs.
 
-use super::{Worker, seats};
+use super::Worker;
 use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::JobResult;
 use crate::store::StoreError;
 use crate::venue::invoked::{self, Held, Ran, Terms};
+use crate::worker::arrive::seats;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -115,7 +116,7 @@ fn start(worker: &Arc<Worker>, owner: Owner, job: JobId) {
         if worker.shutdown.stopping().is_cancelled() {
             return;
         }
-        if let Err(error) = one(worker, owner, job).await {
+        if let Err(error) = run_job(worker, owner, job).await {
             tracing::warn!(%owner, %job, %error, "operation given up for now");
         }
     });
@@ -138,7 +139,7 @@ enum End {
     Stopped,
 }
 
-async fn one(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
+async fn run_job(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let (venue, options) = (&worker.venue, &worker.options);
     let terms = Terms { worker: &options.name, lease: options.lease, crash_limit: options.crash_limit };
     let Some(mut held) = invoked::take(venue, owner, job, terms).await? else { return Ok(()) };
@@ -148,11 +149,11 @@ async fn one(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreErr
         let taken = held.clone();
         let run = invoked::run(venue, owner, &taken);
         let run = std::pin::pin!(run);
-        kept(worker, owner, &mut held, &cancelled, run).await
+        renew_until_end(worker, owner, &mut held, &cancelled, run).await
     };
     match end {
         Ok(End::Ran(Ran::Ended(result))) => {
-            if !recorded(worker, owner, &held, &result).await? {
+            if !record_end(worker, owner, &held, &result).await? {
                 tracing::info!(%owner, %job, "operation had ended otherwise, or another worker has it; this end counts for nothing");
             }
             Ok(())
@@ -171,7 +172,7 @@ async fn one(worker: &Worker, owner: &Owner, job: &JobId) -> Result<(), StoreErr
 }
 
 /// Renews until the run has ended, or something stops it.
-async fn kept(
+async fn renew_until_end(
     worker: &Worker,
     owner: &Owner,
     held: &mut Held,
@@ -197,7 +198,7 @@ async fn kept(
 }
 
 /// Writes the end down, in as many tries as the lease has room for: nobody else knows it.
-async fn recorded(worker: &Worker, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
+async fn record_end(worker: &Worker, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
     let until = worker.venue.clock.steady() + worker.options.lease;
     loop {
         match invoked::end(&worker.venue, owner, held, result).await {

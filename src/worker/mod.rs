@@ -1,47 +1,28 @@
-//! Stages 3 to 7: the loop that performs what the core decides.
+//! A worker: the shell that takes one event from its delivery to its messages, as the core decides.
 //!
 //! ```text
-//! intake ─▶ admit ─▶ session (lease) ─▶ turn: gather ─▶ ask ─▶ record ─▶ call ─▶ commit ─▶ relay
-//! sweep  ─▶ wakes what is due, relays what was left
+//! arrive ─▶ lease ─▶ turn: context ─▶ model ─▶ (record) ─▶ tools ─▶ commit ─▶ outbox
 //! invoked ─▶ operations that callers have invoked, beside turns
-//! alarms ─▶ timers that are due, one worker each
+//! rounds  ─▶ the sweep wakes what is due and relays what was left, alarms fire timers, the auditor and the tidy go about
 //! ```
+//!
+//! The modules stand in that order. An event goes down through them; back up only the lease is asked for, and what was
+//! read already.
 
-mod alarms;
-mod answers;
-mod ask;
-mod auditor;
-mod books;
-mod callers;
-mod calls;
-mod commit;
-mod control;
-mod expiry;
-mod hand;
-mod harness;
-mod intake;
-mod invoked;
-mod keeper;
-mod known;
-mod live;
-mod orders;
-mod origin;
-mod output;
-mod quarantine;
-mod recheck;
-mod relay;
-mod resources;
-mod seats;
-mod session;
-mod spend;
-pub mod stage;
-mod stray;
-mod sweep;
-mod tidy;
-mod transcript;
+mod arrive;
+mod lease;
 mod turn;
-mod waits;
-mod wallet;
+mod context;
+mod model;
+mod tools;
+mod commit;
+mod outbox;
+
+mod invoked;
+mod rounds;
+
+mod live;
+pub mod stage;
 
 use crate::domain::retention::Rules;
 use crate::model::Model;
@@ -100,19 +81,19 @@ pub(crate) struct Worker {
     pub(crate) options: WorkerOptions,
     pub(crate) shutdown: Shutdown,
     /// Tasks that are being served here: what a cancellation must reach.
-    control: control::Control,
+    control: lease::control::Control,
     /// Agents as they were read before.
-    known: known::Known,
+    known: lease::known::Known,
     /// What is remembered of the records of prompts.
-    books: books::Books,
+    books: context::books::Books,
     /// Where commits leave what is to be published.
-    relay: relay::Relay,
+    relay: outbox::Relay,
     /// Whose sessions run here.
-    seats: seats::Seats,
+    seats: arrive::seats::Seats,
     /// Whose operations run here.
     places: invoked::Places,
     /// One place for events that may have killed workers.
-    quarantine: quarantine::Quarantine,
+    quarantine: lease::quarantine::Quarantine,
 }
 
 impl Worker {
@@ -132,28 +113,28 @@ impl Worker {
 /// Works until the shutdown says stop; running turns are left to the shutdown's stages.
 pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOptions, shutdown: Shutdown) {
     let slots = Arc::new(Semaphore::new(options.slots));
-    let (relay, pending) = relay::Relay::new();
-    let seats = seats::Seats::new(options.slots, options.owner_share);
+    let (relay, pending) = outbox::Relay::new();
+    let seats = arrive::seats::Seats::new(options.slots, options.owner_share);
     let places = invoked::Places::new(options.operations, options.owner_share);
     let worker = Arc::new(Worker {
         venue,
         model,
         options,
         shutdown: shutdown.clone(),
-        control: control::Control::default(),
-        known: known::Known::default(),
-        books: books::Books::default(),
+        control: lease::control::Control::default(),
+        known: lease::known::Known::default(),
+        books: context::books::Books::default(),
         relay,
         seats,
         places,
-        quarantine: quarantine::Quarantine::default(),
+        quarantine: lease::quarantine::Quarantine::default(),
     });
-    shutdown.spawn_service("relay", relay::run(Arc::clone(&worker), pending));
-    shutdown.spawn_service("sweep", sweep::run(Arc::clone(&worker)));
-    shutdown.spawn_service("alarms", alarms::run(Arc::clone(&worker)));
-    shutdown.spawn_service("auditor", auditor::run(Arc::clone(&worker)));
-    shutdown.spawn_service("tidy", tidy::run(Arc::clone(&worker)));
-    shutdown.spawn_service("control", control::run(Arc::clone(&worker)));
+    shutdown.spawn_service("relay", outbox::run(Arc::clone(&worker), pending));
+    shutdown.spawn_service("sweep", rounds::sweep::run(Arc::clone(&worker)));
+    shutdown.spawn_service("alarms", rounds::alarms::run(Arc::clone(&worker)));
+    shutdown.spawn_service("auditor", rounds::auditor::run(Arc::clone(&worker)));
+    shutdown.spawn_service("tidy", rounds::tidy::run(Arc::clone(&worker)));
+    shutdown.spawn_service("control", lease::control::run(Arc::clone(&worker)));
     let stop = shutdown.stopping();
     loop {
         let free = tokio::select! {
@@ -172,7 +153,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                 tokio::time::sleep(RECEIVE_PAUSE).await;
             }
             Ok(deliveries) => {
-                stray::collect(&worker);
+                arrive::stray::collect(&worker);
                 let mut first = Some(first);
                 for delivery in deliveries {
                     let permit = match first.take() {
@@ -184,7 +165,7 @@ pub async fn run(venue: Arc<Venue>, model: Arc<dyn Model>, options: WorkerOption
                     };
                     let worker = Arc::clone(&worker);
                     shutdown.spawn_turn("session", async move {
-                        intake::handle(&worker, delivery).await;
+                        arrive::handle(&worker, delivery).await;
                         drop(permit);
                     });
                 }

@@ -1,10 +1,12 @@
-//! Performs the actions of one turn.
+//! One turn of a leased session: performs what the core says next, stage by stage, until it is committed or waits.
 
-use super::commit::{self, Outcome};
-use super::session::{Leased, Stop};
-use super::spend::Asked;
+use super::context::{self, transcript};
+use super::lease::{Leased, Stop, keeper, waits};
+use super::model::record;
+use super::model::spend::{self, Asked};
 use super::stage::Stage;
-use super::{Worker, answers, books, calls, keeper, live, spend, transcript, waits};
+use super::tools::{answers, calls};
+use super::{Worker, commit, live};
 use crate::domain::agent::AgentRecord;
 use crate::domain::approval::{Answer, AwaitingCall};
 use crate::domain::authority::Authority;
@@ -13,18 +15,15 @@ use crate::domain::ids::Owner;
 use crate::domain::job::ErrorCode;
 use crate::domain::time::Millis;
 use crate::domain::turn::run::{Plan, Run};
-use crate::domain::turn::{Action, Last, Observed, Recorded, Setting, Turn};
-use crate::store::{Checkpoint, Held};
-use crate::venue::context::{self, View};
-use crate::venue::jobs;
+use crate::domain::turn::{Action, Last, Recorded, Setting, Turn};
+use crate::venue::context::begin;
 use crate::venue::operation::dispatch;
 use crate::venue::policy;
 use crate::venue::workspace::Workspace;
-use bytes::Bytes;
 use serde_json::Value;
 
-/// What is at hand while a turn runs.
-pub(super) struct Bench {
+/// What a turn stands on while it runs: the tree that it reads and writes, and the policy of its authority.
+pub(super) struct Ground {
     pub(super) workspace: Workspace,
     /// Version of the owner's policy under which the turn began.
     pub(super) policy: u64,
@@ -108,13 +107,8 @@ impl Start {
     }
 }
 
-/// Runs one turn of a leased session.
-pub(super) async fn run(
-    worker: &Worker,
-    leased: &mut Leased,
-    agent: &AgentRecord,
-    start: Start,
-) -> Result<Outcome, Stop> {
+/// Runs one turn of a leased session. Returns whether the lease is still held.
+pub(super) async fn run(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<bool, Stop> {
     let owner: Owner = leased.lease.owner.clone();
     let (policy, version) = policy::load(&*worker.venue.store, &owner).await?;
     let start = start.or(worker, leased).under(&policy, leased, agent);
@@ -126,10 +120,10 @@ pub(super) async fn run(
     let setting = setting(worker, leased, agent, plan, &policy, (before, start.last())).await?;
     leased.cancelled = leased.stops.serve(job.as_ref());
     let _served = job.as_ref().map(|job| worker.control.serve(&owner, job, &leased.cancelled));
-    let (setting, workspace, pinned) = context::begin(&worker.venue, agent, setting, leased.expired).await?;
+    let (setting, workspace, pinned) = begin(&worker.venue, agent, setting, leased.expired).await?;
     // What is written of the agent is what it was configured to be.
     let meant = pinned.as_ref().unwrap_or(agent);
-    let bench = Bench { workspace, policy: version };
+    let ground = Ground { workspace, policy: version };
     let approved = matches!(start, Start::Answers(_));
     let (mut turn, mut action) = start.turn(worker, leased, setting).await?;
     loop {
@@ -140,7 +134,7 @@ pub(super) async fn run(
             stage.enter_turn(&leased.lease.session, turn.setting().turn);
         }
         let observed = match action {
-            Action::Gather => gathered(worker, leased, &bench, meant, &turn).await?,
+            Action::Gather => context::gather(worker, leased, &ground, meant, &turn).await?,
             Action::Ask(request) => match spend::ask(worker, leased, &turn, *request).await? {
                 Asked::Made(observed, spent) => {
                     turn.pay(spent);
@@ -156,16 +150,16 @@ pub(super) async fn run(
                     dispatch::hide(&worker.venue.catalog, path, arguments);
                 };
                 turn.hide(hide);
-                record(worker, leased, recorded.kept(hide)).await?
+                record::record(worker, leased, recorded.kept(hide)).await?
             }
             Action::Call(planned) => {
                 let tools: Vec<_> = planned.iter().map(|(_, call)| call.tool.as_str()).collect();
                 live::calls(worker, job.as_ref(), turn.setting().turn, &tools).await;
-                calls::make(worker, leased, &bench, meant, &turn, &planned, approved).await?
+                calls::make(worker, leased, &ground, meant, &turn, &planned, approved).await?
             }
             Action::Suspend { reason } => return waits::suspend(worker, leased, agent, &reason).await,
             Action::Wait { reason } => return waits::unavailable(worker, leased, &reason, deadline(&turn)).await,
-            Action::Commit(decision) => return commit::commit(worker, leased, &bench, agent, &turn, *decision).await,
+            Action::Commit(decision) => return commit::commit(worker, leased, &ground, agent, &turn, *decision).await,
         };
         action = turn.step(observed, worker.venue.now());
     }
@@ -206,49 +200,5 @@ const fn stage_of(action: &Action) -> Option<Stage> {
         Action::Call(_) => Some(Stage::Tools),
         Action::Commit(_) => Some(Stage::Commit),
         Action::Wait { .. } | Action::Suspend { .. } => None,
-    }
-}
-
-/// The inputs of the prompt, and the record that theirs is a change of, read at the same time.
-async fn gathered(
-    worker: &Worker,
-    leased: &mut Leased,
-    bench: &Bench,
-    agent: &AgentRecord,
-    turn: &Turn,
-) -> Result<Observed, Stop> {
-    let setting = turn.setting();
-    let known = if leased.run.version == 0 { Some(None) } else { leased.base.take() };
-    let base = async {
-        match known {
-            Some(base) => Ok(base),
-            None => books::base(&*worker.venue.store, &setting.owner, &setting.session, setting.turn).await,
-        }
-    };
-    let transcript = transcript::all(worker, leased).await?.clone();
-    let view = View { venue: &worker.venue, setting, agent, workspace: &bench.workspace };
-    let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
-    leased.base = Some(base.clone());
-    let scribe = books::scribe(worker, &setting.owner, agent, &inputs, base);
-    Ok(Observed::Gathered(Box::new(inputs), Box::new(scribe)))
-}
-
-async fn record(worker: &Worker, leased: &Leased, mut recorded: Recorded) -> Result<Observed, Stop> {
-    if let Some(ledger) = &mut recorded.ledger {
-        worker.books.trim(worker.venue.now(), ledger);
-    }
-    let reply = Bytes::from(serde_json::to_vec(&recorded).expect("replies serialise"));
-    let write = Checkpoint { turn: leased.run.version + 1, reply: Some(reply), ..Checkpoint::default() };
-    match worker.venue.store.checkpoint(worker.venue.now(), &leased.lease, &write).await? {
-        Held::Fenced => Err(Stop::Lost),
-        Held::Yes { cancelled: false } => Ok(Observed::Recorded),
-        // The lease means the first task of the mailbox, which need not be the one that is served.
-        Held::Yes { cancelled: true } => {
-            let cancelled = match &recorded.job {
-                Some(job) => jobs::is_cancelled(&worker.venue, &leased.lease.owner, job).await?,
-                None => false,
-            };
-            Ok(if cancelled { Observed::Cancelled(Vec::new()) } else { Observed::Recorded })
-        }
     }
 }

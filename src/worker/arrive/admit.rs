@@ -1,0 +1,177 @@
+//! The store takes the event and grants the lease, in one step; what it doesn't take is answered.
+
+use super::refuse::{refusal, refuse, reply_to};
+use super::{RETRY, pause};
+use crate::bus::{Delivery, Settle};
+use crate::domain::decode;
+use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
+use crate::domain::message::Message;
+use crate::outbox;
+use crate::store::{Admit, Finished, Intake, JobFinish, LeaseOutcome, NewJob, Refusal, StoreError};
+use crate::venue::jobs;
+use crate::worker::Worker;
+use crate::worker::lease::session;
+use crate::worker::stage::Stage;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Admits an event, and runs its session where its owner has a slot for it.
+pub(super) async fn admit_and_run(worker: &Worker, delivery: &Delivery, mut admit: Admit, kind: &'static str) {
+    let (owner, session) = (admit.owner.clone(), admit.session.clone());
+    let seat = worker.seats.take(&owner);
+    admit.lease = seat.as_ref().map(|_| worker.lease_request());
+    if seat.is_none() && admit.event.is_none() {
+        // A wake has nothing to admit: its session stays due.
+        worker.seats.pass_over(&owner, &session);
+        delivery.settle.ack().await;
+    } else {
+        admit_event(worker, delivery, admit, kind).await;
+    }
+    drop(seat);
+    if let Some(next) = worker.seats.next(&owner)
+        && let Err(error) = worker.venue.bus.publish(&Message::wake(&owner, &next)).await
+    {
+        tracing::debug!(session = %next, %error, "wake not published; the sweep will");
+    }
+}
+
+async fn admit_event(worker: &Worker, delivery: &Delivery, admit: Admit, kind: &'static str) {
+    Stage::Admit.enter(&admit.session);
+    let asked = worker.venue.clock.steady();
+    let answer = match worker.venue.store.admit(worker.venue.now(), &admit).await {
+        Ok(answer) => answer,
+        Err(error) => {
+            tracing::warn!(session = %admit.session, %error, "event not admitted yet");
+            delivery.settle.nak(pause(&error)).await;
+            Stage::Idle.enter(&admit.session);
+            return;
+        }
+    };
+    let metrics = &worker.venue.metrics;
+    match answer.intake {
+        Intake::Nothing => {}
+        Intake::New => metrics.admitted(kind, "new"),
+        Intake::Duplicate => {
+            metrics.admitted(kind, "duplicate");
+            answer_again(worker, delivery, &admit).await;
+        }
+        Intake::Conflict => {
+            metrics.admitted(kind, "conflict");
+            let text = "this id was used before with another body, caller or authority; use a new id for a new request";
+            refuse(worker, delivery, refusal(ErrorCode::Conflict, text)).await;
+            return;
+        }
+        Intake::Refused(refusal) => {
+            metrics.admitted(kind, "refused");
+            not_taken(worker, delivery, &admit, &refusal).await;
+            return;
+        }
+    }
+    match answer.lease {
+        LeaseOutcome::Run(grant) => {
+            let end = session::run(worker, *grant, asked, &*delivery.settle).await;
+            settle(worker, &delivery.settle, end).await;
+            Stage::Idle.enter(&admit.session);
+            return;
+        }
+        // The first delivery is in the mailbox by now, and the session is due: its holder, or the
+        // sweep, goes on. A redelivery is what brings back the session of a dead worker.
+        LeaseOutcome::Busy(until) if delivery.delivered > 1 => {
+            delivery.settle.nak(until.since(worker.venue.now()).max(RETRY)).await;
+        }
+        LeaseOutcome::NotAsked => {
+            worker.seats.pass_over(&admit.owner, &admit.session);
+            delivery.settle.ack().await;
+        }
+        LeaseOutcome::Busy(_)
+        | LeaseOutcome::Empty
+        | LeaseOutcome::Waiting
+        | LeaseOutcome::Suspended
+        | LeaseOutcome::Backoff(_) => delivery.settle.ack().await,
+    }
+    Stage::Idle.enter(&admit.session);
+}
+
+/// A task submitted again: when its job has ended, nothing else will answer this submission.
+/// Whoever listens gets it; as with any `replyTo`, nobody may.
+async fn answer_again(worker: &Worker, delivery: &Delivery, admit: &Admit) {
+    let job = admit.event.as_ref().and_then(|event| event.open.as_ref()).map(|open| &open.job);
+    let (Some(job), Some(subject)) = (job, reply_to(&delivery.body)) else { return };
+    let answered = match jobs::get(&worker.venue, &admit.owner, job).await {
+        Ok(Some(Job { head, result: Some(result), .. })) => {
+            let answer = outbox::completion_again(&worker.venue.key, &head, &result, subject);
+            worker.venue.bus.publish(&answer).await.map_err(|e| e.to_string())
+        }
+        // Its completion goes to the same subject: another one would have been a conflict.
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = answered {
+        tracing::warn!(%job, error, "duplicate not answered; its job can be read");
+    }
+}
+
+async fn settle(worker: &Worker, settle: &Arc<dyn Settle>, end: session::End) {
+    match end {
+        // Beside the next session: a slot need not wait until the queue has forgotten this one.
+        session::End::Idle => {
+            let settle = Arc::clone(settle);
+            worker.shutdown.spawn_turn("acknowledgement", async move { settle.ack().await });
+        }
+        session::End::Lost => settle.nak(RETRY).await,
+        session::End::Failed(error) => {
+            tracing::warn!(%error, "session given up for now");
+            settle.nak(RETRY).await;
+        }
+    }
+}
+
+/// An event that the agent or its mailbox doesn't take. Of a terminated agent the refusal is a
+/// job that can be read; an unknown owner gets no keys of its own. Whoever was refused because
+/// too much was going on, or too much is kept, may try again under the same id, so that no job may stand there.
+async fn not_taken(worker: &Worker, delivery: &Delivery, admit: &Admit, refusal: &Refusal) {
+    let code = if matches!(refusal, Refusal::Quota(_)) { ErrorCode::QuotaExceeded } else { ErrorCode::Refused };
+    let result = JobResult::ended(JobStatus::Rejected, code, format!("agent `{}`: {refusal}", delivery.agent));
+    let event = admit.event.as_ref();
+    let make = match refusal {
+        Refusal::Terminated => true,
+        Refusal::UnknownAgent | Refusal::MailboxFull { .. } | Refusal::Busy | Refusal::Quota(_) => false,
+    };
+    if let Some(open) = event.and_then(|event| event.open.as_ref())
+        && let Err(error) = reject(worker, admit, open, &result, make).await
+    {
+        tracing::warn!(%error, "refusal not recorded yet");
+        delivery.settle.nak(RETRY).await;
+        return;
+    }
+    refuse(worker, delivery, Box::new(result)).await;
+}
+
+/// Ends the job of a refused task; with `make`, one that isn't there yet is made in that status.
+/// A job that a turn has started exists before its task arrives: the session that waits for it is
+/// told, or it would wait forever.
+async fn reject(
+    worker: &Worker,
+    admit: &Admit,
+    open: &NewJob,
+    result: &JobResult,
+    make: bool,
+) -> Result<(), StoreError> {
+    let finish = JobFinish {
+        job: open.job.clone(),
+        status: result.status,
+        result: Bytes::from(serde_json::to_vec(result).expect("results serialise")),
+    };
+    let venue = &worker.venue;
+    let head: Option<JobHead> = decode::stored(&open.head).ok();
+    let key = &worker.venue.key;
+    let told =
+        head.filter(|head| head.parent.is_some()).map(|head| outbox::completions(key, &admit.owner, &head, result));
+    let entries = told.unwrap_or_default();
+    let open = make.then_some(open);
+    let finished = venue.store.finish(venue.now(), &admit.owner, &admit.session, &finish, open, &entries).await?;
+    if finished == Finished::Done {
+        venue.relay(&admit.owner, &entries).await;
+    }
+    Ok(())
+}

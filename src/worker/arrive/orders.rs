@@ -1,0 +1,118 @@
+//! What people and the venue say about jobs and approvals over the queue: cancel, pause, resume, decide.
+
+use super::RETRY;
+use super::callers::{self, Unknown};
+use super::refuse::{body_of, forged, not_known, refusal, refuse, unsealed};
+use crate::bus::Delivery;
+use crate::domain::approval::AnswerBody;
+use crate::domain::authority::Resource;
+use crate::domain::decode;
+use crate::domain::ids::JobId;
+use crate::domain::job::ErrorCode;
+use crate::domain::seal::Sender;
+use crate::venue::approvals;
+use crate::venue::jobs;
+use crate::venue::jobs::hold::{self, Held};
+use crate::venue::operation::OpError;
+use crate::worker::Worker;
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct CancelBody {
+    job: JobId,
+    #[serde(default)]
+    reason: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HoldBody {
+    job: JobId,
+}
+
+/// A cancellation: by the venue, or by who may cancel that job.
+pub(super) async fn cancel(worker: &Worker, delivery: &Delivery) {
+    let body = unsealed(worker, delivery, "cancel").and_then(|(body, sender)| match sender {
+        Sender::Venue | Sender::Anybody => Ok((body_of(decode::typed::<CancelBody>(body), "cancel")?, sender)),
+        Sender::Forger => Err(forged("cancel")),
+    });
+    let (body, sender) = match body {
+        Ok(said) => said,
+        Err(refused) => return refuse(worker, delivery, refused).await,
+    };
+    if sender == Sender::Anybody
+        && let Err(unknown) = check(worker, delivery, "job/cancel", &body.job).await
+    {
+        return not_known(worker, delivery, unknown).await;
+    }
+    match jobs::cancel(&worker.venue, &delivery.owner, &body.job, body.reason.as_deref()).await {
+        Ok(_) => delivery.settle.ack().await,
+        Err(error) => {
+            tracing::warn!(%error, "cancel not applied yet");
+            delivery.settle.nak(RETRY).await;
+        }
+    }
+}
+
+/// Whether somebody who isn't the venue may do this to a job.
+async fn check(worker: &Worker, delivery: &Delivery, ability: &str, job: &JobId) -> Result<(), Unknown> {
+    let caller = callers::person(worker, delivery).await?;
+    caller.authority.permits(ability, Resource::job(job)).map_err(|denied| {
+        Unknown::Refused(ErrorCode::CapDenied, format!("CAP_DENIED: {}", denied.text(&format!("`{ability}`"))))
+    })
+}
+
+/// A job is paused, or goes on.
+pub(super) async fn hold(worker: &Worker, delivery: &Delivery, pause: bool) {
+    let (what, ability) = if pause { ("pause", "job/pause") } else { ("resume", "job/resume") };
+    let job = match decode::from_json::<HoldBody>(&delivery.body) {
+        Ok(body) => body.job,
+        Err(error) => {
+            let text = format!("malformed {what}: {error}");
+            return refuse(worker, delivery, refusal(ErrorCode::Refused, text)).await;
+        }
+    };
+    if let Err(unknown) = check(worker, delivery, ability, &job).await {
+        return not_known(worker, delivery, unknown).await;
+    }
+    let (venue, owner) = (&worker.venue, &delivery.owner);
+    let held = if pause { hold::pause(venue, owner, &job).await } else { hold::resume(venue, owner, &job).await };
+    match held {
+        // One that goes on already was let go by the first delivery of this very message.
+        Ok(Held::Done(_)) => delivery.settle.ack().await,
+        Ok(Held::Not(_)) if delivery.delivered > 1 => delivery.settle.ack().await,
+        Ok(Held::Not(why)) => refuse(worker, delivery, refusal(ErrorCode::Refused, why)).await,
+        Ok(Held::Unknown) => {
+            refuse(worker, delivery, refusal(ErrorCode::Refused, format!("no job `{job}`"))).await;
+        }
+        Err(error) => {
+            tracing::warn!(%error, what, "job not held yet");
+            delivery.settle.nak(RETRY).await;
+        }
+    }
+}
+
+/// A person's answer to what an agent waits for.
+pub(super) async fn decide(worker: &Worker, delivery: &Delivery) {
+    let AnswerBody { approval, digest, answer } = match decode::from_json(&delivery.body) {
+        Ok(body) => body,
+        Err(error) => {
+            return refuse(worker, delivery, refusal(ErrorCode::Refused, format!("malformed answer: {error}"))).await;
+        }
+    };
+    let caller = match callers::person(worker, delivery).await {
+        Ok(caller) => caller,
+        Err(unknown) => return not_known(worker, delivery, unknown).await,
+    };
+    match approvals::decide(&worker.venue, &caller, &approval, answer.into(), digest.as_deref()).await {
+        Ok(_) => delivery.settle.ack().await,
+        Err(OpError::Store(error)) => {
+            tracing::warn!(%error, "answer not taken yet");
+            delivery.settle.nak(RETRY).await;
+        }
+        Err(error) => {
+            let code = if matches!(error, OpError::Denied(_)) { ErrorCode::CapDenied } else { ErrorCode::Refused };
+            refuse(worker, delivery, refusal(code, error.to_string())).await;
+        }
+    }
+}

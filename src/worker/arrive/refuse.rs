@@ -1,0 +1,100 @@
+//! What isn't let in: its terminal answer, to whoever may be told.
+
+use super::callers::Unknown;
+use super::{RETRY, pause};
+use crate::bus::Delivery;
+use crate::domain::decode::{self, Wrong};
+use crate::domain::event::{reply_to_allowed, reply_to_own};
+use crate::domain::ids::{EventId, IdOf, Owner};
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::limits::MESSAGE_DEPTH;
+use crate::domain::seal::{self, Sender};
+use crate::domain::visible::told;
+use crate::outbox;
+use crate::worker::Worker;
+use serde_json::Value;
+
+/// The terminal answer to a message that can't become an event.
+#[expect(clippy::unnecessary_box_returns, reason = "the error side of results that are mostly ids: it should be small")]
+pub(super) fn refusal(code: ErrorCode, error: impl Into<String>) -> Box<JobResult> {
+    Box::new(JobResult::ended(JobStatus::Rejected, code, told(error.into())))
+}
+
+/// What only the venue sends, and whose it is.
+pub(super) fn unsealed(worker: &Worker, delivery: &Delivery, what: &str) -> Result<(Value, Sender), Box<JobResult>> {
+    let mut body = body_of(decode::message(&delivery.body, MESSAGE_DEPTH), what)?;
+    let Delivery { owner, agent, kind, .. } = delivery;
+    let sender = seal::unsealed(&worker.venue.key, owner, agent, *kind, &mut body);
+    if sender != Sender::Venue {
+        body_of(decode::check(&body), what)?;
+    }
+    Ok((body, sender))
+}
+
+pub(super) fn body_of<T>(parsed: Result<T, Wrong>, what: &str) -> Result<T, Box<JobResult>> {
+    parsed.map_err(|error| refusal(ErrorCode::Refused, format!("malformed {what}: {error}")))
+}
+
+#[expect(clippy::unnecessary_box_returns, reason = "it is the error side of the same results")]
+pub(super) fn forged(what: &str) -> Box<JobResult> {
+    let or = if what == "result" { ", or with the `job` and `token` of a job for an external worker" } else { "" };
+    let text = format!("FORGED: a {what} counts only under the seal of the venue that sends it{or}");
+    refusal(ErrorCode::Forged, text)
+}
+
+/// The answer to a sender who isn't known, or not yet.
+pub(super) async fn not_known(worker: &Worker, delivery: &Delivery, unknown: Unknown) {
+    match unknown {
+        Unknown::Refused(code, text) => refuse(worker, delivery, refusal(code, text)).await,
+        Unknown::Later(error) => {
+            tracing::warn!(%error, "not let in yet");
+            delivery.settle.nak(pause(&error)).await;
+        }
+    }
+}
+
+/// Of a message whose producer gives no id: the same for every delivery of it, and for no other message,
+/// so that every publish is new.
+pub(super) fn id_of_place(venue_key: &[u8], delivery: &Delivery) -> EventId {
+    let Delivery { published, sequence, .. } = *delivery;
+    EventId::of_venue(venue_key, IdOf::Place { published, sequence })
+}
+
+/// Where a message that can't be served says that its answer goes, if its sender may say so: of nobody an
+/// inbox that is everybody's, and that only where no tokens are required.
+pub(super) fn answer_to(worker: &Worker, owner: Option<&Owner>, body: &[u8]) -> Option<String> {
+    let allowed = if worker.options.auth.is_required() { reply_to_own } else { reply_to_allowed };
+    let (tenant, user) = owner.map(|owner| (owner.tenant().token(), owner.user().token())).unwrap_or_default();
+    reply_to(body).filter(|subject| allowed(subject, &tenant, &user))
+}
+
+/// A refused body may still say where its answer goes.
+pub(super) fn reply_to(body: &[u8]) -> Option<String> {
+    let value = decode::message(body, MESSAGE_DEPTH).ok()?;
+    value.get("replyTo")?.as_str().map(str::to_owned)
+}
+
+/// Publishes the terminal answer, then acknowledges: never retried, never lost without a trace.
+pub(super) async fn refuse(worker: &Worker, delivery: &Delivery, result: Box<JobResult>) {
+    let key = &worker.venue.key;
+    let place = id_of_place(key, delivery);
+    // An id that is nobody's to take isn't answered under either.
+    let named = delivery.id.as_deref().and_then(|id| EventId::new(id).ok());
+    let id = named.unwrap_or_else(|| place.clone());
+    tracing::info!(
+        owner = %delivery.owner, agent = %delivery.agent, %id,
+        reason = result.error.as_deref().unwrap_or_default(),
+        "submission refused"
+    );
+    let owner: &Owner = &delivery.owner;
+    let reply_to = answer_to(worker, Some(owner), &delivery.body);
+    let answers = outbox::refusal(key, (owner, &delivery.agent), &id, &place, reply_to.as_deref(), &result);
+    for answer in answers {
+        if let Err(error) = worker.venue.bus.publish(&answer).await {
+            tracing::warn!(%error, "refusal not published yet");
+            delivery.settle.nak(RETRY).await;
+            return;
+        }
+    }
+    delivery.settle.ack().await;
+}

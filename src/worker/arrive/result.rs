@@ -1,0 +1,72 @@
+//! Results of jobs that agents wait for.
+
+use super::admit::admit_and_run;
+use super::refuse::{body_of, forged, id_of_place, refusal, refuse, unsealed};
+use super::{RETRY, stray};
+use crate::bus::Delivery;
+use crate::domain::decode;
+use crate::domain::event::ResultBody;
+use crate::domain::external::Answer;
+use crate::domain::job::ErrorCode;
+use crate::domain::seal::{self, Sender};
+use crate::ingress;
+use crate::venue::external::{self, Taken};
+use crate::worker::Worker;
+
+/// Who says something of a job that an agent waits for.
+enum Told {
+    /// The venue: how it ended.
+    Venue(ResultBody),
+    /// Its external worker.
+    Worker(Answer),
+}
+
+/// Something about a job that an agent waits for: by the venue, or by its external worker.
+pub(super) async fn result(worker: &Worker, delivery: &Delivery) {
+    let told = unsealed(worker, delivery, "result").and_then(|(body, sender)| match sender {
+        Sender::Venue => body_of(decode::typed::<ResultBody>(body), "result").map(Told::Venue),
+        Sender::Anybody => match Answer::parse(&body) {
+            Some(answer) if seal::token_fits(&worker.venue.key, &delivery.owner, &answer.job, &answer.token) => {
+                Ok(Told::Worker(answer))
+            }
+            Some(answer) => {
+                let text = format!("FORGED: the token is not that of job `{}` of `{}`", answer.job, delivery.owner);
+                Err(refusal(ErrorCode::Forged, text))
+            }
+            None => Err(forged("result")),
+        },
+        Sender::Forger => Err(forged("result")),
+    });
+    match told {
+        Ok(Told::Venue(body)) => {
+            let Delivery { owner, agent, published, sequence, .. } = delivery;
+            let admit = ingress::result_admission(&worker.venue.key, (owner, agent), body, *published, *sequence);
+            admit_and_run(worker, delivery, admit, "result").await;
+        }
+        Ok(Told::Worker(answer)) => take_answer(worker, delivery, answer).await,
+        Err(refused) => refuse(worker, delivery, refused).await,
+    }
+}
+
+/// What an external worker has said of its job.
+async fn take_answer(worker: &Worker, delivery: &Delivery, answer: Answer) {
+    let job = answer.job.clone();
+    let message = id_of_place(&worker.venue.key, delivery);
+    match external::answered(&worker.venue, &delivery.owner, answer, message.as_str()).await {
+        Ok(Taken::Yes) => {}
+        Ok(Taken::Ignored(reason)) => {
+            tracing::warn!(owner = %delivery.owner, %job, reason, "answer of an external worker ignored");
+        }
+        Err(error) if error.is_transient() => {
+            tracing::warn!(%job, %error, "answer of an external worker not taken yet");
+            delivery.settle.nak(RETRY).await;
+            return;
+        }
+        Err(error) => {
+            tracing::error!(%job, %error, "answer of an external worker dropped");
+            let reason = format!("the answer to job `{job}` can't be taken: {error}");
+            return stray::unusable(worker, delivery, reason).await;
+        }
+    }
+    delivery.settle.ack().await;
+}

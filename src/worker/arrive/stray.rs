@@ -1,0 +1,114 @@
+//! Messages that can't be delivered to anybody: each is answered where it says an address, and kept.
+
+use super::RETRY;
+use super::refuse::answer_to;
+use crate::bus::subject::subject;
+use crate::bus::{Delivery, Unreadable};
+use crate::domain::dead::Stray;
+use crate::domain::decode;
+use crate::domain::event::Completion;
+use crate::domain::ids::{AgentId, EventId, IdOf, Owner};
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::limits::{MESSAGE_DEPTH, STRAY_BYTES};
+use crate::domain::message::{Address, Message};
+use crate::domain::secret::hide::HIDDEN;
+use crate::domain::time::Millis;
+use crate::outbox;
+use crate::venue::strays;
+use crate::worker::Worker;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Sees to what came with the messages of the last look at the queue.
+pub(crate) fn collect(worker: &Arc<Worker>) {
+    for unreadable in worker.venue.bus.unreadable() {
+        let worker = Arc::clone(worker);
+        let handled = Arc::clone(&worker);
+        worker.shutdown.spawn_turn("stray", async move { handle(&handled, unreadable).await });
+    }
+}
+
+/// The same of one that came to its agent, and that no redelivery would make any use of.
+pub(super) async fn unusable(worker: &Worker, delivery: &Delivery, reason: String) {
+    let Delivery { owner, agent, kind, id, sequence, published, .. } = delivery;
+    let to = Address::In { owner: owner.clone(), agent: agent.clone(), kind: *kind };
+    let unreadable = Unreadable {
+        // Below the prefix of the queue, which only it knows.
+        subject: subject("", &to).trim_start_matches('.').to_owned(),
+        reason,
+        owner: Some(owner.clone()),
+        id: id.clone(),
+        body: without_keys(&delivery.body),
+        sequence: *sequence,
+        published: *published,
+        settle: Arc::clone(&delivery.settle),
+    };
+    handle(worker, unreadable).await;
+}
+
+/// A body without what lets whoever has it speak for somebody else.
+fn without_keys(body: &Bytes) -> Bytes {
+    let Ok(mut value) = decode::message(body, MESSAGE_DEPTH) else { return body.clone() };
+    for key in ["token", "seal"] {
+        if let Some(found) = value.get_mut(key) {
+            *found = HIDDEN.into();
+        }
+    }
+    value.to_string().into()
+}
+
+/// Answered and kept before it is acknowledged: a crash in between does both again.
+async fn handle(worker: &Worker, unreadable: Unreadable) {
+    let Unreadable { subject, reason, owner, id, body, sequence, published, settle } = unreadable;
+    let answers = answers(
+        &worker.venue.key,
+        answer_to(worker, owner.as_ref(), &body),
+        &Unread { subject: &subject, reason: &reason, id: id.as_deref(), place: (published, sequence) },
+        owner.as_ref(),
+    );
+    let mut told = Vec::new();
+    for answer in answers {
+        match worker.venue.bus.publish(&answer).await {
+            Ok(()) => told.push(match answer.to {
+                Address::Reply(subject) => subject,
+                Address::Out { .. } | Address::In { .. } | Address::Job { .. } => "completions".to_owned(),
+            }),
+            Err(error) => tracing::warn!(subject, %error, "the sender of an unreadable message isn't told"),
+        }
+    }
+    let text = String::from_utf8_lossy(&body[..body.len().min(STRAY_BYTES)]).into_owned();
+    tracing::warn!(subject, reason, bytes = body.len(), "a message that nobody can get is kept for `dead list`");
+    let stray = Stray { subject, reason, owner, id, received: published, bytes: body.len(), body: text, told };
+    match strays::keep(&worker.venue, &stray, sequence).await {
+        Ok(()) => settle.ack().await,
+        Err(error) => {
+            tracing::warn!(%error, "an unreadable message isn't kept yet");
+            settle.nak(RETRY).await;
+        }
+    }
+}
+
+/// What is known of such a message.
+struct Unread<'a> {
+    subject: &'a str,
+    reason: &'a str,
+    id: Option<&'a str>,
+    /// When it was published, and its place in the stream.
+    place: (Millis, u64),
+}
+
+/// The terminal answer: where completions of its owner go, and to the inbox that it names.
+fn answers(key: &[u8], reply_to: Option<String>, unread: &Unread<'_>, owner: Option<&Owner>) -> Vec<Message> {
+    let result = JobResult::ended(JobStatus::Rejected, ErrorCode::Refused, unread.reason);
+    let (published, sequence) = unread.place;
+    let place = EventId::of_venue(key, IdOf::Place { published, sequence });
+    let id = unread.id.and_then(|id| EventId::new(id).ok()).unwrap_or_else(|| place.clone());
+    let named = unread.subject.rsplit('.').nth(1).and_then(|token| AgentId::new(token).ok());
+    let agent = named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"));
+    if let Some(owner) = owner {
+        return outbox::refusal(key, (owner, &agent), &id, &place, reply_to.as_deref(), &result);
+    }
+    let completion = Completion { id, job: None, agent, session: None, result };
+    let body = serde_json::to_value(&completion).expect("completions serialise");
+    reply_to.into_iter().map(|subject| Message { to: Address::Reply(subject), id: None, body: body.clone() }).collect()
+}

@@ -1,0 +1,115 @@
+//! Tasks and messages: who sends them, and whether they are let in.
+
+use super::RETRY;
+use super::admit::admit_and_run;
+use super::callers::{self, Unknown};
+use super::refuse::{id_of_place, not_known, refusal, refuse};
+use crate::bus::Delivery;
+use crate::domain::ids::{EventId, JobId, SessionKey};
+use crate::domain::job::{ErrorCode, Job, JobResult};
+use crate::domain::message::InKind;
+use crate::ingress::{self, Arrival};
+use crate::store::{Admit, StoreError};
+use crate::venue::jobs;
+use crate::worker::Worker;
+
+/// The admission of a submission of somebody who is known, or its terminal answer.
+async fn admission(worker: &Worker, delivery: &Delivery) -> Result<Result<Admit, Box<JobResult>>, StoreError> {
+    let venue = &worker.venue;
+    let parsed = ingress::parse(&delivery.body).and_then(|said| {
+        let (to, named, sealed) =
+            ((&delivery.owner, &delivery.agent, delivery.kind), delivery.id.as_deref(), said.seal.is_some());
+        let place = || id_of_place(&venue.key, delivery);
+        ingress::unsealed(venue, to, named, place, said).map(|(id, said)| (id, said, sealed))
+    });
+    let (id, said, sealed) = match parsed {
+        Ok(parsed) => parsed,
+        Err(error) => return Ok(Err(refusal(error.code(), error.to_string()))),
+    };
+    let (submission, by, may_override) = match callers::identified(worker, delivery, sealed, said).await {
+        Ok(identified) => identified,
+        Err(Unknown::Refused(code, text)) => return Ok(Err(refusal(code, text))),
+        Err(Unknown::Later(error)) => return Err(error),
+    };
+    let arrival = Arrival {
+        owner: delivery.owner.clone(),
+        agent: delivery.agent.clone(),
+        task: delivery.kind == InKind::Task,
+        id,
+        submission,
+        received: delivery.published,
+        sequence: delivery.sequence,
+        by,
+        may_override,
+    };
+    match ingress::let_in(venue, &arrival).await? {
+        Ok(admit) => Ok(Ok(admit)),
+        Err(error) => {
+            let refused = refusal(error.code(), error.to_string());
+            if sealed && arrival.task {
+                never_begun(worker, &arrival, &refused).await?;
+            }
+            Ok(Err(refused))
+        }
+    }
+}
+
+/// Ends the job that a turn has started with a task that isn't let in: the session that waits for it is told.
+async fn never_begun(worker: &Worker, arrival: &Arrival, refused: &JobResult) -> Result<(), StoreError> {
+    let job = JobId::derive(&worker.venue.key, &arrival.owner, &arrival.id);
+    match jobs::get(&worker.venue, &arrival.owner, &job).await? {
+        Some(job) if !job.status.is_terminal() => {
+            jobs::end(&worker.venue, &arrival.owner, &job, refused, Vec::new()).await.map(drop)
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(super) async fn submission(worker: &Worker, delivery: &Delivery) {
+    let admission = match admission(worker, delivery).await {
+        Ok(admission) => admission,
+        Err(error) => return not_known(worker, delivery, Unknown::Later(error)).await,
+    };
+    match admission {
+        Ok(admit) => {
+            if let Err(error) = ingress::make_way(&worker.venue, &admit).await {
+                return not_known(worker, delivery, Unknown::Later(error)).await;
+            }
+            let kind = if delivery.kind == InKind::Task { "task" } else { "message" };
+            admit_and_run(worker, delivery, admit, kind).await;
+        }
+        Err(refused) => {
+            // It was accepted before, by a key that is gone by now: that stands, and it goes on.
+            match known_session(worker, delivery, &refused).await {
+                Ok(Some(session)) => {
+                    let admit = Admit { owner: delivery.owner.clone(), session, event: None, lease: None };
+                    admit_and_run(worker, delivery, admit, "wake").await;
+                }
+                Ok(None) => refuse(worker, delivery, refused).await,
+                Err(error) => {
+                    tracing::warn!(%error, "submission not looked up yet");
+                    delivery.settle.nak(RETRY).await;
+                }
+            }
+        }
+    }
+}
+
+/// The session of a task that is delivered again, has a job, and wouldn't be let in any more.
+async fn known_session(
+    worker: &Worker,
+    delivery: &Delivery,
+    refused: &JobResult,
+) -> Result<Option<SessionKey>, StoreError> {
+    let by_token = matches!(refused.error_code, Some(ErrorCode::Unauthenticated | ErrorCode::CapDenied));
+    if !by_token || delivery.delivered < 2 || delivery.kind != InKind::Task {
+        return Ok(None);
+    }
+    let key = &worker.venue.key;
+    let named = delivery.id.as_deref().map_or_else(|| Ok(id_of_place(key, delivery)), EventId::new);
+    let Ok(id) = named else { return Ok(None) };
+    let job = JobId::derive(key, &delivery.owner, &id);
+    let job = jobs::get(&worker.venue, &delivery.owner, &job).await?;
+    let of = |job: Job| SessionKey { agent: job.head.agent, session: job.head.session };
+    Ok(job.filter(|job| job.head.agent == delivery.agent).map(of))
+}

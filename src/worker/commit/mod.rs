@@ -1,0 +1,321 @@
+//! Stage 7. In comes a turn's decision, out goes one commit and what it leaves for the outbox (stage 8); conflicts are
+//! resolved and tried again. It decides nothing but what others have taken away meanwhile.
+
+mod output;
+mod recheck;
+
+use crate::domain::agent::{AgentConfig, AgentRecord};
+use crate::domain::chat::ChatMessage;
+use crate::domain::context::record::manifest::Base;
+use crate::domain::context::text;
+use crate::domain::dead::DeadLetter;
+use crate::domain::event::Payload;
+use crate::domain::ids::JobId;
+use crate::domain::job::{ErrorCode, Job, JobResult, JobStatus};
+use crate::domain::limits::COMMIT_CONFLICTS;
+use crate::domain::resource::scratchpad::Note;
+use crate::domain::session::TurnRecord;
+use crate::domain::spend::Today;
+use crate::domain::turn::decide::Decision;
+use crate::domain::turn::run::{Next, Pending};
+use crate::domain::turn::{Setting, Turn};
+use crate::outbox;
+use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
+use crate::venue::agents;
+use crate::venue::context::clear;
+use crate::venue::dead;
+use crate::venue::jobs;
+use crate::venue::policy;
+use crate::venue::resources::scratchpad;
+use crate::venue::workspace::WorkspaceError;
+use crate::worker::Worker;
+use crate::worker::context::books;
+use crate::worker::lease::{Leased, Stop};
+use crate::worker::turn::Ground;
+use bytes::Bytes;
+use std::time::Duration;
+
+/// Pause after too many conflicts in a row.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(500);
+
+fn bytes<T: serde::Serialize>(value: &T) -> Bytes {
+    Bytes::from(serde_json::to_vec(value).expect("records serialise"))
+}
+
+/// Commits a turn's decision, or what becomes of it when others were faster. Returns whether the lease is still held.
+pub(crate) async fn commit(
+    worker: &Worker,
+    leased: &mut Leased,
+    ground: &Ground,
+    agent: &AgentRecord,
+    turn: &Turn,
+    mut decision: Decision,
+) -> Result<bool, Stop> {
+    let clock = &worker.venue.clock;
+    let started = clock.steady();
+    if let Some(ledger) = &mut decision.ledger {
+        worker.books.trim(worker.venue.now(), ledger);
+    }
+    if decision.cancelled {
+        discard(worker, leased, ground).await?;
+    }
+    put_notes(worker, ground, turn, &decision).await?;
+    output::put(ground, turn, &mut decision).await?;
+    let mut policy = ground.policy;
+    for _ in 0..=COMMIT_CONFLICTS {
+        let (mut commit, mut outbox) = build(worker, leased, (ground, agent), &decision).await?;
+        commit.writes.push(policy::unchanged(policy));
+        let _alone = leased.stops.alone().await;
+        match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
+            Committed::Done(next) => {
+                worker.venue.metrics.turns_committed.inc();
+                worker.venue.metrics.commit_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
+                outbox.extend_from_slice(next.wakes());
+                if let Some(ledger) = &decision.ledger {
+                    worker.books.stored(ledger);
+                }
+                let held = take_over(leased, decision, next)?;
+                worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
+                return Ok(held);
+            }
+            Committed::Fenced => {
+                worker.venue.metrics.leases_lost.inc();
+                return Err(Stop::Lost);
+            }
+            Committed::Cancelled => {
+                decision = decision.cancel(turn.setting());
+                discard(worker, leased, ground).await?;
+            }
+            Committed::Conflict(conflicts) => {
+                worker.venue.metrics.commit_conflicts.inc();
+                tracing::debug!(session = %leased.lease.session, ?conflicts, "documents changed; applying again");
+                if conflicts.iter().any(|conflict| conflict.key == keys::POLICY) {
+                    policy = recheck_authority(worker, ground, agent, turn, &mut decision).await?;
+                }
+                let results = ground.workspace.rebase().await?;
+                show_again(decision.shown(), &results, &turn.setting().config);
+            }
+        }
+    }
+    back_off(worker, leased).await
+}
+
+/// Nothing of what a turn wrote counts; its session begins anew all the same, where its time was over.
+async fn discard(worker: &Worker, leased: &Leased, ground: &Ground) -> Result<(), Stop> {
+    ground.workspace.discard().await;
+    if leased.expired {
+        clear(&ground.workspace, &*worker.venue.store).await?;
+    }
+    Ok(())
+}
+
+/// The output of a task goes into the buckets of its request, where the agent is configured so.
+async fn put_notes(worker: &Worker, ground: &Ground, turn: &Turn, decision: &Decision) -> Result<(), Stop> {
+    let Setting { config, mandate, session, .. } = turn.setting();
+    let output = decision.ended.as_ref().and_then(|(job, result)| Some((job, result.output.as_ref()?)));
+    let Some((job, output)) = output.filter(|_| config.context_write && !mandate.context_ids.is_empty()) else {
+        return Ok(());
+    };
+    let note = Note::of(session.agent.to_string(), worker.venue.now(), output);
+    match scratchpad::append(&ground.workspace, &mandate.context_ids, job, &note).await {
+        Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
+        // Nothing else can be wrong with them: their names were checked at intake.
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// The policy changed: authority is evaluated again, and what it denies now is not done. Returns the
+/// version that was looked at.
+async fn recheck_authority(
+    worker: &Worker,
+    ground: &Ground,
+    agent: &AgentRecord,
+    turn: &Turn,
+    decision: &mut Decision,
+) -> Result<u64, Stop> {
+    let setting = turn.setting();
+    let (policy, version) = policy::load(&*worker.venue.store, &setting.owner).await?;
+    let now = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope()).within(&setting.authority);
+    let mut denied = recheck::denied(turn.calls(), decision.shown(), &now);
+    denied.extend(recheck::lost(turn.calls(), &ground.workspace.used().await, decision.shown(), &now));
+    let calls: Vec<_> = denied.iter().map(|(call, _)| *call).collect();
+    ground.workspace.take_back(&calls).await;
+    recheck::show(decision.shown(), &denied);
+    decision.unask(&calls);
+    output::check(ground, turn, decision, &now).await;
+    decision.narrowed(now);
+    Ok(version)
+}
+
+/// Results of writes that came out otherwise on the newer version.
+fn show_again(record: &mut TurnRecord, results: &[(u32, Result<serde_json::Value, String>)], config: &AgentConfig) {
+    let mut shown: Vec<&mut String> = record
+        .said
+        .iter_mut()
+        .filter_map(|message| match message {
+            ChatMessage::Tool { text, .. } => Some(text),
+            ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+        })
+        .collect();
+    let limit = text::tool_result_bytes(config, shown.len());
+    for (call, result) in results {
+        let place = usize::try_from(*call).ok().and_then(|at| shown.get_mut(at));
+        if let Some(place) = place {
+            **place = match result {
+                Ok(value) => text::tool_result(value, limit),
+                Err(error) => format!("error: {error}"),
+            };
+        }
+    }
+}
+
+async fn build(
+    worker: &Worker,
+    leased: &Leased,
+    (ground, agent): (&Ground, &AgentRecord),
+    decision: &Decision,
+) -> Result<(Commit, Vec<OutboxEntry>), Stop> {
+    let session = &leased.lease.session;
+    let record = &decision.record;
+    let mut writes = ground.workspace.writes().await;
+    writes.push(put(keys::turn(session, record.turn), bytes(record)));
+    writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
+    if let Some(amended) = &decision.amended {
+        writes.push(put(keys::turn(session, amended.turn), bytes(amended)));
+    }
+    let day = |today: &Today| put(keys::session_day(&today.date, session, today.since), bytes(&today.models));
+    writes.extend(decision.today.as_ref().map(day));
+    writes.extend(decision.tally.as_ref().map(|(job, tally)| put(keys::job_spend(job), bytes(tally))));
+    writes.extend(decision.asked.iter().map(|approval| put(keys::approval(&approval.id), bytes(approval))));
+    writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
+    if let Some(ledger) = &decision.ledger {
+        writes.extend(books::writes(session, record.turn, ledger));
+    }
+    let mut outbox = Vec::new();
+    let mut finish = Vec::new();
+    if let Some((job, result)) = &decision.ended {
+        finish.push(JobFinish { job: job.clone(), status: result.status, result: bytes(result) });
+        outbox.extend(completion(&worker.venue.key, leased, job, result));
+    }
+    if let (true, Some(job)) = (decision.cancelled, &record.job) {
+        // Those that its turn started after it was cancelled, too.
+        let owner = &leased.lease.owner;
+        let ended = jobs::get(&worker.venue, owner, job).await?.map(|job| job.status).filter(|s| s.is_terminal());
+        let ended = ended.unwrap_or(JobStatus::Cancelled);
+        outbox.extend(jobs::cancel_children(&worker.venue, owner, job, ended).await?);
+    }
+    let after = leased.run.after(&decision.state, &decision.consume);
+    let rest = |due| After::Release { arrivals: leased.arrivals, due, backoff: false };
+    let due = after.look_at(&agent.config.limits.budget());
+    let then = match after.next(worker.options.crash_limit) {
+        _ if leased.more => After::Keep,
+        Next::Rest => rest(due),
+        Next::Await { news: false, until } => rest(Some(due.map_or(until, |due| due.min(until)))),
+        Next::Await { .. } | Next::Turn(_) | Next::Settle(_) | Next::GiveUp(_) => After::Keep,
+    };
+    let serving = record.job.clone().filter(|_| !decision.cancelled);
+    let commit = Commit {
+        turn: record.turn,
+        consume: decision.consume.clone(),
+        writes,
+        status: decision.status.clone(),
+        finish,
+        outbox: outbox.clone(),
+        state: bytes(&decision.state),
+        unless_cancelled: serving,
+        then,
+    };
+    Ok((commit, outbox))
+}
+
+fn put(key: String, value: Bytes) -> DocWrite {
+    DocWrite { key, expect: Expect::Any, change: Change::Put(value) }
+}
+
+/// What the end of the served task sends; everything about it stands in its event.
+fn completion(venue_key: &[u8], leased: &Leased, job: &JobId, result: &JobResult) -> Vec<OutboxEntry> {
+    let served = leased.run.inbox.iter().find(|pending| pending.event.job() == Some(job));
+    let head = served.and_then(|pending| pending.event.head(&leased.lease.session));
+    head.map(|head| outbox::completions(venue_key, &leased.lease.owner, &head, result)).unwrap_or_default()
+}
+
+fn take_over(leased: &mut Leased, decision: Decision, next: Kept) -> Result<bool, Stop> {
+    if let (Some(base), Some(ledger)) = (&leased.base, &decision.ledger) {
+        // One that can't be read is looked for in the store next time.
+        leased.base =
+            Base::read(base.as_deref(), decision.record.turn, &ledger.manifest).ok().map(|new| Some(new.into()));
+    }
+    leased.run = leased.run.after(&decision.state, &decision.consume);
+    leased.calls.clear();
+    leased.expired = false;
+    if let Some(transcript) = &mut leased.transcript {
+        if let Some(amended) = decision.amended
+            && let Some(place) = transcript.iter_mut().find(|record| record.turn == amended.turn)
+        {
+            *place = amended;
+        }
+        transcript.push(decision.record);
+    }
+    Ok(leased.take_over(next)?)
+}
+
+/// Too contended: the reply is kept, and the session comes back after a pause.
+async fn back_off(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+    let now = worker.venue.now();
+    tracing::warn!(session = %leased.lease.session, "{COMMIT_CONFLICTS} conflicts in a row; backing off");
+    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(CONFLICT_PAUSE)), backoff: true };
+    leased.release(worker, now, then).await?;
+    Ok(false)
+}
+
+/// Consumes events that need no model: tasks that ended from outside, results nobody awaits.
+pub(crate) async fn settle(worker: &Worker, leased: &mut Leased, settled: &[Pending]) -> Result<bool, Stop> {
+    let (mut outbox, mut writes) = (Vec::new(), Vec::new());
+    for pending in settled {
+        if let Payload::Task { job, .. } = &pending.event.payload {
+            // Written again under the same ids by whoever ended it: harmless, and never missing.
+            let found = jobs::get(&worker.venue, &leased.lease.owner, job).await?;
+            if let Some(Job { head, result: Some(result), updated, .. }) = found {
+                if result.error_code == Some(ErrorCode::Dead) {
+                    writes.push(dead::kept(&DeadLetter {
+                        job: job.clone(),
+                        session: leased.lease.session.clone(),
+                        event: pending.event.clone(),
+                        crashes: pending.crashes,
+                        attempts: leased.attempts.iter().filter(|a| a.job.as_ref() == Some(job)).cloned().collect(),
+                        died: updated,
+                        error: result.error.clone().unwrap_or_default(),
+                        redriven: None,
+                    }));
+                }
+                outbox.extend(outbox::completions(&worker.venue.key, &leased.lease.owner, &head, &result));
+                if result.status == JobStatus::Cancelled {
+                    let owner = &leased.lease.owner;
+                    outbox.extend(jobs::cancel_children(&worker.venue, owner, job, result.status).await?);
+                }
+            }
+        }
+    }
+    let consume: Vec<_> = settled.iter().map(|pending| pending.key.clone()).collect();
+    let state = leased.run.state.clone();
+    let commit = Commit {
+        turn: leased.run.version + 1,
+        consume: consume.clone(),
+        writes,
+        status: None,
+        finish: Vec::new(),
+        outbox: outbox.clone(),
+        state: bytes(&state),
+        unless_cancelled: None,
+        then: After::Keep,
+    };
+    match worker.venue.store.commit(worker.venue.now(), &leased.lease, &commit).await? {
+        Committed::Done(next) => {
+            leased.run = leased.run.after(&state, &consume);
+            let held = leased.take_over(next)?;
+            worker.relay.leave(&leased.lease.owner, &leased.lease.session, outbox).await;
+            Ok(held)
+        }
+        Committed::Fenced | Committed::Cancelled | Committed::Conflict(_) => Err(Stop::Lost),
+    }
+}

@@ -1,0 +1,61 @@
+//! The output of a task goes where its request says, with the commit that completes it.
+
+use crate::domain::authority::Authority;
+use crate::domain::job::{ErrorCode, JobResult, JobStatus};
+use crate::domain::lattice::Path;
+use crate::domain::options::output_path;
+use crate::domain::turn::Turn;
+use crate::domain::turn::decide::Decision;
+use crate::venue::workspace::{self, WorkspaceError, WriteOp};
+use crate::worker::lease::Stop;
+use crate::worker::turn::Ground;
+
+/// Place of the write among those of the calls of a reply, of which there are fewer.
+const PLACE: u32 = workspace::OWN;
+
+/// Where the task that ends here is to leave its output.
+fn wanted(turn: &Turn, decision: &Decision) -> Option<Path> {
+    let task = turn.setting().plan.task.as_ref()?;
+    let (ended, _) = decision.ended.as_ref().filter(|(_, result)| result.status == JobStatus::Complete)?;
+    let path = task.event.output_path.as_ref().filter(|_| task.event.job() == Some(ended))?;
+    output_path(path).ok()
+}
+
+/// Writes it, under the authority of the turn; a task whose output can't be where it was promised fails.
+pub(crate) async fn put(ground: &Ground, turn: &Turn, decision: &mut Decision) -> Result<(), Stop> {
+    let Some(path) = wanted(turn, decision) else { return Ok(()) };
+    if check(ground, turn, decision, &turn.setting().authority).await {
+        return Ok(());
+    }
+    let output = decision.ended.as_ref().and_then(|(_, result)| result.output.clone()).unwrap_or_default();
+    let write = WriteOp::Write { path: path.clone(), value: output, expect: None };
+    match ground.workspace.apply(PLACE, write).await {
+        Ok(_) => Ok(()),
+        Err(WorkspaceError::Store(error)) => Err(Stop::Store(error)),
+        Err(error) => {
+            fail(decision, ErrorCode::Refused, &format!("`outputPath` `{path}`: {error}"));
+            Ok(())
+        }
+    }
+}
+
+/// Whether the output may not be written: then it isn't, and the task has failed.
+pub(crate) async fn check(ground: &Ground, turn: &Turn, decision: &mut Decision, now: &Authority) -> bool {
+    let Some(path) = wanted(turn, decision) else { return false };
+    let Err(denied) = now.permits("crud/write", &path) else { return false };
+    ground.workspace.take_back(&[PLACE]).await;
+    fail(decision, ErrorCode::CapDenied, &denied.text("`outputPath`"));
+    true
+}
+
+fn fail(decision: &mut Decision, code: ErrorCode, error: &str) {
+    if let Some((job, result)) = &mut decision.ended {
+        *result = JobResult::failed(code, error);
+        let job = job.clone();
+        for (ended, status) in &mut decision.record.ended {
+            if *ended == job {
+                *status = JobStatus::Failed;
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Authority at commit: what was revoked since a call was made becomes a denial in the transcript.
+
+use crate::domain::authority::{Authority, Resource};
+use crate::domain::chat::ChatMessage;
+use crate::domain::resource::{Held, Use};
+use crate::domain::session::{CallRecord, TurnRecord};
+use crate::domain::tools::Target;
+use crate::domain::turn::{Outcome, PlannedCall, Resolved};
+
+/// Calls that would be denied now, by their place in the reply, with the text of the denial. What went
+/// out when a call was made stands: nothing takes it back.
+pub(crate) fn denied(calls: &[(u32, PlannedCall)], record: &TurnRecord, now: &Authority) -> Vec<(u32, String)> {
+    let check = |(index, call): &(u32, PlannedCall)| {
+        let made = held_back(record, *index)?;
+        if let Some(denied) = call.scoped.iter().find_map(|scoped| scoped.held(now).err()) {
+            return Some((*index, denied));
+        }
+        // Of a resource it counts which of its namespaces were used.
+        if let Ok(Resolved { target: Target::Resource { .. }, .. }) = &call.what {
+            return None;
+        }
+        let denied = made.needs.iter().find_map(|need| now.permits(&need.can, Resource::of(need)).err())?;
+        Some((*index, denied.text(&made.tool)))
+    };
+    calls.iter().filter_map(check).collect()
+}
+
+/// What a call came to whose effects wait for the commit.
+fn held_back(record: &TurnRecord, index: u32) -> Option<&CallRecord> {
+    usize::try_from(index).ok().and_then(|at| record.calls.get(at)).filter(|made| !made.went_out)
+}
+
+/// Calls whose use of a resource would be denied now, of those whose effects wait for the commit.
+pub(crate) fn lost(
+    calls: &[(u32, PlannedCall)],
+    used: &[(u32, Use)],
+    record: &TurnRecord,
+    now: &Authority,
+) -> Vec<(u32, String)> {
+    let held = Held::of(now);
+    let denied = |(index, used): &(u32, Use)| {
+        held_back(record, *index)?;
+        let (_, call) = calls.iter().find(|(at, _)| at == index)?;
+        Some((*index, held.check(&call.tool, used.ability, &used.namespace).err()?))
+    };
+    used.iter().filter_map(denied).collect()
+}
+
+/// Shows denials in the place of what calls returned.
+pub(crate) fn show(record: &mut TurnRecord, denied: &[(u32, String)]) {
+    let results = record.said.iter_mut().filter_map(|message| match message {
+        ChatMessage::Tool { text, .. } => Some(text),
+        ChatMessage::User { .. } | ChatMessage::Assistant { .. } => None,
+    });
+    for ((text, call), index) in results.zip(&mut record.calls).zip(0..) {
+        if let Some((_, denial)) = denied.iter().find(|(at, _)| *at == index) {
+            text.clone_from(denial);
+            Outcome::Denied.as_str().clone_into(&mut call.outcome);
+            call.needs.clear();
+        }
+    }
+}

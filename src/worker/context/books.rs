@@ -1,0 +1,171 @@
+//! Stages 4 and 7: what a turn needs to record its prompt, and what of the record is stored already.
+
+use crate::domain::agent::AgentRecord;
+use crate::domain::context::inputs::Inputs;
+use crate::domain::context::record::manifest::{Base, stretch};
+use crate::domain::context::record::part::{Namer, Packed, PartName};
+use crate::domain::context::record::{LedgerWrite, Scribe, pack_system, pack_tools};
+use crate::domain::ids::{AgentId, Owner, SessionKey};
+use crate::domain::time::Millis;
+use crate::domain::tools::ToolTable;
+use crate::store::{Change, DocWrite, Expect, Store, StoreError, keys};
+use crate::worker::Worker;
+use bytes::Bytes;
+use quick_cache::sync::Cache;
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// Names that are remembered as stored, in each of two halves: about 5 MB.
+const RECENT: usize = 50_000;
+/// After so long a half is forgotten, so that what was purged meanwhile is stored again.
+const RECENT_TIME: Duration = Duration::from_mins(5);
+/// Packed tool tables that are kept, and system prompts.
+const PACKED: usize = 1_024;
+
+/// What a worker remembers of the records that it wrote.
+pub(crate) struct Books {
+    recent: Mutex<Recent>,
+    /// By the table's address; the table is kept, so that no other can have it.
+    tools: Cache<(Owner, usize), (Arc<ToolTable>, Arc<Packed>)>,
+    systems: Cache<SystemKey, Arc<Packed>>,
+}
+
+impl Default for Books {
+    fn default() -> Self {
+        Self { recent: Mutex::default(), tools: Cache::new(PACKED), systems: Cache::new(PACKED) }
+    }
+}
+
+/// Parts that were stored lately; a name belongs to one owner.
+#[derive(Default)]
+struct Recent {
+    since: Millis,
+    now: HashSet<PartName>,
+    before: HashSet<PartName>,
+}
+
+/// What a system prompt depends on.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct SystemKey {
+    owner: Owner,
+    agent: AgentId,
+    created: Millis,
+    config_version: u64,
+}
+
+impl Recent {
+    fn turn_over(&mut self, now: Millis) {
+        if self.now.len() >= RECENT || now.since(self.since) >= RECENT_TIME {
+            self.before = std::mem::take(&mut self.now);
+            self.since = now;
+        }
+    }
+}
+
+impl Books {
+    /// Takes out of a record what is surely stored.
+    pub(crate) fn trim(&self, now: Millis, write: &mut LedgerWrite) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.turn_over(now);
+        write.parts.retain(|(name, _)| !recent.now.contains(name) && !recent.before.contains(name));
+    }
+
+    /// A record was committed.
+    pub(crate) fn stored(&self, write: &LedgerWrite) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.now.extend(write.parts.iter().map(|(name, _)| name.clone()));
+    }
+
+    fn packed(&self, owner: &Owner, agent: &AgentRecord, inputs: &Inputs, namer: &Namer) -> (Arc<Packed>, Arc<Packed>) {
+        let table = &inputs.tools;
+        let pack = || Arc::new(pack_tools(namer, table));
+        let tools = if Arc::strong_count(table) == 1 {
+            // Built for this turn alone.
+            pack()
+        } else {
+            let key = (owner.clone(), Arc::as_ptr(table).addr());
+            kept(&self.tools, &key, || (Arc::clone(table), pack())).1
+        };
+        let pack = || Arc::new(pack_system(namer, &inputs.system));
+        if inputs.frame.bare {
+            // The prompt of one call, which no other turn of the agent has.
+            return (tools, pack());
+        }
+        let key = SystemKey {
+            owner: owner.clone(),
+            agent: agent.id.clone(),
+            created: agent.created,
+            config_version: agent.config_version,
+        };
+        (tools, kept(&self.systems, &key, pack))
+    }
+}
+
+/// What is kept under a key; made when there is nothing.
+fn kept<K: Clone + Eq + Hash, V: Clone>(cache: &Cache<K, V>, key: &K, make: impl FnOnce() -> V) -> V {
+    cache.get_or_insert_with(key, || Ok::<_, Infallible>(make())).unwrap_or_else(|never| match never {})
+}
+
+/// Who writes the record of a turn.
+pub(crate) fn scribe(
+    worker: &Worker,
+    owner: &Owner,
+    agent: &AgentRecord,
+    inputs: &Inputs,
+    base: Option<Arc<Base>>,
+) -> Scribe {
+    let namer = Namer::new(&worker.venue.key, owner);
+    let (tools, system) = worker.books.packed(owner, agent, inputs, &namer);
+    Scribe { namer, base, tools, system }
+}
+
+/// The newest record of a session, if `turn` can be a change of it.
+pub(crate) async fn base(
+    store: &dyn Store,
+    owner: &Owner,
+    session: &SessionKey,
+    turn: u64,
+) -> Result<Option<Arc<Base>>, StoreError> {
+    let base = crate::venue::ledger::walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
+    Ok(base.map(Arc::new))
+}
+
+/// The documents of a record.
+pub(crate) fn writes(session: &SessionKey, turn: u64, write: &LedgerWrite) -> impl Iterator<Item = DocWrite> {
+    let put = |key: String, text: &str| DocWrite {
+        key,
+        expect: Expect::Any,
+        change: Change::Put(Bytes::copy_from_slice(text.as_bytes())),
+    };
+    let manifest = put(keys::ledger(session, turn), &write.manifest);
+    write.parts.iter().map(move |(name, content)| put(keys::part(name), content)).chain([manifest])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_stored_lately_is_not_stored_again() {
+        let books = Books::default();
+        let namer = Namer::new(b"k", &"t/u".parse().unwrap());
+        let write = |contents: &[&str]| LedgerWrite {
+            manifest: String::new(),
+            parts: contents.iter().map(|content| (namer.name(content), (*content).to_owned())).collect(),
+        };
+        let left = |now: u64, contents: &[&str]| {
+            let mut trimmed = write(contents);
+            books.trim(Millis(now), &mut trimmed);
+            trimmed.parts.len()
+        };
+        let minute = 60_000;
+        assert_eq!(left(10 * minute, &["a", "b"]), 2);
+        books.stored(&write(&["a"]));
+        assert_eq!(left(11 * minute, &["a", "b"]), 1);
+        assert_eq!(left(16 * minute, &["a"]), 0, "it is in the older half now");
+        assert_eq!(left(22 * minute, &["a"]), 1, "forgotten");
+    }
+}

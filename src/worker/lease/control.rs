@@ -1,0 +1,146 @@
+//! Cancellations are signalled as they happen. A signal only makes the worker look: anybody may have sent
+//! it, and the store says whether the task is cancelled. The renewal of the lease is the backstop.
+
+use crate::bus::Signal;
+use crate::domain::ids::{JobId, Owner};
+use crate::venue::jobs;
+use crate::worker::{RECEIVE_PAUSE, Worker};
+use futures::StreamExt;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+/// Pause between two looks: however many signals come, each owner's tasks are read ten times per second
+/// at most, and a cancelled call is still dropped within one.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// Tasks that are served here: what a cancellation must reach.
+#[derive(Debug, Default)]
+pub(crate) struct Control {
+    tasks: Mutex<HashMap<JobId, Task>>,
+    look: Notify,
+}
+
+#[derive(Debug)]
+struct Task {
+    owner: Owner,
+    token: CancellationToken,
+    /// Somebody says that it is cancelled, and nobody has looked since.
+    signalled: bool,
+}
+
+/// A task that is served here.
+pub(crate) struct Served<'c> {
+    control: &'c Control,
+    job: JobId,
+}
+
+impl Drop for Served<'_> {
+    /// However the turn ended, given up in the middle included.
+    fn drop(&mut self) {
+        self.control.tasks().remove(&self.job);
+    }
+}
+
+impl Control {
+    fn tasks(&self) -> MutexGuard<'_, HashMap<JobId, Task>> {
+        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a served task until the answer is dropped; its token is cancelled when the job is.
+    pub(crate) fn serve(&self, owner: &Owner, job: &JobId, token: &CancellationToken) -> Served<'_> {
+        let task = Task { owner: owner.clone(), token: token.clone(), signalled: false };
+        self.tasks().insert(job.clone(), task);
+        Served { control: self, job: job.clone() }
+    }
+
+    /// Somebody says on this owner's subject that a job is cancelled.
+    fn heard(&self, signal: &Signal) {
+        let named = std::str::from_utf8(&signal.body).ok().and_then(|text| JobId::new(text).ok());
+        let mut tasks = self.tasks();
+        if let Some(task) = named.and_then(|job| tasks.get_mut(&job)).filter(|task| task.owner == signal.owner) {
+            task.signalled = true;
+            self.look.notify_one();
+        }
+    }
+
+    /// What was signalled since the last look, by owner.
+    fn signalled(&self) -> BTreeMap<Owner, Vec<(JobId, CancellationToken)>> {
+        let mut found: BTreeMap<Owner, Vec<_>> = BTreeMap::new();
+        for (job, task) in self.tasks().iter_mut().filter(|(_, task)| task.signalled) {
+            task.signalled = false;
+            found.entry(task.owner.clone()).or_default().push((job.clone(), task.token.clone()));
+        }
+        found
+    }
+}
+
+/// Listens and looks until the process ends.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    let end = worker.shutdown.ending().clone();
+    tokio::select! {
+        () = end.cancelled() => {}
+        () = listen(&worker) => {}
+        () = look(&worker) => {}
+    }
+}
+
+async fn listen(worker: &Worker) {
+    loop {
+        if let Ok(mut signals) = worker.venue.bus.control().await {
+            while let Some(signal) = signals.next().await {
+                worker.control.heard(&signal);
+            }
+        }
+        tokio::time::sleep(RECEIVE_PAUSE).await;
+    }
+}
+
+async fn look(worker: &Worker) {
+    loop {
+        worker.control.look.notified().await;
+        for (owner, tasks) in worker.control.signalled() {
+            let ids: Vec<JobId> = tasks.iter().map(|(job, _)| job.clone()).collect();
+            match jobs::cancelled(&worker.venue, &owner, &ids).await {
+                Ok(cancelled) => {
+                    tasks.iter().filter(|(job, _)| cancelled.contains(job)).for_each(|(_, token)| token.cancel());
+                }
+                Err(error) => {
+                    tracing::debug!(%owner, %error, "not known whether tasks are cancelled; the renewal tells");
+                }
+            }
+        }
+        tokio::time::sleep(LOOK_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+
+    #[test]
+    fn a_signal_marks_a_task_that_is_served_here_when_it_comes_on_its_owners_subject() {
+        let (control, token) = (Control::default(), CancellationToken::new());
+        let job = JobId::new(&"0f".repeat(16)).unwrap();
+        let (owner, other): (Owner, Owner) = ("t/u".parse().unwrap(), "t/v".parse().unwrap());
+        let said = |owner: &Owner, body: &str| Signal { owner: owner.clone(), body: Bytes::from(body.to_owned()) };
+        control.heard(&said(&owner, job.as_str()));
+        assert!(control.signalled().is_empty(), "it isn't served yet");
+        let served = control.serve(&owner, &job, &token);
+        for signal in [said(&other, job.as_str()), said(&owner, "x"), said(&owner, &"1f".repeat(16))] {
+            control.heard(&signal);
+            assert!(control.signalled().is_empty(), "{signal:?}");
+        }
+        for _ in 0..1000 {
+            control.heard(&said(&owner, job.as_str()));
+        }
+        assert_eq!(control.signalled()[&owner].len(), 1, "one look for all");
+        assert!(control.signalled().is_empty() && !token.is_cancelled());
+        control.heard(&said(&owner, job.as_str()));
+        drop(served);
+        assert!(control.signalled().is_empty(), "it isn't served any more");
+    }
+}

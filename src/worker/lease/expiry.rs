@@ -1,0 +1,21 @@
+//! Sessions whose time to live is over: new and empty in the turn that begins, and in the store with its commit.
+
+use super::{Leased, Stop};
+use crate::domain::agent::AgentConfig;
+use crate::worker::Worker;
+use crate::worker::context::transcript;
+
+/// The session begins anew where its time was over when what it is to serve arrived.
+pub(crate) async fn begin_anew(worker: &Worker, leased: &mut Leased, config: &AgentConfig) -> Result<(), Stop> {
+    let (Some(ttl), Some(at)) = (&config.session.ttl, leased.run.arrived()) else { return Ok(()) };
+    if leased.expired || leased.run.version == 0 || !leased.run.state.rests() {
+        return Ok(());
+    }
+    let last = transcript::all(worker, leased).await?.last().map(|record| record.end);
+    if last.is_some_and(|last| leased.run.expire(ttl, last, at)) {
+        tracing::debug!(session = %leased.lease.session, "its time to live is over; it begins anew");
+        leased.transcript = Some(Vec::new());
+        leased.expired = true;
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! The lease keeper: renews while a session runs, and says when the lease is lost or the task
+//! is cancelled.
+
+use super::{Leased, Stop};
+use crate::bus::Settle;
+use crate::domain::ids::JobId;
+use crate::store::{Held, Lease};
+use crate::venue::jobs;
+use crate::worker::Worker;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
+use tokio_util::sync::CancellationToken;
+
+/// What stops a running turn.
+#[derive(Debug, Clone)]
+pub(crate) struct Stops {
+    /// Another has the lease, or may have: write nothing more.
+    pub(crate) lost: CancellationToken,
+    /// The task that the running turn serves, and what stops that turn when it is cancelled.
+    serving: Arc<Mutex<Option<(JobId, CancellationToken)>>>,
+    /// When on the steady clock the store was last asked for the lease and gave it: before its
+    /// answer, so that no delay of ours makes the lease look longer than it is.
+    asked: Arc<Mutex<Duration>>,
+    /// Held by a renewal, and by what may give the lease back.
+    alone: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Stops {
+    /// Of a lease that was asked for then.
+    pub(crate) fn since(asked: Duration) -> Self {
+        let asked = Arc::new(Mutex::new(asked));
+        Self { lost: CancellationToken::new(), serving: Arc::default(), asked, alone: Arc::default() }
+    }
+
+    /// A turn begins that serves `job`: its own token, for a cancellation must not reach the next
+    /// task of the session.
+    pub(crate) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
+        let token = CancellationToken::new();
+        let serving = job.map(|job| (job.clone(), token.clone()));
+        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
+        token
+    }
+
+    /// Keeps the renewal away until the answer is dropped. Behind a write that gives the lease back
+    /// it would find none and take it for lost, and nobody would be left to publish what the write
+    /// decided before the sweep.
+    pub(crate) async fn alone(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.alone).lock_owned().await
+    }
+
+    fn serving(&self) -> Option<(JobId, CancellationToken)> {
+        self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn renewed(&self, asked: Duration) {
+        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+    }
+
+    fn age(&self, now: Duration) -> Duration {
+        now.saturating_sub(*self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// The lease says that a task was cancelled: stops the running turn if it is its own.
+async fn cancel(worker: &Worker, lease: &Lease, stops: &Stops) {
+    let Some((job, token)) = stops.serving() else { return };
+    match jobs::is_cancelled(&worker.venue, &lease.owner, &job).await {
+        Ok(true) => token.cancel(),
+        Ok(false) => {}
+        Err(error) => tracing::warn!(session = %lease.session, %error, "not known whether the task is cancelled"),
+    }
+}
+
+/// Makes sure that the lease can't have lapsed, before something that is paid for. A process may
+/// have stood still for longer than its lease: another may have the reply by now.
+pub(crate) async fn assure(worker: &Worker, leased: &Leased) -> Result<(), Stop> {
+    let (ttl, stops) = (worker.options.lease, &leased.stops);
+    if stops.age(worker.venue.clock.steady()) < ttl {
+        return Ok(());
+    }
+    let asked = worker.venue.clock.steady();
+    match worker.venue.store.renew(worker.venue.now(), &leased.lease, ttl).await? {
+        Held::Fenced => Err(Stop::Lost),
+        Held::Yes { cancelled } => {
+            stops.renewed(asked);
+            if cancelled {
+                cancel(worker, &leased.lease, stops).await;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Renews the lease, and the delivery that runs under it, three times per lease, until dropped.
+pub(crate) async fn keep(worker: &Worker, lease: &Lease, settle: &dyn Settle, stops: &Stops) {
+    let ttl = worker.options.lease;
+    let pause = (ttl / 3).max(Duration::from_millis(10));
+    loop {
+        tokio::time::sleep(pause).await;
+        settle.progress().await;
+        let alone = stops.alone().await;
+        let asked = worker.venue.clock.steady();
+        let renewed = worker.venue.store.renew(worker.venue.now(), lease, ttl).await;
+        drop(alone);
+        match renewed {
+            Ok(Held::Yes { cancelled }) => {
+                stops.renewed(asked);
+                if cancelled {
+                    cancel(worker, lease, stops).await;
+                }
+            }
+            Ok(Held::Fenced) => {
+                worker.venue.metrics.leases_lost.inc();
+                tracing::warn!(session = %lease.session, epoch = lease.epoch, "lease lost");
+                stops.lost.cancel();
+                return;
+            }
+            // The commit is fenced: going on without a renewal is safe, only perhaps in vain.
+            Err(error) => tracing::warn!(session = %lease.session, %error, "lease not renewed"),
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A session with its lease: what its holder knows of it.
+
+use super::keeper::Stops;
+use crate::domain::context::record::manifest::Base;
+use crate::domain::dead::Attempt;
+use crate::domain::limits::{GRANT_BYTES, GRANT_EVENTS};
+use crate::domain::session::TurnRecord;
+use crate::domain::time::Millis;
+use crate::domain::turn::Recorded;
+use crate::domain::turn::run::Run;
+use crate::store::{After, Grant, Lease, MailboxEntry, Next, Released, StoreError};
+use crate::venue::context::{inbox, state, stored};
+use crate::worker::Worker;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// A session with its lease.
+pub(crate) struct Leased {
+    pub(crate) lease: Lease,
+    pub(crate) run: Run,
+    /// Events ever appended, as far as seen.
+    pub(crate) arrivals: u64,
+    /// Version of the agent's gate, until a turn has begun with it.
+    pub(crate) gate: Option<u64>,
+    /// Workers that died while they served it, before this one.
+    pub(crate) attempts: Vec<Attempt>,
+    /// The mailbox may have more than was handed out.
+    pub(crate) more: bool,
+    /// What a predecessor left of the next turn.
+    pub(crate) checkpoint: Option<Recorded>,
+    pub(crate) calls: Vec<(u32, Bytes)>,
+    /// Turn records of this session, oldest first; read once, then kept up.
+    pub(crate) transcript: Option<Vec<TurnRecord>>,
+    /// Its time to live was over: what it remembers is new, and the commit makes it so.
+    pub(crate) expired: bool,
+    /// The newest record of a prompt, once it was looked for.
+    #[expect(clippy::option_option, reason = "not looked for yet, looked for in vain, found")]
+    pub(crate) base: Option<Option<Arc<Base>>>,
+    /// How long to wait after the failure of the model.
+    pub(crate) pause: Option<std::time::Duration>,
+    pub(crate) stops: Stops,
+    /// The task of the running turn was cancelled.
+    pub(crate) cancelled: CancellationToken,
+}
+
+/// Why a session's run can't go on.
+pub(crate) enum Stop {
+    /// Fenced.
+    Lost,
+    /// No answer, or nonsense.
+    Store(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Leased {
+    /// Of a grant that was asked for at `asked`.
+    pub(super) fn open(grant: Grant, asked: Duration) -> Result<Self, StoreError> {
+        let state = state(grant.state.as_ref())?;
+        let checkpoint = match &grant.checkpoint {
+            None => None,
+            Some(bytes) => Some(stored("checkpoint", bytes)?),
+        };
+        let more = has_more(&grant.mailbox);
+        Ok(Self {
+            lease: grant.lease,
+            more,
+            run: Run::new(grant.version, state, inbox(&grant.mailbox)?, more),
+            arrivals: grant.arrivals,
+            gate: Some(grant.gate).filter(|version| *version > 0),
+            attempts: grant.attempts,
+            checkpoint,
+            calls: grant.calls,
+            transcript: None,
+            expired: false,
+            base: None,
+            pause: None,
+            stops: Stops::since(asked),
+            cancelled: CancellationToken::new(),
+        })
+    }
+
+    /// Takes over what a commit or a release said. Returns whether the lease is still held.
+    pub(crate) fn take_over(&mut self, next: Next) -> Result<bool, StoreError> {
+        match next {
+            Next::Released { wakes: _ } => Ok(false),
+            Next::Held { mailbox, arrivals } => {
+                self.more = has_more(&mailbox);
+                self.run.refresh(inbox(&mailbox)?, self.more);
+                self.arrivals = arrivals;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Releases without a commit, and wakes those who waited for the slot.
+    pub(crate) async fn release(&self, worker: &Worker, now: Millis, then: After) -> Result<Next, Stop> {
+        let lease = &self.lease;
+        let _alone = self.stops.alone().await;
+        match worker.venue.store.release(now, lease, then).await? {
+            Released::Fenced => Err(Stop::Lost),
+            Released::Done(next) => {
+                worker.relay.leave(&lease.owner, &lease.session, next.wakes().to_vec()).await;
+                Ok(next)
+            }
+        }
+    }
+}
+
+/// Whether there may be more behind what a lease hands out.
+fn has_more(mailbox: &[MailboxEntry]) -> bool {
+    let size: usize = mailbox.iter().map(|entry| entry.body.len()).sum();
+    mailbox.len() >= GRANT_EVENTS as usize || size >= GRANT_BYTES
+}

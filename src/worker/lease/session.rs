@@ -1,0 +1,184 @@
+//! A leased session: turn after turn until nothing is left to do.
+
+use super::{Leased, Stop, expiry, keeper, known, quarantine};
+use crate::bus::Settle;
+use crate::domain::agent::{AgentRecord, AgentStatus};
+use crate::domain::ids::JobId;
+use crate::domain::job::JobResult;
+use crate::domain::message::Message;
+use crate::domain::time::Millis;
+use crate::domain::turn::run::{Next, Pending};
+use crate::store::{After, Grant, StoreError};
+use crate::venue::jobs;
+use crate::worker::stage::Stage;
+use crate::worker::tools::answers;
+use crate::worker::turn::{self, Start};
+use crate::worker::{Worker, commit};
+use std::time::Duration;
+
+/// Events that killed so many workers run one at a time.
+const QUARANTINE: u32 = 2;
+
+/// How a session's run ended.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// The lease is given back; what is left has a due time.
+    Idle,
+    /// Another has the lease, or it must lapse.
+    Lost,
+    /// An error; the lease lapses and another goes on.
+    Failed(StoreError),
+}
+
+/// Runs a granted session to its end. The grant was asked for at `asked`.
+pub(crate) async fn run(worker: &Worker, grant: Grant, asked: Duration, settle: &dyn Settle) -> End {
+    let mut leased = match Leased::open(grant, asked) {
+        Ok(leased) => leased,
+        Err(error) => return End::Failed(error),
+    };
+    Stage::Lease.enter(&leased.lease.session);
+    let (lease, stops) = (leased.lease.clone(), leased.stops.clone());
+    let ended = tokio::select! {
+        () = keeper::keep(worker, &lease, settle, &stops) => End::Lost,
+        ended = turns(worker, &mut leased) => ended,
+        () = worker.shutdown.cancelling().cancelled() => give_back(worker, &leased).await,
+    };
+    call_next(worker).await;
+    ended
+}
+
+/// The place for events that may have killed workers is free: the session that waits for it is called.
+async fn call_next(worker: &Worker) {
+    let Some((owner, next)) = worker.quarantine.next() else { return };
+    if let Err(error) = worker.venue.bus.publish(&Message::wake(&owner, &next)).await {
+        tracing::debug!(session = %next, %error, "wake not published; the sweep will");
+    }
+}
+
+/// Shutting down: another worker takes the session at once.
+async fn give_back(worker: &Worker, leased: &Leased) -> End {
+    let now = worker.venue.now();
+    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
+    match leased.release(worker, now, then).await {
+        Ok(_) | Err(Stop::Lost) => End::Lost,
+        Err(Stop::Store(error)) => End::Failed(error),
+    }
+}
+
+async fn turns(worker: &Worker, leased: &mut Leased) -> End {
+    let suspect = leased.run.inbox.iter().any(|pending| pending.crashes >= QUARANTINE);
+    let place = if suspect { worker.quarantine.enter(&leased.lease.owner, &leased.lease.session) } else { None };
+    if suspect && place.is_none() {
+        return wait_outside(worker, leased).await;
+    }
+    loop {
+        if worker.shutdown.stopping().is_cancelled() {
+            return give_back(worker, leased).await;
+        }
+        match step(worker, leased).await {
+            Ok(true) => {}
+            Ok(false) => return End::Idle,
+            Err(Stop::Lost) => return End::Lost,
+            Err(Stop::Store(error)) => return End::Failed(error),
+        }
+    }
+}
+
+/// The place is taken: the lease is given back, whatever has arrived, and with it every slot. A lease that lapses
+/// would count as another crash.
+async fn wait_outside(worker: &Worker, leased: &Leased) -> End {
+    let now = worker.venue.now();
+    let then = After::Release { arrivals: u64::MAX, due: Some(now.plus(quarantine::AGAIN)), backoff: false };
+    match leased.release(worker, now, then).await {
+        Ok(_) => End::Idle,
+        Err(Stop::Lost) => End::Lost,
+        Err(Stop::Store(error)) => End::Failed(error),
+    }
+}
+
+/// One step of the session. Returns whether the lease is still held.
+async fn step(worker: &Worker, leased: &mut Leased) -> Result<bool, Stop> {
+    let owner = leased.lease.owner.clone();
+    let agent = leased.lease.session.agent.clone();
+    let Some(record) = known::agent(worker, &owner, &agent, leased.gate.take()).await? else {
+        tracing::warn!(%owner, %agent, "agent is gone; its session waits");
+        return rest(worker, leased, None).await;
+    };
+    let limits = record.config.limits.budget();
+    if let Some((job, result)) = leased.run.too_late(&limits, worker.venue.now()) {
+        return end_too_late(worker, leased, &job, &result).await;
+    }
+    let start = match &leased.checkpoint {
+        Some(recorded) if leased.run.is_paused(recorded.job.as_ref()) => {
+            let due = leased.run.look_at(&limits);
+            return rest(worker, leased, due).await;
+        }
+        Some(_) => Start::Mailbox,
+        None => match next_start(worker, leased, &record).await? {
+            Begin::Turn(start) => start,
+            Begin::Settle(settled) => return commit::settle(worker, leased, &settled).await,
+            Begin::Rest(due) => return rest(worker, leased, due).await,
+        },
+    };
+    if matches!(start, Start::Mailbox) {
+        expiry::begin_anew(worker, leased, &record.config).await?;
+    }
+    run_turn(worker, leased, &record, start).await
+}
+
+/// What a session without a recorded reply does.
+enum Begin {
+    Turn(Start),
+    Settle(Vec<Pending>),
+    /// Nothing before then.
+    Rest(Option<Millis>),
+}
+
+async fn next_start(worker: &Worker, leased: &Leased, agent: &AgentRecord) -> Result<Begin, Stop> {
+    let active = agent.status == AgentStatus::Active;
+    let now = worker.venue.now();
+    let run = &leased.run;
+    // Due at once: it takes its place among those that wait for the agent's resumption.
+    let suspended = Begin::Rest(Some(now));
+    if run.has_answers(now) {
+        if !active {
+            return Ok(suspended);
+        }
+        let decided = answers::decided(worker, leased).await?;
+        if !decided.is_empty() {
+            return Ok(Begin::Turn(Start::Answers(decided)));
+        }
+    }
+    let overdue = run.deadline().is_some_and(|deadline| now >= deadline);
+    let due = run.look_at(&agent.config.limits.budget());
+    let first = |until: Millis| Some(due.map_or(until, |due| due.min(until)));
+    Ok(match run.next(worker.options.crash_limit) {
+        Next::Settle(settled) => Begin::Settle(settled),
+        Next::Rest if !overdue => Begin::Rest(due),
+        Next::Await { until, .. } if !overdue => Begin::Rest(first(until)),
+        Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) if !active => suspended,
+        Next::Rest | Next::Await { .. } | Next::Turn(_) | Next::GiveUp(_) => Begin::Turn(Start::Mailbox),
+    })
+}
+
+async fn run_turn(worker: &Worker, leased: &mut Leased, agent: &AgentRecord, start: Start) -> Result<bool, Stop> {
+    let clock = &worker.venue.clock;
+    let started = clock.steady();
+    let held = Box::pin(turn::run(worker, leased, agent, start)).await;
+    worker.venue.metrics.turn_seconds.observe(clock.steady().saturating_sub(started).as_secs_f64());
+    held
+}
+
+/// Nothing to do before `due`: gives the lease back, unless something arrived meanwhile.
+async fn rest(worker: &Worker, leased: &mut Leased, due: Option<Millis>) -> Result<bool, Stop> {
+    let then = After::Release { arrivals: leased.arrivals, due, backoff: false };
+    let next = leased.release(worker, worker.venue.now(), then).await?;
+    Ok(leased.take_over(next)?)
+}
+
+/// The time of a task is over that no turn ends: it ends as from outside, and the lease is held on to see what is left.
+async fn end_too_late(worker: &Worker, leased: &mut Leased, job: &JobId, result: &JobResult) -> Result<bool, Stop> {
+    jobs::hold::over(&worker.venue, &leased.lease.owner, job, result).await?;
+    let next = leased.release(worker, worker.venue.now(), After::Keep).await?;
+    Ok(leased.take_over(next)?)
+}

@@ -1,0 +1,123 @@
+//! Turns that can't go on now: the lease is given back, and who looks is told why.
+
+use super::{Leased, Stop};
+use crate::domain::agent::{AgentRecord, Retry};
+use crate::domain::decode;
+use crate::domain::job::Waiting;
+use crate::domain::time::Millis;
+use crate::process::retry::Policy;
+use crate::store::{After, Change, Checkpoint, DocWrite, Expect, Held, keys};
+use crate::venue::agents;
+use crate::worker::Worker;
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Call index under which the failures of the model are remembered until the next commit.
+const FAILURES: u32 = u32::MAX;
+
+/// Failures of the model in a row.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Failures {
+    count: u32,
+    since: Millis,
+}
+
+/// The provider's failures so far, in this turn and in the leases before.
+fn failures(leased: &Leased) -> Option<Failures> {
+    let (_, bytes) = leased.calls.iter().find(|(index, _)| *index == FAILURES)?;
+    decode::stored(bytes).ok()
+}
+
+/// How long to wait after the failure that just happened; `None` when the tries are used up.
+pub(crate) fn next_wait(worker: &Worker, leased: &Leased, retry: &Retry) -> Option<Duration> {
+    let policy = policy_of(retry, worker.options.retry);
+    let before = failures(leased);
+    let tried = before.as_ref().map_or(1, |before| before.count + 1);
+    if retry.attempts.is_some_and(|attempts| tried >= attempts) {
+        return None;
+    }
+    if let (Some(total), Some(before)) = (policy.total, &before)
+        && worker.venue.now().since(before.since) >= total
+    {
+        return None;
+    }
+    let mut waits = crate::process::retry::Policy { total: None, ..policy }.waits();
+    let skip = before.map_or(0, |failures| failures.count);
+    std::iter::from_fn(|| waits.next_wait()).nth(usize::try_from(skip).unwrap_or(usize::MAX))
+}
+
+/// Gives the lease back until the provider may answer again: a waiting session holds no slot.
+pub(crate) async fn unavailable(
+    worker: &Worker,
+    leased: &mut Leased,
+    reason: &str,
+    deadline: Option<Millis>,
+) -> Result<bool, Stop> {
+    let now = worker.venue.now();
+    let before = failures(leased);
+    let next = Failures { count: before.as_ref().map_or(1, |f| f.count + 1), since: before.map_or(now, |f| f.since) };
+    let pause = leased.pause.take().unwrap_or(worker.options.retry.max);
+    tracing::info!(session = %leased.lease.session, reason, failures = next.count, "model unavailable; waiting {pause:?}");
+    let note = Bytes::from(serde_json::to_vec(&next).expect("counts serialise"));
+    let write = Checkpoint { turn: leased.run.version + 1, calls: vec![(FAILURES, note)], ..Checkpoint::default() };
+    if worker.venue.store.checkpoint(now, &leased.lease, &write).await? == Held::Fenced {
+        return Err(Stop::Lost);
+    }
+    until(worker, leased, &format!("{reason} (try {})", next.count), (now.plus(pause), deadline), true).await
+}
+
+/// Gives the lease back until then, or until the time of the task is over, and says why where the job
+/// is looked at. `firm`: nothing that happens meanwhile makes it come sooner.
+pub(crate) async fn until(
+    worker: &Worker,
+    leased: &mut Leased,
+    reason: &str,
+    (until, deadline): (Millis, Option<Millis>),
+    firm: bool,
+) -> Result<bool, Stop> {
+    let until = deadline.map_or(until, |deadline| until.min(deadline));
+    let (venue, now) = (&worker.venue, worker.venue.now());
+    if let Some(job) = leased.run.plan().job() {
+        let note = Waiting { reason: reason.to_owned(), until: Some(until) };
+        let note = Change::Put(Bytes::from(serde_json::to_vec(&note).expect("notes serialise")));
+        let write = DocWrite { key: keys::job_wait(job), expect: Expect::Any, change: note };
+        venue.store.write(now, &leased.lease.owner, &[write]).await?;
+    }
+    let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: firm };
+    leased.release(worker, now, then).await?;
+    Ok(false)
+}
+
+/// How long all tries together may take.
+pub(crate) fn longest(worker: &Worker, retry: &Retry) -> Duration {
+    policy_of(retry, worker.options.retry).total.unwrap_or(Duration::MAX)
+}
+
+/// The venue's policy with what the agent says of its own.
+fn policy_of(retry: &Retry, venue: Policy) -> Policy {
+    let seconds = Duration::from_secs;
+    Policy {
+        first: retry.first.map_or(venue.first, seconds),
+        max: retry.max.map_or(venue.max, seconds),
+        total: retry.total.map(seconds).or(venue.total),
+    }
+}
+
+/// No request of the agent's will be answered: it rests with everything that it has to do, until
+/// somebody has mended it.
+pub(crate) async fn suspend(
+    worker: &Worker,
+    leased: &mut Leased,
+    agent: &AgentRecord,
+    reason: &str,
+) -> Result<bool, Stop> {
+    let owner = &leased.lease.owner;
+    let text = format!("{reason}; mend it, then `trellis agent resume {}`", agent.id);
+    tracing::warn!(%owner, agent = %agent.id, reason, "agent suspended");
+    agents::lifecycle::suspend_unusable(&worker.venue, owner, agent, &text).await?;
+    let now = worker.venue.now();
+    let then = After::Release { arrivals: u64::MAX, due: Some(now), backoff: false };
+    leased.release(worker, now, then).await?;
+    Ok(false)
+}

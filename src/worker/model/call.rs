@@ -1,0 +1,87 @@
+//! Stage 5: the model call, with its live text, its cancellation and its failures.
+
+use crate::domain::agent::Retry;
+use crate::domain::chat::ModelRequest;
+use crate::domain::ids::JobId;
+use crate::domain::turn::{ModelFailure, Observed};
+use crate::model::ModelError;
+use crate::venue::secrets::SecretError;
+use crate::worker::lease::waits::{longest, next_wait};
+use crate::worker::lease::{Leased, Stop};
+use crate::worker::{Worker, live};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// Calls the model once.
+pub(crate) async fn model(
+    worker: &Worker,
+    leased: &mut Leased,
+    job: Option<&JobId>,
+    request: &ModelRequest,
+    retry: &Retry,
+) -> Result<Observed, Stop> {
+    let key = match &request.model.key {
+        None => None,
+        Some(name) => match worker.venue.secrets.open(&*worker.venue.store, &leased.lease.owner, name).await {
+            Ok(secret) => Some(secret),
+            Err(SecretError::Store(error)) => return Err(Stop::Store(error)),
+            Err(error) => {
+                worker.venue.metrics.model_call("refused");
+                let reason = format!("model `{}` has no key: {error}", request.model.id());
+                return Ok(Observed::Answered(Err(ModelFailure::Unusable { reason })));
+            }
+        },
+    };
+    let (pieces, texts) = unbounded_channel();
+    let call = async {
+        let answer = worker.model.complete_with(request, key.as_ref(), &pieces).await;
+        drop(pieces);
+        answer
+    };
+    let (lost, cancelled) = (leased.stops.lost.clone(), leased.cancelled.clone());
+    let answered = tokio::select! {
+        () = lost.cancelled() => return Err(Stop::Lost),
+        () = cancelled.cancelled() => return Ok(Observed::Cancelled(Vec::new())),
+        (answer, ()) = async { tokio::join!(call, forward(worker, job, texts)) } => answer,
+    };
+    let error = match answered {
+        Ok(reply) => {
+            worker.venue.metrics.model_call("ok");
+            return Ok(Observed::Answered(Ok(reply)));
+        }
+        Err(error) => error,
+    };
+    let failure = match error {
+        ModelError::Unusable { .. } => {
+            worker.venue.metrics.model_call("refused");
+            ModelFailure::Unusable { reason: error.to_string() }
+        }
+        ModelError::Permanent { .. } | ModelError::Unbounded { .. } => {
+            worker.venue.metrics.model_call("refused");
+            ModelFailure::Permanent { reason: error.to_string() }
+        }
+        ModelError::Transient { retry_after, .. } => {
+            worker.venue.metrics.model_call("unavailable");
+            let wait = next_wait(worker, leased, retry);
+            // A provider that wants to be left alone for longer than all tries may take has said no.
+            let wait = wait.filter(|_| retry_after.is_none_or(|asked| asked <= longest(worker, retry)));
+            leased.pause = match (wait, retry_after) {
+                (Some(wait), Some(asked)) => Some(wait.max(asked)),
+                (wait, _) => wait,
+            };
+            ModelFailure::Transient { reason: error.to_string(), exhausted: wait.is_none() }
+        }
+    };
+    Ok(Observed::Answered(Err(failure)))
+}
+
+/// Passes pieces of the reply on to whoever watches the job. What is lost is lost.
+async fn forward(worker: &Worker, job: Option<&JobId>, mut texts: UnboundedReceiver<String>) {
+    while let Some(mut text) = texts.recv().await {
+        while let Ok(more) = texts.try_recv() {
+            text.push_str(&more);
+        }
+        if let Some(job) = job {
+            live::text(worker, job, &text).await;
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Stage 5: the turns that one request causes are counted, for all workers together.
+//!
+//! What serves a person's request itself costs nothing here: its task has a limit of its own. Only what
+//! turns have caused is counted, in one document for each origin and hour.
+
+use crate::domain::job::ErrorCode;
+use crate::domain::lineage::hour;
+use crate::domain::turn::{Last, Setting};
+use crate::store::{Doc, DocWrite, Edit, StoreError, keys};
+use crate::worker::Worker;
+
+/// A turn that counts: where.
+pub(crate) struct Counted(String);
+
+/// Whether a turn may ask its model: not when its origin has used up its hour. `None` = it isn't counted.
+pub(crate) async fn check(worker: &Worker, setting: &Setting) -> Result<Result<Option<Counted>, Last>, StoreError> {
+    let limit = worker.options.turns_per_origin;
+    let lineage = &setting.mandate.envelope.lineage;
+    let Some(origin) = lineage.origin.as_ref().filter(|_| limit > 0) else { return Ok(Ok(None)) };
+    let key = keys::origin(hour(worker.venue.now()), origin);
+    let doc = worker.venue.store.doc(&setting.owner, &key).await?;
+    if let Some(reason) = lineage.exhausted(&setting.session.agent, number(&doc), limit) {
+        tracing::warn!(owner = %setting.owner, session = %setting.session, reason, "turn refused");
+        return Ok(Err(Last { code: ErrorCode::LimitReached, reason }));
+    }
+    Ok(Ok(Some(Counted(key))))
+}
+
+/// The model was asked. A reply that is paid is not given up for the sake of a count: one that others were always
+/// faster than is missing from the sum.
+pub(crate) async fn count(worker: &Worker, setting: &Setting, Counted(key): Counted) {
+    let (store, owner) = (&*worker.venue.store, &setting.owner);
+    let attempt = || async {
+        let doc = store.doc(owner, &key).await?;
+        let write = DocWrite::put(key.as_str(), (number(&doc) + 1).to_string());
+        Ok::<_, StoreError>(Edit::write([write.at(doc.version)], ()))
+    };
+    if let Err(error) = store.edit(worker.venue.now(), owner, ("the count", &key), attempt).await {
+        tracing::warn!(key, %error, "a turn is not counted");
+    }
+}
+
+/// What a document says; a damaged one counts anew.
+fn number(doc: &Doc) -> u32 {
+    let text = doc.value.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+    text.and_then(|text| text.parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,177 @@
+//! Stage 5 where budgets, caps and rate limits count: a part of each is held before the model is asked,
+//! and settled after.
+
+use super::wallet::Wallet;
+use super::{call, origin};
+use crate::domain::budget::{self, Call, Origin, Short};
+use crate::domain::chat::{ModelRequest, Reply, Usage};
+use crate::domain::rate::{self, Wait};
+use crate::domain::spend::Spent;
+use crate::domain::turn::{Last, ModelFailure, Observed, Turn, code_of};
+use crate::store::StoreError;
+use crate::venue::rates::{self, Booked};
+use crate::worker::Worker;
+use crate::worker::lease::{Leased, Stop};
+use std::time::Duration;
+
+/// Pause until siblings may have given back what they hold.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Pause until the cap of a day is looked at again: it may have been raised.
+const LOOK_AGAIN: Duration = Duration::from_mins(15);
+/// Tokens that a reply without a limit of its own is booked with.
+const REPLY: u64 = 1_024;
+
+/// What became of a model call.
+pub(crate) enum Asked {
+    /// It was made, or refused; with what it has used.
+    Made(Observed, Spent),
+    /// Not now.
+    Wait(Wait),
+}
+
+/// No call is made.
+fn refused(why: ModelFailure) -> Asked {
+    Asked::Made(Observed::Answered(Err(why)), Spent::default())
+}
+
+/// Calls the model once, within the budgets of the request, the caps and the rate limits of its provider.
+pub(crate) async fn ask(
+    worker: &Worker,
+    leased: &mut Leased,
+    turn: &Turn,
+    mut request: ModelRequest,
+) -> Result<Asked, Stop> {
+    let setting = turn.setting();
+    let counted = match origin::check(worker, setting).await? {
+        Ok(counted) => counted,
+        Err(last) => return Ok(refused(ModelFailure::Short(last))),
+    };
+    if let Some(reason) = worker.venue.spend.unpriced(&setting.owner, &request.model) {
+        return Ok(refused(ModelFailure::Short(Last { code: code_of(Origin::Cap), reason })));
+    }
+    request.model.price = worker.venue.spend.price(&request.model);
+    let (price, prompt) =
+        (request.model.price, budget::tokens(turn.prompt_bytes(), worker.venue.prompts.ratio(&request.model)));
+    let wallet = Wallet::of(worker, setting, &request.model);
+    let cut = match hold(worker, &wallet, turn, &mut request, prompt).await? {
+        Ok(cut) => cut,
+        Err(instead) => return Ok(instead),
+    };
+    let id = rates::id(&setting.owner, &setting.session, setting.turn);
+    let booked = match book(worker, &request, id, prompt).await? {
+        Ok(booked) => booked,
+        Err(instead) => {
+            wallet.settle(None).await;
+            return Ok(instead);
+        }
+    };
+    let observed = tokio::select! {
+        observed = in_time(worker, leased, turn, &request) => observed?,
+        never = rates::keep(&worker.venue, &booked, worker.options.rates.hold) => match never {},
+    };
+    if let Observed::Answered(Ok(reply)) = &observed {
+        worker.venue.prompts.count(&request.model, turn.prompt_bytes(), reply.usage.input);
+    }
+    let used = used(worker, &request, &observed, prompt);
+    let spent = used.map_or_else(Spent::default, |usage| Spent::call(usage, price));
+    wallet.settle(used.map(|usage| (usage, price))).await;
+    if let (Some(counted), Some(_)) = (counted, used) {
+        origin::count(worker, setting, counted).await;
+    }
+    let tokens = used.map_or(0, |usage| usage.input.saturating_add(usage.output));
+    if let Err(error) = rates::settle(&worker.venue, booked, tokens).await {
+        // A reply that is paid is not given up for the books of a limit.
+        tracing::warn!(%error, "a model call is not settled; it counts as it was booked");
+    }
+    if let (Some((origin, given)), Observed::Answered(Ok(reply))) = (cut, &observed)
+        && reply.usage.output >= given
+    {
+        let what = if origin == Origin::Cap { "a cap is reached" } else { "the budget is used up" };
+        let reason = format!("{what}: the reply was cut off at {given} tokens");
+        let short = Last { code: code_of(origin), reason };
+        return Ok(Asked::Made(Observed::Answered(Err(ModelFailure::Short(short))), spent));
+    }
+    Ok(Asked::Made(observed, spent))
+}
+
+/// A place under the rate limits of the model's provider, or what becomes of the call instead.
+async fn book<'w>(
+    worker: &'w Worker,
+    request: &ModelRequest,
+    id: String,
+    prompt: u64,
+) -> Result<Result<Booked<'w>, Asked>, StoreError> {
+    let (rates, reply) = (&worker.options.rates, request.model.max_tokens.map(u64::from));
+    let tokens = match rate::reserve(&rates.limits, &request.model, prompt, reply, REPLY) {
+        Ok(tokens) => tokens,
+        Err(reason) => return Ok(Err(refused(ModelFailure::Permanent { reason }))),
+    };
+    Ok(rates::book(&worker.venue, rates, &request.model, id, tokens).await?.map_err(Asked::Wait))
+}
+
+/// Holds what the call needs of all that it is paid from; with what cut the reply to how many tokens, when
+/// something did. Else the model isn't asked.
+async fn hold(
+    worker: &Worker,
+    wallet: &Wallet<'_>,
+    turn: &Turn,
+    request: &mut ModelRequest,
+    prompt: u64,
+) -> Result<Result<Option<(Origin, u64)>, Asked>, StoreError> {
+    let (setting, now) = (turn.setting(), worker.venue.now());
+    let (reply, price) = (request.model.max_tokens, request.model.price);
+    let call = Call { session: &setting.session.token(), prompt, reply, price, now };
+    let wait = |until, reason| Asked::Wait(Wait { until, reason, told: false });
+    let short = |code, reason| refused(ModelFailure::Short(Last { code, reason }));
+    Ok(match wallet.hold(call, setting.last.is_some()).await? {
+        Ok(None) => Ok(None),
+        Ok(Some(given)) => {
+            request.model.max_tokens = Some(u32::try_from(given.reply).unwrap_or(u32::MAX));
+            Ok(given.cut_by.map(|origin| (origin, given.reply)))
+        }
+        Err(Short::Spent { origin, reason }) => Err(short(code_of(origin), format!("the budget is used up: {reason}"))),
+        Err(Short::Capped { reason, resets }) => Err(match resets.filter(|_| worker.venue.spend.waits()) {
+            // A cap may be raised before.
+            Some(resets) => wait(resets.min(now.plus(LOOK_AGAIN)), reason),
+            None => short(code_of(Origin::Cap), reason),
+        }),
+        Err(Short::Held) => {
+            let of = if wallet.has_budget() { "of its budget or of a cap" } else { "of a cap" };
+            Err(wait(now.plus(PAUSE), format!("other turns hold the rest {of}")))
+        }
+    })
+}
+
+/// Calls the model before the time of its task is over.
+async fn in_time(worker: &Worker, leased: &mut Leased, turn: &Turn, request: &ModelRequest) -> Result<Observed, Stop> {
+    let setting = turn.setting();
+    let (job, retry) = (setting.plan.job().cloned(), setting.config.retry);
+    let reply = call::model(worker, leased, job.as_ref(), request, &retry);
+    let Some(deadline) = setting.purse.deadline.filter(|_| setting.last.is_none()) else { return reply.await };
+    let left = deadline.at.since(worker.venue.now());
+    if let Ok(observed) = tokio::time::timeout(left, reply).await {
+        return observed;
+    }
+    let reason = format!("its time was over at {}, while its model was asked", deadline.at.rfc3339());
+    let short = Last { code: code_of(deadline.origin), reason };
+    Ok(Observed::Answered(Err(ModelFailure::Short(short))))
+}
+
+/// What a call has used; one that was broken off has used its prompt at least.
+fn used(worker: &Worker, request: &ModelRequest, observed: &Observed, prompt: u64) -> Option<Usage> {
+    match observed {
+        Observed::Answered(Ok(Reply { text, usage, .. })) => {
+            let reply = budget::tokens(text.len(), worker.venue.prompts.ratio(&request.model));
+            Some(budget::counted(*usage, prompt, reply))
+        }
+        Observed::Cancelled(_) | Observed::Answered(Err(ModelFailure::Short(_))) => {
+            Some(Usage { input: prompt, output: 0 })
+        }
+        Observed::Answered(Err(
+            ModelFailure::Transient { .. } | ModelFailure::Unusable { .. } | ModelFailure::Permanent { .. },
+        ))
+        | Observed::Gathered(..)
+        | Observed::Recorded
+        | Observed::Called(_) => None,
+    }
+}

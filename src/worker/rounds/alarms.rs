@@ -1,0 +1,51 @@
+//! Alarms: timers fire when the queue says that they are due. The sweep makes it certain.
+
+use crate::bus::Ringing;
+use crate::ingress::timers::{self, Rung};
+use crate::worker::{RECEIVE_PAUSE, Worker};
+use futures::StreamExt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Timers that one worker fires at once. Each is a few round trips to the store; turns, which take slots,
+/// don't wait for them, nor they for turns.
+const AT_ONCE: usize = 8;
+
+/// After an error of the store.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// Fires what rings until the worker stops; ends at once over a queue that has no alarms.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    let Some(alarms) = worker.venue.bus.alarms() else { return };
+    let stop = worker.shutdown.stopping();
+    loop {
+        let listening = tokio::select! {
+            () = stop.cancelled() => return,
+            listening = alarms.ringing() => listening,
+        };
+        match listening {
+            Ok(ringing) => {
+                let ringing = ringing.take_until(stop.cancelled());
+                ringing.for_each_concurrent(AT_ONCE, |ringing| ring(&worker, ringing)).await;
+            }
+            Err(error) => tracing::warn!(%error, "no alarms of timers; the sweep fires them"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(RECEIVE_PAUSE) => {}
+        }
+    }
+}
+
+async fn ring(worker: &Worker, Ringing { alarm, settle }: Ringing) {
+    match timers::ring(&worker.venue, &alarm).await {
+        Ok(Rung::Fired | Rung::Stale) => settle.ack().await,
+        // Two clocks differ. After the next sweep it counts no more.
+        Ok(Rung::Early(wait)) => settle.nak(wait.min(worker.options.sweep)).await,
+        Err(error) => {
+            tracing::warn!(owner = %alarm.owner, timer = %alarm.timer, %error, "timer not fired");
+            // What is damaged stays so.
+            if error.is_transient() { settle.nak(PAUSE).await } else { settle.ack().await }
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! One worker of the fleet looks for what is lost, and puts it back.
+
+use crate::store::{Change, DocWrite, Expect, StoreError, Written, keys};
+use crate::upkeep::audit::{self, AuditError, Watch};
+use crate::venue::venue_owner;
+use crate::worker::Worker;
+use bytes::Bytes;
+use std::sync::Arc;
+
+/// Looks, as often as the options say, until the process ends.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
+    let mut watch = Watch::default();
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = clock.until(clock.steady() + worker.options.audit) => {}
+        }
+        let looked = tokio::select! {
+            () = stop.cancelled() => return,
+            looked = look(&worker, &mut watch) => looked,
+        };
+        if let Err(error) = looked {
+            tracing::warn!(%error, "what may be lost is not looked for; it comes again");
+        }
+    }
+}
+
+async fn look(worker: &Worker, watch: &mut Watch) -> Result<(), AuditError> {
+    if !is_on(worker).await? {
+        worker.venue.metrics.unaccounted.set(0);
+        return Ok(());
+    }
+    if let Some(found) = audit::beat(&worker.venue).await? {
+        tracing::error!("the store was set back, {found}; `trellis audit` lists what is known of it");
+    }
+    let looked = watch.look(&worker.venue).await?;
+    worker.venue.metrics.unaccounted.set(i64::try_from(looked.unaccounted).unwrap_or(i64::MAX));
+    for repaired in looked.repaired {
+        tracing::warn!(owner = repaired.owner, found = repaired.found, did = repaired.did, "repaired");
+    }
+    Ok(())
+}
+
+/// Whether it is this worker's turn: one that stays away loses it to another.
+async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
+    let (venue, owner) = (&worker.venue, venue_owner());
+    let now = venue.now();
+    let doc = venue.store.read(&owner, &[keys::AUDITOR.into()]).await?.pop().unwrap_or_default();
+    let text = doc.value.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
+    let held = text.and_then(|text| text.split_once(' '));
+    let name = worker.options.name.as_str();
+    let others = held.is_some_and(|(until, by)| by != name && until.parse::<u64>().is_ok_and(|until| until > now.0));
+    if others {
+        return Ok(false);
+    }
+    let line = format!("{} {name}", now.plus(worker.options.audit * 2));
+    let change = Change::Put(Bytes::from(line));
+    let write = DocWrite { key: keys::AUDITOR.into(), expect: Expect::Version(doc.version), change };
+    Ok(venue.store.write(now, &owner, &[write]).await? == Written::Done)
+}

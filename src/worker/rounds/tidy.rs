@@ -1,0 +1,33 @@
+//! Retention, at a slow pace: what is no longer kept is forgotten in the background.
+
+use crate::upkeep::retention::Janitor;
+use crate::worker::Worker;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Pause between two looks at all owners. What is forgotten is weeks old: nobody waits for it.
+const PACE: Duration = Duration::from_mins(1);
+
+/// Tidies up until the process ends.
+pub(crate) async fn run(worker: Arc<Worker>) {
+    if worker.options.retention.is_never() {
+        return;
+    }
+    let janitor = Janitor::new(worker.options.retention);
+    let (clock, stop) = (&worker.venue.clock, worker.shutdown.stopping());
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = clock.until(clock.steady() + PACE) => {}
+        }
+        let looked = tokio::select! {
+            () = stop.cancelled() => return,
+            looked = janitor.look(&worker.venue) => looked,
+        };
+        match looked {
+            Ok(tidied) if tidied.is_nothing() => {}
+            Ok(tidied) => tracing::info!(?tidied, "forgot what is no longer kept"),
+            Err(error) => tracing::warn!(%error, "not tidied up; it comes again"),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Calls that wait for a person: asking before one is made, and what was answered since.
+
+use super::calls::Round;
+use crate::domain::approval::{
+    Answer, Approval, AwaitingCall, Place, Question, Scoped, Subject, Verdict, check_questions,
+};
+use crate::domain::decode;
+use crate::domain::limits::APPROVAL_TIME_MAX;
+use crate::domain::session::TurnRecord;
+use crate::domain::tools::Target;
+use crate::domain::tools::consent;
+use crate::domain::turn::{Asked, CallOutcome, Outcome, PlannedCall, Resolved};
+use crate::domain::values::inject::Injection;
+use crate::ops::human;
+use crate::store::StoreError;
+use crate::venue::approvals;
+use crate::venue::operation::{Need, dispatch};
+use crate::worker::Worker;
+use crate::worker::context::transcript;
+use crate::worker::lease::{Leased, Stop};
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// A call with everything that it would do.
+pub(crate) struct Made<'a> {
+    /// Its place in the reply.
+    pub(crate) index: u32,
+    /// As it was planned.
+    pub(crate) call: &'a PlannedCall,
+    /// What it runs: the path of an operation, `g/<agent>`, or the tool itself.
+    pub(crate) runs: &'a str,
+    /// What it needs.
+    pub(crate) needs: Vec<Need>,
+    /// What is done when it is approved.
+    pub(crate) target: Target,
+    /// Its final arguments.
+    pub(crate) arguments: &'a Value,
+}
+
+/// What a call that a person is asked about comes to for now; `None` when it is made at once. What
+/// would be denied anyway is nobody's to approve.
+pub(crate) fn ask_person(round: &Round<'_>, made: &Made<'_>) -> Option<CallOutcome> {
+    let policy = round.consents()?;
+    let authority = &round.caller.authority;
+    if !made.needs.iter().all(|need| authority.permits(need.ability, &need.resource).is_ok()) {
+        return None;
+    }
+    if made.runs == human::ASK {
+        return Some(match questions(made.arguments, round.worker.options.approval_time) {
+            Ok((subject, time)) => ask(round, made, subject, time),
+            Err(error) => CallOutcome::plain(Outcome::Error, format!("error: {error}")),
+        });
+    }
+    let catalog = &round.worker.venue.catalog;
+    let meant = |path: &str| catalog.resolve(path).map(|found| found.spec.path);
+    let request = made.needs.iter().find(|need| need.ability == "agent/request");
+    let call = consent::Made {
+        tool: &made.call.tool,
+        runs: made.runs,
+        asks: request.map(|need| need.resource.as_str()),
+        scoped: made.call.scoped.iter().any(|section| !section.empty),
+    };
+    let asks = consent::asks(&round.setting().config, call, meant)
+        || made.needs.iter().any(|need| consent::concerns(policy, authority, need.ability, &need.resource));
+    if !asks {
+        return None;
+    }
+    if dispatch::hides(catalog, made.runs, made.arguments) {
+        let text = "error: a person must approve this call, and it holds a value that may not be recorded or shown; \
+                    name a secret instead";
+        return Some(CallOutcome::plain(Outcome::Error, text));
+    }
+    let scopes = made.call.scoped.iter().filter(|section| !section.empty).map(|section| Scoped {
+        key: section.key.clone(),
+        digest: section.digest(),
+        bytes: section.bytes,
+    });
+    let subject = Subject::Call {
+        operation: made.runs.to_owned(),
+        arguments: made.arguments.clone(),
+        fixed: fixed(round, made).into_iter().map(|(name, _)| name).collect(),
+        scopes: scopes.collect(),
+    };
+    Some(ask(round, made, subject, round.worker.options.approval_time))
+}
+
+/// Arguments that the runtime has filled in: all of a call that only runs another one's.
+fn fixed(round: &Round<'_>, made: &Made<'_>) -> Map<String, Value> {
+    let injected = &made.call.injection.values;
+    let catalog = &round.worker.venue.catalog;
+    let through = match &made.call.what {
+        Ok(Resolved { target: Target::Operation(path), .. }) => {
+            catalog.resolve(path).is_none_or(|found| found.spec.path != made.runs)
+        }
+        Ok(_) | Err(_) => false,
+    };
+    match made.arguments.as_object() {
+        Some(all) if through && !injected.is_empty() => all.clone(),
+        Some(_) | None => injected.clone(),
+    }
+}
+
+fn questions(arguments: &Value, usual: Duration) -> Result<(Subject, Duration), String> {
+    let asks: Vec<Question> = decode::typed(arguments["asks"].clone()).map_err(|e| format!("`asks`: {e}"))?;
+    check_questions(&asks)?;
+    let title = arguments["title"].as_str().unwrap_or_default().to_owned();
+    let time = arguments["expires"].as_u64().map_or(usual, Duration::from_secs).min(APPROVAL_TIME_MAX);
+    Ok((Subject::Questions { title, asks }, time))
+}
+
+fn ask(round: &Round<'_>, made: &Made<'_>, subject: Subject, time: Duration) -> CallOutcome {
+    let setting = round.setting();
+    let place = Place { owner: &setting.owner, session: &setting.session, turn: round.turn(), call: made.index };
+    let venue = &round.worker.venue;
+    let now = venue.now();
+    let mut approval = Approval::new(&venue.key, place, &made.call.tool, subject, now, now.plus(time));
+    approval.job = setting.plan.job().cloned();
+    approval.under = setting.authority.clone().nowhere();
+    let text = format!("awaiting a person: approval `{}`", approval.id);
+    let resolved = Resolved { target: made.target.clone(), arguments: made.arguments.clone() };
+    // Whatever a person makes of the rest: what the runtime fills in stays as it was shown.
+    let injection = Injection { values: fixed(round, made), ..Injection::default() };
+    let planned = PlannedCall { what: Ok(resolved), injection, ..made.call.clone() };
+    CallOutcome { asked: Some(Box::new(Asked { approval, planned })), ..CallOutcome::plain(Outcome::Awaiting, &text) }
+}
+
+/// The calls of a session that are decided by now: answered, expired, or for a task that has ended.
+/// What nobody answered gets its answer here, so that no later one counts.
+pub(crate) async fn decided(worker: &Worker, leased: &Leased) -> Result<Vec<(AwaitingCall, Answer)>, Stop> {
+    let Some(awaiting) = &leased.run.state.awaiting else { return Ok(Vec::new()) };
+    let withdrawn = leased.run.is_withdrawn();
+    let now = worker.venue.now();
+    let mut decided = Vec::new();
+    for call in &awaiting.calls {
+        let close = match (withdrawn, now >= call.expires) {
+            (true, _) => Some(Verdict::Withdrawn),
+            (false, true) => Some(Verdict::Expired),
+            (false, false) => None,
+        };
+        let answer = approvals::answer(&worker.venue, &leased.lease.owner, &call.approval, close.clone()).await?;
+        let answer = match close {
+            // Whatever was answered: there is nothing to make the call for.
+            Some(Verdict::Withdrawn) => answer.map(|answer| Answer { verdict: Verdict::Withdrawn, ..answer }),
+            _ => answer,
+        };
+        decided.extend(answer.map(|answer| (call.clone(), answer)));
+    }
+    Ok(decided)
+}
+
+/// The turn whose calls wait.
+pub(crate) async fn exchange(worker: &Worker, leased: &mut Leased) -> Result<TurnRecord, Stop> {
+    let turn = leased.run.state.awaiting.as_ref().map_or(0, |awaiting| awaiting.turn);
+    let session = leased.lease.session.clone();
+    let found = transcript::record(worker, leased, turn).await?;
+    let missing = || StoreError::Corrupt { store: "documents".into(), reason: format!("{session} has no turn {turn}") };
+    Ok(found.ok_or_else(missing)?)
+}

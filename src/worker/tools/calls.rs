@@ -1,0 +1,490 @@
+//! Stage 6: the tool calls of a reply, each at most as often as its operation allows.
+
+use super::answers::{self, Made};
+use super::{hand, harness, resources};
+use crate::domain::agent::AgentRecord;
+use crate::domain::authority::Capability;
+use crate::domain::authority::envelope::Envelope;
+use crate::domain::context::load::{Change, Loads};
+use crate::domain::context::text;
+use crate::domain::decode;
+use crate::domain::event::Parent;
+use crate::domain::external;
+use crate::domain::ids::{AgentId, QueueName};
+use crate::domain::lattice::own::localise;
+use crate::domain::principal::Principal;
+use crate::domain::scope::{self, Causes, Scoped, causes};
+use crate::domain::tools::guard::RUN;
+use crate::domain::tools::{Target, is_pin};
+use crate::domain::turn::ends;
+use crate::domain::turn::{CallOutcome, Observed, Outcome, PlannedCall, Recorded, Resolved, Setting, Turn};
+use crate::domain::visible::told;
+use crate::store::{Checkpoint, Held, StoreError};
+use crate::venue::operation::{
+    Caller, Catalog, Effect, Invocation, Need, OpError, Output, Reads, Site, TurnSite, dispatch, pin,
+};
+use crate::venue::policy;
+use crate::venue::workspace::Workspace;
+use crate::worker::Worker;
+use crate::worker::lease::{Leased, Stop};
+use crate::worker::turn::Ground;
+use bytes::Bytes;
+use futures::future::join_all;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// What is recorded of a call that can't be repeated.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum CallNote {
+    /// It is about to run.
+    Intent,
+    /// It ran.
+    Outcome(Box<CallOutcome>),
+}
+
+/// What all calls of one reply share.
+pub(crate) struct Round<'a> {
+    pub(crate) worker: &'a Worker,
+    leased: &'a Leased,
+    ground: &'a Ground,
+    setting: &'a Setting,
+    pub(crate) agent: &'a AgentRecord,
+    /// Bytes of one result.
+    result_bytes: usize,
+    pub(crate) caller: Caller,
+    parent: Parent,
+    turn: u64,
+    children: usize,
+    /// Places of calls that cause something elsewhere, and what.
+    causes: Vec<(u32, Causes)>,
+    /// Loads by level, as the calls before leave them.
+    loads: Mutex<Loads>,
+    /// What is known of calls that can't be repeated, should the turn be cancelled.
+    known: Mutex<BTreeMap<u32, CallOutcome>>,
+    /// What the owner wants to be asked about; `None` when these calls are approved.
+    consents: Option<&'a [Capability]>,
+}
+
+/// Makes the calls of a reply. Calls on the tree run one after the other in the order of the
+/// reply, so that each sees what those before it wrote; the others run beside them.
+pub(crate) async fn make(
+    worker: &Worker,
+    leased: &Leased,
+    ground: &Ground,
+    agent: &AgentRecord,
+    turn: &Turn,
+    planned: &[(u32, PlannedCall)],
+    approved: bool,
+) -> Result<Observed, Stop> {
+    let setting = turn.setting();
+    // The model took its time: what was revoked meanwhile is denied now.
+    let (policy, _) = policy::load(&*worker.venue.store, &setting.owner).await?;
+    let authority = agent.authority(&policy, &setting.mandate.envelope, ground.workspace.scope());
+    let request = Envelope { lineage: setting.mandate.lineage(), ..setting.mandate.envelope.clone() };
+    let round = Round {
+        worker,
+        leased,
+        ground,
+        setting,
+        agent,
+        result_bytes: text::tool_result_bytes(&setting.config, planned.len()),
+        caller: Caller {
+            owner: setting.owner.clone(),
+            name: format!("agent:{}", setting.session.agent),
+            authority: authority.within(&setting.authority),
+            operator: false,
+            // What is handed on is bound by the modes of this agent's resources.
+            envelope: worker.venue.catalog.resources.clamped(request, &setting.config).paid_from(&setting.purse),
+            principal: Principal::ANYBODY,
+        },
+        parent: parent(turn),
+        turn: setting.turn,
+        children: setting.state.pending.len(),
+        causes: planned.iter().filter_map(|(index, call)| Some((*index, causes(call)?))).collect(),
+        loads: Mutex::new(Loads {
+            agent: agent.state.loads.clone(),
+            session: setting.state.loads.clone(),
+            frame: setting.state.goals.top().map(|frame| frame.loads.clone()),
+        }),
+        known: Mutex::new(noted_of(leased, planned.iter().map(|(index, call)| (*index, call))).into_iter().collect()),
+        consents: (!approved).then_some(&policy.approvals),
+    };
+    let outcomes = tokio::select! {
+        () = leased.stops.lost.cancelled() => return Err(Stop::Lost),
+        () = leased.cancelled.cancelled() => return Ok(Observed::Cancelled(round.known())),
+        outcomes = round.all(planned) => outcomes?,
+    };
+    Ok(Observed::Called(outcomes))
+}
+
+/// What is recorded of the calls of a reply: outcomes, and that one is unknown.
+pub(crate) fn noted(leased: &Leased, recorded: &Recorded) -> Vec<(u32, CallOutcome)> {
+    noted_of(leased, (0..).zip(&recorded.calls))
+}
+
+/// The same of calls that wait for a person.
+pub(crate) fn noted_awaiting(leased: &Leased) -> Vec<(u32, CallOutcome)> {
+    let awaiting = leased.run.state.awaiting.iter().flat_map(|awaiting| &awaiting.calls);
+    noted_of(leased, awaiting.map(|call| (call.call, &call.planned)))
+}
+
+fn noted_of<'c>(leased: &Leased, planned: impl Iterator<Item = (u32, &'c PlannedCall)>) -> Vec<(u32, CallOutcome)> {
+    let known = |(index, call): (u32, &PlannedCall)| {
+        let Ok(Resolved { target: Target::Operation(path), .. }) = &call.what else { return None };
+        let (_, bytes) = leased.calls.iter().find(|(at, _)| *at == index)?;
+        Some((
+            index,
+            match decode::stored(bytes).ok()? {
+                CallNote::Outcome(outcome) => *outcome,
+                CallNote::Intent => unknown(path),
+            },
+        ))
+    };
+    planned.filter_map(known).collect()
+}
+
+/// Of a call that was begun.
+fn unknown(path: &str) -> CallOutcome {
+    let text = format!(
+        "outcome unknown: `{path}` was begun and did not end here; it may or may not have happened; \
+         check before doing it again"
+    );
+    CallOutcome::plain(Outcome::OutcomeUnknown, &text).outward()
+}
+
+/// What children of this turn have as their parent.
+fn parent(turn: &Turn) -> Parent {
+    let setting = turn.setting();
+    Parent { session: setting.session.clone(), job: setting.plan.job().cloned() }
+}
+
+/// Groups of operations that read or write the tree.
+const TREE: [&str; 4] = ["v/ops/lattice/", "v/ops/asset/", "v/ops/json/", "v/ops/schema/"];
+
+/// A call that can't be made is as good as one on the tree.
+fn on_the_tree(catalog: &Catalog, call: &PlannedCall) -> bool {
+    let Ok(Resolved { target, arguments }) = &call.what else { return true };
+    let Some(path) = target.operation() else { return !matches!(target, Target::Delegate(_)) };
+    let on_tree = |path: &str| TREE.iter().any(|group| path.starts_with(group));
+    if path != RUN {
+        return on_tree(path);
+    }
+    let settled = dispatch::settle(catalog, path, arguments.clone(), false);
+    settled.map_or(true, |settled| on_tree(settled.found.spec.path))
+}
+
+impl Round<'_> {
+    pub(crate) const fn workspace(&self) -> &Workspace {
+        &self.ground.workspace
+    }
+
+    /// Bytes of one result.
+    pub(crate) const fn result_bytes(&self) -> usize {
+        self.result_bytes
+    }
+
+    pub(crate) const fn setting(&self) -> &Setting {
+        self.setting
+    }
+
+    /// The entities that the request is about, where the agent asks for them.
+    pub(crate) fn entities(&self) -> Option<Vec<String>> {
+        self.setting.config.entities(&self.setting.mandate.session_context)
+    }
+
+    /// The number of the turn.
+    pub(crate) const fn turn(&self) -> u64 {
+        self.turn
+    }
+
+    /// What the owner wants to be asked about; `None` when these calls are approved.
+    pub(crate) const fn consents(&self) -> Option<&[Capability]> {
+        self.consents
+    }
+
+    /// The loads by level, as the calls before leave them.
+    pub(crate) fn loads(&self) -> MutexGuard<'_, Loads> {
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Later calls of the reply count with a change of the loads.
+    pub(crate) fn change(&self, change: &Change) {
+        self.loads().apply(change);
+    }
+
+    async fn all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, Stop> {
+        let catalog = &self.worker.venue.catalog;
+        let ordered = async {
+            let mut outcomes = Vec::new();
+            for (index, call) in planned.iter().filter(|(_, call)| on_the_tree(catalog, call)) {
+                outcomes.push((*index, self.make_one(*index, call).await?));
+            }
+            Ok::<_, Stop>(outcomes)
+        };
+        let beside = planned.iter().filter(|(_, call)| !on_the_tree(catalog, call));
+        let beside = join_all(
+            beside.map(|(index, call)| async move { Ok::<_, Stop>((*index, self.make_one(*index, call).await?)) }),
+        );
+        let (ordered, beside) = tokio::join!(ordered, beside);
+        let mut outcomes = ordered?;
+        for outcome in beside {
+            outcomes.push(outcome?);
+        }
+        outcomes.sort_by_key(|(index, _)| *index);
+        Ok(outcomes.into_iter().map(|(_, outcome)| outcome).collect())
+    }
+
+    async fn make_one(&self, index: u32, call: &PlannedCall) -> Result<CallOutcome, Stop> {
+        // Sections are handed on as they were shown, by whoever may still read them.
+        let lost = call.scoped.iter().find_map(|scoped| scoped.held(&self.caller.authority).err());
+        let outcome = match &call.what {
+            Ok(_) if let Some(denied) = &lost => CallOutcome::plain(Outcome::Denied, denied),
+            Err(unmade) => unmade.into(),
+            Ok(Resolved {
+                target:
+                    target @ (Target::Complete
+                    | Target::Fail
+                    | Target::CompleteGoal
+                    | Target::FailGoal
+                    | Target::Subgoal
+                    | Target::Compact),
+                arguments,
+            }) => ends::outcome(self.setting, target, arguments),
+            Ok(Resolved { target: Target::Load, arguments }) => harness::load(self, arguments),
+            Ok(Resolved { target: Target::Unload, arguments }) => harness::unload(self, arguments),
+            Ok(Resolved { target: Target::MoreTools, arguments }) => harness::more_tools(self, arguments),
+            Ok(Resolved { target: Target::Latent(focus), arguments }) => {
+                hand::latent(self, index, call, arguments, focus)
+            }
+            Ok(Resolved { target: Target::Delegate(to), arguments }) => {
+                Box::pin(hand::delegate(self, index, call, to, arguments)).await?
+            }
+            Ok(Resolved { target: Target::Resource { resource, tool }, arguments }) => {
+                let called = resources::Called { index, call, resource, tool };
+                resources::call(self, called, arguments).await?
+            }
+            Ok(Resolved { target: Target::Operation(path), arguments }) => {
+                let catalog = &self.worker.venue.catalog;
+                match dispatch::inject(catalog, path, arguments.clone(), &call.injection) {
+                    Ok(arguments) => self.operation(index, call, path, arguments).await?,
+                    Err(error) => refused(error)?,
+                }
+            }
+        };
+        self.worker.venue.metrics.tool_call(outcome.outcome.as_str());
+        // What a delegate starts says it with its result.
+        let is_operation = matches!(&call.what, Ok(Resolved { target: Target::Operation(_), .. }));
+        Ok(match scope::told(&call.scoped).filter(|_| is_operation && outcome.outcome == Outcome::Ok) {
+            Some(told) => CallOutcome { text: format!("{}\n{told}", outcome.text), ..outcome },
+            None => outcome,
+        })
+    }
+
+    /// A call with its final arguments, some of them injected or none.
+    async fn operation(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        path: &str,
+        arguments: Value,
+    ) -> Result<CallOutcome, Stop> {
+        let masked = !call.injection.is_empty() || self.consents.is_none();
+        let mut arguments = arguments;
+        if let Err(error) = localise(&self.setting.owner, &mut arguments) {
+            return refused(OpError::Denied(error.to_string()));
+        }
+        let pinned = match self.pinned(path, &mut arguments).await {
+            Ok(pinned) => pinned,
+            Err(error) => return refused(error),
+        };
+        let settled = match dispatch::settle(&self.worker.venue.catalog, path, arguments, masked) {
+            Ok(settled) => settled,
+            Err(OpError::NotFound(text)) => return Ok(CallOutcome::plain(Outcome::Unknown, text)),
+            Err(error) => return refused(error),
+        };
+        let dispatch::Settled { found, arguments, inner } = settled;
+        if pinned && !matches!(found.spec.effect, Effect::Read | Effect::Buffered) {
+            let text = format!("error: a pin of `{}` isn't run by its path; call that operation", found.spec.path);
+            return Ok(CallOutcome::plain(Outcome::Arguments, text));
+        }
+        let named = inner.as_deref().unwrap_or(&call.tool);
+        // What it needs is said again where it is made.
+        let needs = found.operation.needs(&arguments).unwrap_or_default();
+        let used = self.used(&needs);
+        let (runs, target) = (found.spec.path, Target::Operation(found.spec.path.to_owned()));
+        if let Some(asked) =
+            answers::ask_person(self, &Made { index, call, runs, needs, target, arguments: &arguments })
+        {
+            return Ok(asked.by(used));
+        }
+        let made = match found.spec.effect {
+            Effect::Once => self.once(index, call, (named, found.spec.path, &used), &arguments).await?,
+            Effect::Idempotent => self.invoke(index, call, (named, found.spec.path), &arguments).await?.outward(),
+            Effect::Read | Effect::Buffered => self.invoke(index, call, (named, found.spec.path), &arguments).await?,
+        };
+        Ok(made.by(used))
+    }
+
+    /// A pin that `job/run` names is the operation that it stands for. Returns whether it was one.
+    async fn pinned(&self, path: &str, arguments: &mut Value) -> Result<bool, OpError> {
+        let Some(asked) = arguments["operation"].as_str().filter(|asked| path == RUN && is_pin(asked)) else {
+            return Ok(false);
+        };
+        let meant = pin::meant(&self.setting.owner, &self.caller.authority, self.workspace(), asked).await?;
+        arguments["operation"] = meant.into();
+        Ok(true)
+    }
+
+    /// The capabilities that these needs are met by.
+    pub(crate) fn used(&self, needs: &[Need]) -> Vec<Capability> {
+        needs.iter().filter_map(|need| self.caller.authority.used(need.ability, &need.resource)).collect()
+    }
+
+    /// A call that must not be repeated: intent before it, outcome after it.
+    async fn once(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        (named, path, used): (&str, &str, &[Capability]),
+        arguments: &Value,
+    ) -> Result<CallOutcome, Stop> {
+        if let Some(outcome) = self.lock().get(&index).cloned() {
+            if outcome.outcome == Outcome::OutcomeUnknown {
+                tracing::warn!(session = %self.leased.lease.session, path, index, "outcome of a call is unknown");
+            }
+            return Ok(outcome);
+        }
+        self.note(index, &CallNote::Intent).await?;
+        self.lock().insert(index, unknown(path));
+        let outcome = self.invoke(index, call, (named, path), arguments).await?.outward().by(used.to_vec());
+        self.lock().insert(index, outcome.clone());
+        self.note(index, &CallNote::Outcome(Box::new(outcome.clone()))).await?;
+        Ok(outcome)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, CallOutcome>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self) -> Vec<(u32, CallOutcome)> {
+        self.lock().iter().map(|(index, outcome)| (*index, outcome.clone())).collect()
+    }
+
+    async fn note(&self, index: u32, note: &CallNote) -> Result<(), Stop> {
+        let bytes = Bytes::from(serde_json::to_vec(note).expect("notes serialise"));
+        let write = Checkpoint { turn: self.turn, calls: vec![(index, bytes)], ..Checkpoint::default() };
+        let venue = &self.worker.venue;
+        match venue.store.checkpoint(venue.now(), &self.leased.lease, &write).await? {
+            Held::Fenced => Err(Stop::Lost),
+            Held::Yes { .. } => Ok(()),
+        }
+    }
+
+    async fn invoke(
+        &self,
+        index: u32,
+        call: &PlannedCall,
+        (named, path): (&str, &str),
+        arguments: &Value,
+    ) -> Result<CallOutcome, Stop> {
+        let scoped = scope::map(&call.scoped);
+        let reads = Reads::default();
+        let invocation = Invocation { named, ..self.invocation(index, call, &scoped, &reads) };
+        let called = dispatch::invoke(&invocation, path, arguments.clone()).await;
+        let made = self.returned(called, &reads, || server(path, arguments))?;
+        // What stood beside its arguments, its result may show.
+        let beside = call.scoped.iter().flat_map(Scoped::seen);
+        Ok(CallOutcome { reads: made.reads.iter().cloned().chain(beside).collect(), ..made })
+    }
+
+    /// A call as operations see it.
+    pub(crate) fn invocation<'a>(
+        &'a self,
+        index: u32,
+        call: &'a PlannedCall,
+        scoped: &'a Map<String, Value>,
+        reads: &'a Reads,
+    ) -> Invocation<'a> {
+        // Those that calls before this one start count, whatever the order in which they are made.
+        let before = || self.causes.iter().filter(|(at, _)| *at < index);
+        let children = before().filter(|(_, causes)| *causes == Causes::Child).count();
+        let started = usize::try_from(self.setting.state.children).unwrap_or(usize::MAX);
+        Invocation {
+            named: &call.tool,
+            venue: &self.worker.venue,
+            caller: &self.caller,
+            workspace: &self.ground.workspace,
+            scoped,
+            site: Site::Turn(TurnSite {
+                lease: &self.leased.lease,
+                turn: self.turn,
+                call: index,
+                instance: call.instance.as_deref(),
+                handed: &call.scoped,
+                mandate: &self.setting.mandate,
+                parent: &self.parent,
+                children: self.children + children,
+                run_children: started.saturating_add(before().count()),
+                delegable: self.setting.config.delegable.as_deref(),
+                time: self.setting.config.limits.tool_timeout.map(Duration::from_secs),
+            }),
+            reads,
+        }
+    }
+
+    /// What the model gets for what an operation returned; `agent` is who serves a child job.
+    pub(crate) fn returned(
+        &self,
+        called: Result<Output, OpError>,
+        reads: &Reads,
+        agent: impl FnOnce() -> AgentId,
+    ) -> Result<CallOutcome, Stop> {
+        match called {
+            Ok(output) => Ok(CallOutcome {
+                started: output.started.map(|job| (job, agent())),
+                reads: reads.seen(),
+                ..CallOutcome::plain(Outcome::Ok, text::tool_result(&output.value, self.result_bytes))
+            }),
+            // An error may say something of what was read.
+            Err(error) => Ok(CallOutcome { reads: reads.seen(), ..refused(error)? }),
+        }
+    }
+}
+
+/// What the model gets instead of a result, or why the turn stops.
+pub(crate) fn refused(error: OpError) -> Result<CallOutcome, Stop> {
+    match error {
+        OpError::Fenced => Err(Stop::Lost),
+        // Asking again would not mend what is damaged.
+        OpError::Store(error) if error.is_transient() => Err(Stop::Store(error)),
+        OpError::Store(error @ StoreError::Over(_)) => Ok(wrong(Outcome::Limit, &error)),
+        OpError::Store(error) => Ok(wrong(Outcome::Error, &error)),
+        OpError::Denied(_) => Ok(CallOutcome::plain(Outcome::Denied, told(error.to_string()))),
+        OpError::Invalid(_) | OpError::Arguments { .. } => Ok(wrong(Outcome::Arguments, &error)),
+        OpError::Limit(_) => Ok(wrong(Outcome::Limit, &error)),
+        OpError::NotFound(_)
+        | OpError::Conflict(_)
+        | OpError::Failed(_)
+        | OpError::Upstream(_)
+        | OpError::Timeout(_) => Ok(wrong(Outcome::Error, &error)),
+    }
+}
+
+fn wrong(outcome: Outcome, error: &dyn std::fmt::Display) -> CallOutcome {
+    CallOutcome::plain(outcome, told(format!("error: {error}")))
+}
+
+/// Who serves the child job of a call.
+fn server(path: &str, arguments: &Value) -> AgentId {
+    if path == external::PUBLISH
+        && let Some(queue) = arguments["queue"].as_str().and_then(|name| QueueName::new(name).ok())
+    {
+        return external::server(&queue);
+    }
+    let named = arguments["agentId"].as_str().and_then(|id| AgentId::new(id).ok());
+    named.unwrap_or_else(|| AgentId::new("unknown").expect("a legal id"))
+}

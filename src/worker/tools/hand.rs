@@ -1,0 +1,60 @@
+//! Tools without an operation: other agents, and calls that are only answers.
+
+use super::answers::{self, Made};
+use super::calls::Round;
+use crate::domain::scope::{Delegate, Scopes};
+use crate::domain::tools::Target;
+use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
+use crate::ops::agent::ask;
+use crate::venue::operation::{NOTHING, Need, Reads};
+use crate::worker::lease::Stop;
+use serde_json::Value;
+
+/// A call of a delegate.
+pub(crate) async fn delegate(
+    round: &Round<'_>,
+    index: u32,
+    call: &PlannedCall,
+    to: &Delegate,
+    arguments: &Value,
+) -> Result<CallOutcome, Stop> {
+    let arguments = match call.injection.apply(arguments.clone()) {
+        Ok(arguments) => arguments,
+        Err(unresolved) => return Ok(CallOutcome::plain(Outcome::Error, format!("error: {unresolved}"))),
+    };
+    let (runs, needs) = match &to.agent {
+        Some(agent) => {
+            let (ability, resource) = ask::request_needs(agent);
+            (format!("g/{agent}"), vec![Need { ability, resource }])
+        }
+        None => (call.tool.clone(), Vec::new()),
+    };
+    let (used, target) = (round.used(&needs), Target::Delegate(to.clone()));
+    let made = Made { index, call, runs: &runs, needs, target, arguments: &arguments };
+    if let Some(asked) = answers::ask_person(round, &made) {
+        return Ok(asked.by(used));
+    }
+    let reads = Reads::default();
+    let started = ask::delegate(&round.invocation(index, call, &NOTHING, &reads), to, arguments).await;
+    let served = || to.agent.clone().unwrap_or_else(|| round.setting().session.agent.clone());
+    let made = round.returned(started, &reads, served)?;
+    Ok(made.outward().by(used))
+}
+
+/// A call whose arguments are its result.
+pub(crate) fn latent(
+    round: &Round<'_>,
+    index: u32,
+    call: &PlannedCall,
+    arguments: &Value,
+    focus: &[String],
+) -> CallOutcome {
+    let target = Target::Latent(focus.to_vec());
+    let made = |arguments| Made { index, call, runs: &call.tool, needs: Vec::new(), target, arguments };
+    match call.injection.apply(arguments.clone()) {
+        Err(unresolved) => CallOutcome::plain(Outcome::Error, format!("error: {unresolved}")),
+        Ok(arguments) if let Some(asked) = answers::ask_person(round, &made(&arguments)) => asked,
+        Ok(arguments) if focus.is_empty() => CallOutcome::plain(Outcome::Ok, arguments.to_string()),
+        Ok(arguments) => CallOutcome::plain(Outcome::Ok, format!("{arguments}\n{}", Scopes::focus(focus))),
+    }
+}

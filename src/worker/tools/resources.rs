@@ -1,0 +1,163 @@
+//! Stage 6 for resources: each call with the grants and the mode of its moment.
+
+use super::answers::{self, Made};
+use super::calls::{Round, refused};
+use crate::domain::authority::Resource;
+use crate::domain::authority::envelope::Mode;
+use crate::domain::context::origin::Seen;
+use crate::domain::context::text;
+use crate::domain::decode;
+use crate::domain::ids::{EventId, IdOf};
+use crate::domain::limits::OPERATION_TIME;
+use crate::domain::resource::memory::Source;
+use crate::domain::resource::{Ability, Declared, Held, prefix};
+use crate::domain::tools::Target;
+use crate::domain::turn::{CallOutcome, Outcome, PlannedCall};
+use crate::venue::operation::{Need, OpError};
+use crate::venue::resources::{Access, Call, Registered};
+use crate::worker::lease::Stop;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Which tool of which resource, and where in the reply.
+pub(crate) struct Called<'a> {
+    pub(crate) index: u32,
+    pub(crate) call: &'a PlannedCall,
+    pub(crate) resource: &'a str,
+    pub(crate) tool: &'a str,
+}
+
+/// A call of a resource's tool.
+pub(crate) async fn call(round: &Round<'_>, called: Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
+    let made = make(round, &called, arguments).await?;
+    let used = round.workspace().used().await;
+    let needs = used
+        .into_iter()
+        .filter(|(index, _)| *index == called.index)
+        .map(|(_, used)| Need { ability: used.ability.as_str(), resource: Resource::namespace(&used.namespace) });
+    let mut used = round.used(&needs.collect::<Vec<_>>());
+    used.dedup();
+    Ok(made.by(used))
+}
+
+async fn make(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<CallOutcome, Stop> {
+    match run(round, called, arguments).await {
+        Ok(Ran::Done(Ok(value), at_once)) => {
+            let reads = read(round, called).await;
+            // What was written here can hold earlier results, what comes from elsewhere anything.
+            let text = text::tool_result(&decode::shown(value), round.result_bytes());
+            let made = CallOutcome { reads, ..CallOutcome::plain(Outcome::Ok, text) };
+            Ok(if at_once { made.outward() } else { made })
+        }
+        Ok(Ran::Done(Err(error), at_once)) => {
+            let made = refused(error)?;
+            Ok(if at_once { made.outward() } else { made })
+        }
+        Ok(Ran::Asked(outcome)) => Ok(*outcome),
+        Err(error) => refused(error),
+    }
+}
+
+/// The namespaces that a call has read.
+async fn read(round: &Round<'_>, called: &Called<'_>) -> Vec<Seen> {
+    let uses = round.workspace().used().await.into_iter();
+    let read = uses.filter(|(index, used)| *index == called.index && used.ability == Ability::Read);
+    let seen = read.map(|(_, used)| {
+        let on = Resource::namespace(&used.namespace);
+        let allowed = round.caller.authority.grounds(Ability::Read.as_str(), &on);
+        Seen { through: called.call.tool.clone(), allowed, ..Seen::new(on.to_string()) }
+    });
+    let mut seen: Vec<_> = seen.collect();
+    seen.sort();
+    seen.dedup();
+    seen
+}
+
+enum Ran {
+    /// With its result, and whether it took effect already.
+    Done(Result<Value, OpError>, bool),
+    /// Not yet: a person is asked.
+    Asked(Box<CallOutcome>),
+}
+
+async fn run(round: &Round<'_>, called: &Called<'_>, arguments: &Value) -> Result<Ran, OpError> {
+    let Called { index, call, resource, tool } = *called;
+    let setting = round.setting();
+    let declared = setting.config.resources.get(resource);
+    let declared = declared.ok_or_else(|| OpError::NotFound(format!("there is no resource `{resource}` any more")))?;
+    let found = round.worker.venue.catalog.resources.of(declared.kind);
+    let found = found.ok_or_else(|| OpError::NotFound(format!("nothing provides the kind `{}`", declared.kind)))?;
+    let held = Held::of(&round.caller.authority);
+    let mode = round.worker.venue.catalog.resources.mode(declared, &round.caller.envelope, &held);
+    let (arguments, writes) = checked(found, called, mode, arguments)?;
+    if writes && let Some(outcome) = ask_person(round, called, &held, &arguments) {
+        return Ok(Ran::Asked(Box::new(outcome)));
+    }
+    let workspace = round.workspace();
+    let venue = &round.worker.venue;
+    let prefix = prefix(resource);
+    let Declared { resource: config, .. } = declared;
+    let access = Access {
+        workspace,
+        held: &held,
+        settings: &config.settings,
+        resource,
+        prefix: &prefix,
+        key: &venue.key,
+        now: venue.now(),
+    };
+    let source = Source {
+        agent: setting.session.agent.to_string(),
+        session: Some(setting.session.session.to_string()),
+        job: setting.plan.job().map(ToString::to_string),
+    };
+    let (owner, session, turn, instance) = (&setting.owner, &setting.session, round.turn(), call.instance.as_deref());
+    let place = IdOf::Call { owner, session, turn, call: index, instance };
+    let key = EventId::of_venue(&venue.key, place).to_string();
+    let request = Call { access, name: &call.tool, index, source, key };
+    let limit = setting.config.limits.tool_timeout.map_or(OPERATION_TIME, Duration::from_secs).min(OPERATION_TIME);
+    let done = tokio::time::timeout(limit, found.provider.call(&request, tool, &arguments)).await;
+    let late = |_| Err(OpError::Timeout(format!("`{}` took longer than {} s", call.tool, limit.as_secs())));
+    Ok(Ran::Done(done.unwrap_or_else(late), writes && found.provider.writes_at_once()))
+}
+
+/// Whether a person is asked first: where the owner's policy says so of a namespace that was granted.
+fn ask_person(round: &Round<'_>, called: &Called<'_>, held: &Held, arguments: &Value) -> Option<CallOutcome> {
+    let Called { index, call, resource, tool } = *called;
+    let target = Target::Resource { resource: resource.to_owned(), tool: tool.to_owned() };
+    let authority = &round.caller.authority;
+    let ability = Ability::Write.as_str();
+    let needs =
+        held.on(Ability::Write).iter().map(|namespace| Need { ability, resource: Resource::namespace(namespace) });
+    let needs = needs.filter(|need| authority.permits(need.ability, &need.resource).is_ok()).collect();
+    answers::ask_person(round, &Made { index, call, runs: &call.tool, needs, target, arguments })
+}
+
+/// The final arguments of a call that the mode permits, and whether it writes. No error shows an injected value.
+fn checked(found: &Registered, called: &Called<'_>, mode: Mode, arguments: &Value) -> Result<(Value, bool), OpError> {
+    let Called { call: PlannedCall { tool: name, injection, .. }, tool, .. } = *called;
+    let known = found.tools.iter().find(|(known, _)| known.name == tool);
+    let (known, validator) = known.ok_or_else(|| OpError::NotFound(format!("there is no tool `{name}` any more")))?;
+    if known.writes && mode == Mode::Read {
+        return Err(OpError::Denied(format!(
+            "Capability denied: {name} writes, and this resource can only be read here. Retrying the same call will \
+             not help."
+        )));
+    }
+    let mut arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments.clone() };
+    injection.strip(&mut arguments);
+    let arguments = injection.apply(arguments).map_err(|unresolved| OpError::Failed(unresolved.to_string()))?;
+    let problems: Vec<String> = validator
+        .iter_errors(&arguments)
+        .take(5)
+        .map(|error| {
+            let place = error.instance_path().to_string();
+            let text = if injection.is_empty() { error.to_string() } else { error.masked().to_string() };
+            if place.is_empty() { text } else { format!("at `{place}`: {text}") }
+        })
+        .collect();
+    if problems.is_empty() {
+        return Ok((arguments, known.writes));
+    }
+    Err(OpError::Invalid(format!("arguments of `{name}` are not valid: {}", problems.join("; "))))
+}
