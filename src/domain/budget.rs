@@ -11,6 +11,7 @@ use crate::chat::Usage;
 use crate::ids::JobId;
 use crate::limits::BUDGET_HOLD;
 use crate::time::Millis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,19 +24,23 @@ pub(super) const REPLY_LEAST: u64 = 16;
 pub(super) const REPLY_MOST: u64 = 8_192;
 
 /// What may be used at most. Absent = no limit of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Budget {
     /// Tokens of prompts and replies.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<u64>,
     /// US dollars, by the prices of the models.
+    #[schemars(extend("exclusiveMinimum" = 0))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
     /// Model calls.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub turns: Option<u32>,
     /// Seconds since the request was accepted.
+    #[schemars(range(min = 1))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_clock: Option<u64>,
 }

@@ -13,10 +13,17 @@ use crate::priority::Priority;
 use crate::scope::Handed;
 use crate::time::Millis;
 use crate::values::Values;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 pub use hash::body_hash;
+
+/// A name of a sender's choosing, as far as a pattern can say it.
+pub const NAME: &str = "^(?!\\.{1,2}$)[^\\s/\\u0000-\\u001f\\u007f]{1,128}$";
+
+/// A subject that answers may go to, as far as a pattern can say it.
+const REPLY: &str = "^(_INBOX|trellis\\.reply\\.[^.*>\\s]+\\.[^.*>\\s]+)(\\.[^.*>\\s]+)+$";
 
 /// Default session of messages that name none.
 pub const DEFAULT_SESSION: &str = "main";
@@ -151,19 +158,22 @@ pub struct Parent {
 }
 
 /// Body of a submission over NATS, and of `submit` and `message` over HTTP.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submission {
     /// Task input or message content.
     #[serde(default)]
     pub input: Value,
-    /// Conversation to use.
+    /// Conversation to use; a task without one gets its own, a message goes to `main`.
+    #[schemars(with = "Option<String>", regex(pattern = NAME))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_id: Option<SessionId>,
-    /// Where else to publish the completion.
+    /// NATS subject for the completion: `_INBOX.>` or `trellis.reply.<tenant>.<user>.>`.
+    #[schemars(regex(pattern = REPLY))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply_to: Option<String>,
-    /// Values for the turns of this request.
+    /// Values for the turns of this request, by key.
+    #[schemars(with = "Option<Values>")]
     #[serde(default, deserialize_with = "or_nothing", skip_serializing_if = "Values::is_empty")]
     pub session_context: Values,
     /// Shared buckets that its turns see, and may write: not handed on, and no access boundary.
@@ -173,39 +183,48 @@ pub struct Submission {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<Vec<Value>>,
     /// Who sent it. From outside it counts for nothing: the venue says who.
+    #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<String>,
     /// The waiting turn, when an agent did. Only the venue's own messages have one.
+    #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent: Option<Parent>,
     /// What the sender may do. Only the venue's own messages have one.
+    #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Envelope::is_default")]
     pub envelope: Envelope,
     /// What a delegate brings along. Only the venue's own messages have any.
+    #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Handed::is_empty")]
     pub handed: Handed,
     /// What the task and everything under it may use at most.
     #[serde(default, skip_serializing_if = "Budget::is_empty")]
     pub budget: Budget,
-    /// Paths that the session shows from its first turn on.
+    /// Paths that the session shows from the first turn of this request on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loads: Vec<Load>,
     /// Where a task's output is written with the commit that completes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_path: Option<String>,
-    /// JSON Schema of the task's output, in the place of the agent's own `outputs`.
+    /// JSON Schema of the output of a task, in the place of the `outputs` of its agent.
+    #[schemars(with = "Option<Map<String, Value>>")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_schema: Option<Value>,
-    /// How urgent a task is beside the others of its agent.
+    /// Of a task: 1 goes before the other tasks of its agent, -1 behind them; 0 by default.
+    #[schemars(with = "i8", range(min = -1, max = 1))]
     #[serde(default, skip_serializing_if = "Priority::is_normal")]
     pub priority: Priority,
-    /// The open job that a message belongs to.
+    /// The open job that a message belongs to: needs `job/message` on it, too.
+    #[schemars(with = "Option<String>", regex(pattern = "^(0x)?[0-9a-fA-F]{32}$"))]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<JobId>,
     /// The dead task that it drives again. Only the venue's own submissions have one.
+    #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub redrive_of: Option<JobId>,
     /// The venue's seal on all of this, by which it knows its own messages in the queue.
+    #[schemars(skip)]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seal: Option<String>,
 }

@@ -13,12 +13,14 @@ use crate::priority::Priority;
 use crate::scope::Handed;
 use crate::spend::{self, Tally, Tree};
 use crate::time::Millis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Status of a job, spelled as on the HTTP API.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[schemars(inline)]
 pub enum JobStatus {
     /// Accepted, no worker has taken it yet.
     Pending,
@@ -219,7 +221,7 @@ pub struct JobResult {
 }
 
 /// Machine-readable reason of a job that did not complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum ErrorCode {
     /// A limit on turns or time was reached.

@@ -45,9 +45,18 @@ pub(super) async fn described() -> Response {
     ([(header::CONTENT_TYPE, "application/schema+json")], schema::TEXT).into_response()
 }
 
-/// `GET agents/{id}`.
-pub(super) async fn get(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/agent/info", json!({"agentId": id})).await?;
+/// `GET agents/{id}/sessions/{session}`: the transcript, turn by turn.
+pub(super) async fn session(
+    State(api): State<Api>,
+    who: Who,
+    Path((id, session)): Path<(String, String)>,
+    asked: Asked,
+) -> Result<Response, Problem> {
+    let mut arguments = json!({"agentId": id, "sessionId": session, "after": asked.number("after")?.unwrap_or(0)});
+    if let Some(limit) = asked.number("limit")? {
+        arguments["limit"] = limit.into();
+    }
+    let output = operate(&api, &who, "v/ops/agent/session-read", arguments).await?;
     Ok(axum::Json(output.value).into_response())
 }
 

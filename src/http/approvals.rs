@@ -1,22 +1,15 @@
 //! `approvals`: what agents wait for, and the answers of people; the operations `v/ops/approval/*`.
 
 use super::Api;
-use super::extract::{Asked, Json, Who};
+use super::extract::{Json, Who};
 use super::operate::operate;
 use super::problem::Problem;
-use crate::domain::approval::Given;
 use crate::domain::decode;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
-
-/// `GET approvals`: those that wait; with `all=true` those that are answered, too.
-pub(super) async fn list(State(api): State<Api>, who: Who, asked: Asked) -> Result<Response, Problem> {
-    let mut page = asked.page()?;
-    page["all"] = asked.flag("all")?.into();
-    let output = operate(&api, &who, "v/ops/approval/list", page).await?;
-    Ok(axum::Json(output.value).into_response())
-}
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 /// `POST approvals/{id}` with `{"approve": {…}}`, `{"reject": {…}}` or `{"answers": {…}}`, and perhaps
 /// the `digest` of what was shown.
@@ -26,26 +19,58 @@ pub(super) async fn answer(
     Path(id): Path<String>,
     Json(body): Json,
 ) -> Result<Response, Problem> {
-    let (verb, mut arguments) = arguments(body)?;
+    let (verb, mut arguments) = arguments(&body)?;
     arguments["id"] = id.into();
     let output = operate(&api, &who, &format!("v/ops/approval/{verb}"), arguments).await?;
     Ok(axum::Json(output.value).into_response())
 }
 
-fn arguments(body: Value) -> Result<(&'static str, Value), Problem> {
+/// An answer: exactly one of three, and perhaps what it is about.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(extend("oneOf" = [{"required": ["approve"]}, {"required": ["reject"]}, {"required": ["answers"]}]))]
+pub(super) struct Answer {
+    #[schemars(with = "Approve")]
+    approve: Option<Approve>,
+    #[schemars(with = "Reject")]
+    reject: Option<Reject>,
+    /// An answer for each question, by its id.
+    #[schemars(with = "Map<String, Value>")]
+    answers: Option<Map<String, Value>>,
+    /// What the answer is about; refused when it is something else by now.
+    digest: Option<String>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Approve {
+    /// In the place of those that are shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<Map<String, Value>>,
+    /// Only these of its sections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scopes: Option<Vec<String>>,
+}
+
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Reject {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+fn arguments(body: &Value) -> Result<(&'static str, Value), Problem> {
     let expected = "expected a body `{\"approve\": {}}`, `{\"reject\": {}}` or `{\"answers\": {…}}`";
-    let Value::Object(mut map) = body else { return Err(Problem::bad_request(expected)) };
-    let digest = map.shift_remove("digest");
-    let given: Given = decode::typed(map.into())
+    let given: Answer = decode::proposed(body)
         .map_err(|error| Problem::bad_request(format!("{expected}, perhaps with a `digest`: {error}")))?;
-    let (verb, mut arguments) = match given {
-        Given::Approve { arguments, scopes } => ("approve", json!({"arguments": arguments, "scopes": scopes})),
-        Given::Reject { reason } => ("reject", json!({"reason": reason})),
-        Given::Answers(answers) => ("answer", json!({"answers": answers})),
+    let (verb, mut arguments) = match (given.approve, given.reject, given.answers) {
+        (Some(approve), None, None) => ("approve", json!(approve)),
+        (None, Some(reject), None) => ("reject", json!(reject)),
+        (None, None, Some(answers)) => ("answer", json!({"answers": answers})),
+        _ => return Err(Problem::bad_request(expected)),
     };
-    if let Some(map) = arguments.as_object_mut() {
-        map.extend(digest.map(|digest| ("digest".to_owned(), digest)));
-        map.retain(|_, value| !value.is_null());
+    if let Some(digest) = given.digest {
+        arguments["digest"] = digest.into();
     }
     Ok((verb, arguments))
 }
@@ -70,7 +95,7 @@ mod tests {
             (json!([]), Err(())),
             (json!({}), Err(())),
         ] {
-            let found = arguments(body.clone()).map_err(|problem| assert!(problem.detail.contains("expected a body")));
+            let found = arguments(&body).map_err(|problem| assert!(problem.detail.contains("expected a body")));
             assert_eq!(found, expected, "{body}");
         }
     }

@@ -1,8 +1,8 @@
 //! What the venue is and offers: status and operations.
 
 use super::Api;
+use super::describe;
 use super::problem::Problem;
-use crate::domain::decode;
 use crate::venue::operation::dispatch::resolve;
 use crate::venue::operation::{Effect, Registered};
 use crate::venue::tree::virtuals::describe;
@@ -10,11 +10,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
-/// The API's description; a test holds it against the routes.
-pub(super) const OPENAPI: &str = include_str!("openapi.json");
 
 /// `GET status`.
 pub(super) async fn status(State(api): State<Api>, headers: HeaderMap) -> Result<Response, Problem> {
@@ -55,29 +50,9 @@ pub(super) async fn did_document(State(api): State<Api>) -> Response {
     axum::Json(json!({"@context": "https://www.w3.org/ns/did/v1", "id": api.did()})).into_response()
 }
 
-/// Names that the query of a route may have, as the description says; `None`: it has none, or its operation's schema
-/// knows them.
-pub(super) fn query_names(method: &str, route: &str) -> Option<&'static [String]> {
-    static NAMES: LazyLock<HashMap<(String, String), Vec<String>>> = LazyLock::new(|| {
-        let api: Value = decode::stored(OPENAPI.as_bytes()).expect("the description is JSON");
-        let methods = api["paths"].as_object().into_iter().flatten().flat_map(|(path, item)| {
-            let methods = item.as_object().into_iter().flatten().filter(|(method, _)| *method != "parameters");
-            methods
-                .map(move |(method, about)| ((method.to_ascii_uppercase(), path.clone()), names(&about["parameters"])))
-        });
-        methods.filter(|(_, names)| !names.is_empty()).collect()
-    });
-    NAMES.get(&(method.to_owned(), route.to_owned())).map(Vec::as_slice)
-}
-
-fn names(parameters: &Value) -> Vec<String> {
-    let query = parameters.as_array().into_iter().flatten().filter(|about| about["in"] == "query");
-    query.filter_map(|about| Some(about["name"].as_str()?.to_owned())).collect()
-}
-
 /// `GET openapi.json`.
 pub(super) async fn openapi() -> Response {
-    ([(header::CONTENT_TYPE, "application/json")], OPENAPI).into_response()
+    ([(header::CONTENT_TYPE, "application/json")], describe::text()).into_response()
 }
 
 fn info(path: &str, found: &Registered) -> Value {

@@ -1,9 +1,9 @@
 //! What handlers take from a request: owner, idempotency key, body, numbers of the query.
 
 use super::Api;
-use super::catalog;
 use super::load::Load;
 use super::problem::Problem;
+use super::routes;
 use crate::bus::AUTHORIZATION_HEADER;
 use crate::domain::authority::Authority;
 use crate::domain::decode;
@@ -20,6 +20,7 @@ use axum::extract::{FromRequest, FromRequestParts, MatchedPath, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
 use bytes::Bytes;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +31,7 @@ pub(super) const OWNER_HEADER: &str = "X-Trellis-Owner";
 /// Header with the caller's own id of a request.
 pub(super) const KEY_HEADER: &str = "Idempotency-Key";
 /// Header with the task that calls are about which end one.
-const TASK_HEADER: &str = "X-Trellis-Task";
+pub(super) const TASK_HEADER: &str = "X-Trellis-Task";
 /// The owner of a request that names none.
 const DEFAULT_OWNER: &str = "local/me";
 /// Longest wait for a job in one request.
@@ -173,6 +174,14 @@ impl FromRequest<Api> for Json {
     }
 }
 
+/// What a body says, the default without one; or what is wrong with it, with its place.
+pub(super) fn typed<T: DeserializeOwned + Default>(body: Value) -> Result<T, Problem> {
+    match body {
+        Value::Null => Ok(T::default()),
+        body => decode::proposed(&body).map_err(Problem::wrong),
+    }
+}
+
 /// The query, each name at most once.
 pub(super) struct Asked(BTreeMap<String, String>);
 
@@ -181,11 +190,11 @@ impl FromRequestParts<Api> for Asked {
 
     async fn from_request_parts(parts: &mut Parts, _api: &Api) -> Result<Self, Problem> {
         let route = parts.extensions.get::<MatchedPath>().map(MatchedPath::as_str);
-        let known = route.and_then(|route| catalog::query_names(parts.method.as_str(), route));
+        let known = routes::query(parts.method.as_str(), route);
         let pairs: Query<Vec<(String, String)>> = Query::try_from_uri(&parts.uri).map_err(Problem::bad_request)?;
         let mut asked = BTreeMap::new();
         for (name, value) in pairs.0 {
-            if let Some(known) = known.filter(|known| !known.contains(&name)) {
+            if !known.contains(&name) {
                 return Err(Problem::bad_request(unknown(&name, known)));
             }
             if asked.insert(name.clone(), value).is_some() {
@@ -200,22 +209,14 @@ impl FromRequestParts<Api> for Asked {
 fn unknown(name: &str, known: &[String]) -> String {
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     let hint = did_you_mean(name, &known);
-    format!("unknown query parameter `{}`{hint}; expected some of {}", quoted(name), known.join(", "))
+    let some = if known.is_empty() { "none".to_owned() } else { format!("some of {}", known.join(", ")) };
+    format!("unknown query parameter `{}`{hint}; expected {some}", quoted(name))
 }
 
 impl Asked {
     /// A number of at least 0.
     pub(super) fn number(&self, name: &str) -> Result<Option<u64>, Problem> {
         self.0.get(name).map(|text| number(name, text)).transpose()
-    }
-
-    /// `offset` and `limit`, as arguments of an operation.
-    pub(super) fn page(&self) -> Result<Value, Problem> {
-        let mut page = serde_json::Map::new();
-        for name in ["offset", "limit"] {
-            page.extend(self.number(name)?.map(|number| (name.to_owned(), number.into())));
-        }
-        Ok(page.into())
     }
 
     /// As it is.

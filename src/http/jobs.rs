@@ -1,7 +1,7 @@
 //! `jobs`: list, read, wait, cancel, delete; hold, let go on, speak to.
 
 use super::Api;
-use super::extract::{Asked, Json, Who};
+use super::extract::{Asked, Json, Who, typed};
 use super::operate::operate;
 use super::problem::Problem;
 use crate::domain::authority::Resource;
@@ -16,6 +16,8 @@ use crate::venue::jobs::{self, Cancelled};
 use axum::extract::{Path, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -183,6 +185,14 @@ pub(super) async fn get(
     Ok(axum::Json(approvals::shown(&api.venue, &who.caller, &job).await?).into_response())
 }
 
+/// Why something is done.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Reason {
+    #[serde(default)]
+    reason: Option<String>,
+}
+
 /// `PUT jobs/{id}/cancel`, with `{"reason": …}` or nothing.
 pub(super) async fn cancel(
     State(api): State<Api>,
@@ -191,14 +201,8 @@ pub(super) async fn cancel(
     Json(body): Json,
 ) -> Result<Response, Problem> {
     let id = job_id(&id)?;
-    let reason = match &body["reason"] {
-        Value::Null => None,
-        Value::String(text) => Some(text.as_str()),
-        Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-            return Err(Problem::bad_request("`reason`: expected a string"));
-        }
-    };
-    match jobs::cancel(&api.venue, who.owner(), &id, reason).await? {
+    let reason = typed::<Reason>(body)?.reason;
+    match jobs::cancel(&api.venue, who.owner(), &id, reason.as_deref()).await? {
         Cancelled::Unknown => Err(unknown(&id)),
         Cancelled::Done(job) => Ok(axum::Json(who.caller.reader().record(&job)).into_response()),
         Cancelled::Already(job) if job.status == JobStatus::Cancelled => {
@@ -208,18 +212,6 @@ pub(super) async fn cancel(
             Err(Problem::conflict(format!("job `{id}` is {} and can't be cancelled any more", job.status.as_str())))
         }
     }
-}
-
-/// `POST jobs`: many at once, those that a filter takes.
-pub(super) async fn bulk(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/job/bulk", body).await?;
-    Ok(axum::Json(output.value).into_response())
-}
-
-/// `PUT jobs/{id}/redrive`.
-pub(super) async fn redrive(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/dead/redrive", json!({"id": job_id(&id)?})).await?;
-    Ok(axum::Json(output.value).into_response())
 }
 
 /// `PUT jobs/{id}/delete`: forgets an ended job; answers what it was.
@@ -248,18 +240,6 @@ pub(super) async fn delete(State(api): State<Api>, who: Who, Path(id): Path<Stri
         }
     };
     Err(Problem::conflict(refused))
-}
-
-/// `PUT jobs/{id}/pause`.
-pub(super) async fn pause(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/job/pause", json!({"id": job_id(&id)?})).await?;
-    Ok(axum::Json(output.value).into_response())
-}
-
-/// `PUT jobs/{id}/resume`.
-pub(super) async fn resume(State(api): State<Api>, who: Who, Path(id): Path<String>) -> Result<Response, Problem> {
-    let output = operate(&api, &who, "v/ops/job/resume", json!({"id": job_id(&id)?})).await?;
-    Ok(axum::Json(output.value).into_response())
 }
 
 /// `POST jobs/{id}`: a message to an open job, in any JSON; it is read in the next turn of the job.

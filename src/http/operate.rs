@@ -1,15 +1,16 @@
 //! `run`, `invoke` and `values`: operations from outside turns, through the one dispatcher.
 
 use super::Api;
+use super::describe::queries;
 use super::extract::{Asked, Json, Who, wait};
 use super::jobs::{created, unknown, wait_for};
 use super::problem::Problem;
+use crate::domain::decode;
 use crate::domain::ids::{EventId, IdOf, JobId, SessionKey};
 use crate::domain::invoked::{self as rules, Asker, Invoked};
 use crate::domain::job::{Job, JobHead};
 use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_HERE, INVOKED_OPEN};
-use crate::domain::nearest::did_you_mean;
 use crate::domain::priority::Priority;
 use crate::domain::quota::Usage;
 use crate::ingress;
@@ -22,6 +23,9 @@ use crate::venue::workspace::Workspace;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +38,7 @@ const HEAVY: [&str; 6] =
 /// Seconds after which somebody with too many open operations may try again.
 const RETRY_AFTER: u32 = 5;
 /// Operations that `values/…` offers.
-const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
+pub(super) const VALUES: [&str; 6] = ["read", "list", "slice", "inspect", "count", "aggregate"];
 
 /// Runs an operation for a caller outside turns.
 pub(super) async fn operate(api: &Api, who: &Who, path: &str, input: Value) -> Result<Output, OpError> {
@@ -50,46 +54,57 @@ async fn meant(api: &Api, who: &Who, path: &str) -> Result<String, OpError> {
     pin::meant(who.owner(), &who.caller.authority, &workspace, path).await
 }
 
-/// What `run` and `invoke` are asked.
-#[derive(Debug, PartialEq)]
-struct Order {
+/// What `run` is asked.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Run {
+    /// Catalog path, e.g. `v/ops/lattice/read`, or `lattice:read`.
     operation: String,
+    /// The operation's input; its schema is at `GET operations/{name}`.
+    #[serde(default)]
     input: Value,
+    /// Accepted and without effect while `auth.mode` is `none`.
+    #[serde(default, rename = "ucans")]
+    _ucans: Vec<String>,
+    /// Only `run`, and not for requests to agents.
+    #[serde(default)]
     private: bool,
-    wait: Option<Duration>,
 }
 
-impl Order {
-    fn parse(body: Value, known: &[&str]) -> Result<Self, Problem> {
-        let Value::Object(mut map) = body else {
-            return Err(Problem::bad_request("expected a body `{\"operation\": …, \"input\": …}`"));
-        };
-        for key in map.keys() {
-            if !known.contains(&key.as_str()) {
-                let hint = did_you_mean(key, known);
-                return Err(Problem::bad_request(format!("unknown key `{key}`{hint}")));
-            }
-        }
-        let is_text = |ucans: &Value| ucans.as_array().is_some_and(|all| all.iter().all(Value::is_string));
-        if map.get("ucans").is_some_and(|ucans| !is_text(ucans)) {
-            return Err(Problem::bad_request("`ucans`: expected a list of texts"));
-        }
-        let Some(Value::String(operation)) = map.remove("operation") else {
-            return Err(Problem::bad_request("expected `operation`, a catalog path such as `v/ops/lattice/read`"));
-        };
-        Ok(Self {
-            operation,
-            input: map.remove("input").unwrap_or_default(),
-            private: map.get("private").is_some_and(|v| v == true),
-            wait: map.get("wait").map(wait).transpose()?,
-        })
+/// What `invoke` is asked.
+#[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Invoke {
+    /// Catalog path, e.g. `v/ops/lattice/read`, or `lattice:read`.
+    operation: String,
+    /// The operation's input; its schema is at `GET operations/{name}`.
+    #[serde(default)]
+    input: Value,
+    /// Accepted and without effect while `auth.mode` is `none`.
+    #[serde(default, rename = "ucans")]
+    _ucans: Vec<String>,
+    /// Only `run` may be: `false`, or absent.
+    #[serde(default)]
+    #[schemars(extend("const" = false))]
+    private: bool,
+    /// `true` (120 s) or milliseconds.
+    #[serde(default)]
+    #[schemars(schema_with = "queries::wait_said")]
+    wait: Option<Value>,
+}
+
+/// An order out of a body.
+fn order<T: DeserializeOwned>(body: &Value) -> Result<T, Problem> {
+    if !body.is_object() {
+        return Err(Problem::bad_request("expected a body `{\"operation\": …, \"input\": …}`"));
     }
+    decode::proposed(body).map_err(Problem::wrong)
 }
 
 /// `POST run`: the operation's own output is the body.
 pub(super) async fn run(State(api): State<Api>, who: Who, Json(body): Json) -> Result<Response, Problem> {
     // Proofs (`ucans`) add authority; without authentication there is nothing to add to.
-    let mut order = Order::parse(body, &["operation", "input", "ucans", "private"])?;
+    let mut order: Run = order(&body)?;
     order.operation = meant(&api, &who, &order.operation).await?;
     let found = resolve(&api.venue.catalog, &order.operation)?;
     if order.private && found.spec.path == REQUEST {
@@ -116,9 +131,9 @@ pub(super) async fn invoke(
     asked: Asked,
     Json(body): Json,
 ) -> Result<Response, Problem> {
-    let mut order = Order::parse(body, &["operation", "input", "ucans", "private", "wait"])?;
+    let mut order: Invoke = order(&body)?;
     order.operation = meant(&api, &who, &order.operation).await?;
-    let wait = order.wait.or(asked.wait()?);
+    let wait = order.wait.as_ref().map(wait).transpose()?.or(asked.wait()?);
     if order.private {
         return Err(Problem::bad_request("a job can't be `private`: use `run`"));
     }
@@ -284,19 +299,21 @@ mod tests {
 
     #[test]
     fn an_order_names_its_operation_and_nothing_unknown() {
-        let parse = |body: Value| Order::parse(body, &["operation", "input", "ucans", "wait"]);
+        let parse = |body: Value| order::<Invoke>(&body);
         let order = parse(json!({"operation": "lattice/read", "input": {"path": "w/x"}, "wait": "20"})).unwrap();
-        assert_eq!(order.operation, "lattice/read");
-        assert_eq!(order.wait, Some(Duration::from_millis(20)));
+        assert_eq!((order.operation.as_str(), order.wait), ("lattice/read", Some(json!("20"))));
         assert_eq!(parse(json!({"operation": "x"})).unwrap().input, Value::Null);
         for (body, part) in [
             (json!([]), "expected a body"),
-            (json!({"input": 1}), "expected `operation`"),
-            (json!({"operation": 1}), "expected `operation`"),
-            (json!({"operation": "x", "ucans": [1]}), "`ucans`: expected a list of texts"),
-            (json!({"operation": "x", "ucans": "t"}), "`ucans`: expected a list of texts"),
-            (json!({"operation": "x", "inptu": 1}), "unknown key `inptu`, did you mean `input`"),
-            (json!({"operation": "x", "wait": "soon"}), "`wait`"),
+            (json!({"input": 1}), "missing field `operation`"),
+            (json!({"operation": 1}), "`operation`: expected a string"),
+            (json!({"operation": "x", "ucans": [1]}), "`ucans[0]`: expected a string"),
+            (
+                json!({"operation": "x", "ucans": "t"}),
+                "`ucans`: expected a list, got text \"t\", did you mean `[\"t\"]`",
+            ),
+            (json!({"operation": "x", "private": "yes"}), "`private`: expected a boolean"),
+            (json!({"operation": "x", "inptu": 1}), "unknown field `inptu`, did you mean `input`"),
         ] {
             let error = parse(body).unwrap_err();
             assert_eq!(error.status, StatusCode::BAD_REQUEST);

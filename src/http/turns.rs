@@ -1,9 +1,8 @@
 //! `agents/{id}/turns`, `why`: what models saw, and past prompts built again.
 
 use super::Api;
-use super::extract::{Asked, Json, Who};
+use super::extract::{Asked, Json, Who, typed};
 use super::problem::Problem;
-use crate::domain::decode;
 use crate::domain::ids::{AgentId, SessionId, SessionKey};
 use crate::venue::agents;
 use crate::venue::context::preview::{self, Preview};
@@ -14,7 +13,7 @@ use crate::venue::ledger::{self, PastTurn, why};
 use crate::venue::operation::OpError;
 use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// Turns that a list shows when nothing is said, and at most.
 const LIST: (usize, usize) = (50, 1_000);
@@ -95,10 +94,7 @@ pub(super) async fn replay(
     Path((id, session, turn)): Path<(String, String, u64)>,
     Json(body): Json,
 ) -> Result<Response, Problem> {
-    let experiment: Experiment = match body {
-        Value::Null => Experiment::default(),
-        body => decode::typed(body).map_err(Problem::bad_request)?,
-    };
+    let experiment: Experiment = typed(body)?;
     let (session, past) = past(&api, &who, &id, &session, turn).await?;
     let replayed = show::replay(&session, (&past, &who.caller.reads()), &experiment, &api.venue.catalog);
     match replayed {
@@ -141,10 +137,7 @@ pub(super) async fn context(
     Json(body): Json,
 ) -> Result<Response, Problem> {
     let agent = AgentId::new(id.as_str()).map_err(Problem::bad_request)?;
-    let asked: Preview = match body {
-        Value::Null => Preview::default(),
-        body => decode::typed(body).map_err(Problem::bad_request)?,
-    };
+    let asked = typed::<Preview>(body)?;
     let caller = Some(who.caller.name.clone());
     let asked = Preview { envelope: who.caller.request(), caller, ..asked };
     let inputs = preview::inputs(&api.venue, who.owner(), &agent, asked).await.map_err(OpError::from)?;

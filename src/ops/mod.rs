@@ -56,3 +56,28 @@ pub fn catalog_with(test: bool, http: HttpPolicy) -> Catalog {
     Catalog::of(groups.into_iter().flatten(), lattice::ALIASES.into_iter().chain(job::ALIASES))
         .calling(providers(std::iter::empty()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::catalog;
+    use serde_json::{Value, json};
+
+    /// Models see these schemas, and clients keep them: a change is meant, and `pinned.json` is changed with it.
+    #[test]
+    fn every_operation_says_what_it_said() {
+        let pinned: Value = serde_json::from_str(include_str!("pinned.json")).unwrap();
+        let catalog = catalog(false);
+        let said: serde_json::Map<String, Value> = catalog
+            .operations()
+            .map(|found| {
+                let spec = &found.spec;
+                (spec.path.to_owned(), json!({"description": spec.description, "input": spec.input}))
+            })
+            .collect();
+        for (path, spec) in pinned.as_object().unwrap() {
+            let now = serde_json::to_string_pretty(&said.get(path)).unwrap();
+            assert!(said.get(path) == Some(spec), "{path} says now {now}");
+        }
+        assert_eq!(said.len(), pinned.as_object().unwrap().len());
+    }
+}

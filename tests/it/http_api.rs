@@ -71,7 +71,7 @@ async fn run_answers_with_the_output_or_says_why_not() {
     run(json!({"operation": "v/ops/lattice/write", "input": {"path": "j/a", "value": 1}}))
         .await
         .is_problem(400, "kept by the venue");
-    run(json!({"input": 1})).await.is_problem(400, "expected `operation`");
+    run(json!({"input": 1})).await.is_problem(400, "missing field `operation`");
     run(json!({"operation": "v/ops/test/error", "input": {"message": "m"}}))
         .await
         .is_problem(500, "Operation failed: m");

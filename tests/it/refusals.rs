@@ -73,5 +73,5 @@ async fn a_misspelt_name_in_the_query_is_refused() {
     let some = server.get("/api/v1/jobs?agent=clerk").await.body(200);
     assert_eq!((&some["next"], &some["items"], some.get("total")), (&Value::Null, &json!([]), None));
     let ucans = json!({"operation": "v/ops/lattice/read", "input": {"path": "w/x"}, "ucans": [1]});
-    server.post("/api/v1/invoke", ucans).await.is_problem(400, "`ucans`");
+    server.post("/api/v1/invoke", ucans).await.is_problem(400, "`ucans[0]`");
 }

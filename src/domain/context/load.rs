@@ -5,11 +5,12 @@ use super::entry::check_label;
 use crate::decode;
 use crate::lattice::Path;
 use crate::limits::{LOAD_BYTES, LOAD_BYTES_DEFAULT, LOADS};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// A loaded path.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Load {
     /// The path.
     pub path: String,
@@ -17,6 +18,7 @@ pub struct Load {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// Bytes, 256–10,000.
+    #[schemars(range(min = 256, max = 10_000))]
     pub budget: usize,
 }
 

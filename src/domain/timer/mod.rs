@@ -22,6 +22,7 @@ use crate::event::Submission;
 use crate::ids::{AgentId, EventId, IdError, IdOf, JobId, Owner, SessionId, sha256_hex};
 use crate::limits::{TIMER_BACKOFF, TIMER_CATCH_UP, TIMER_GRACE, TIMER_KEPT};
 use crate::time::Millis;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -82,8 +83,9 @@ impl From<TimerId> for String {
 }
 
 /// What a timer sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(inline)]
 pub enum Kind {
     /// A task: each time a job.
     #[default]
@@ -93,8 +95,9 @@ pub enum Kind {
 }
 
 /// What becomes of the times at which nothing ran.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(inline)]
 pub enum CatchUp {
     /// One event stands for all of them.
     #[default]
@@ -106,8 +109,9 @@ pub enum CatchUp {
 }
 
 /// What becomes of a time at which the work of the last one isn't finished.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
+#[schemars(inline)]
 pub enum Overlap {
     /// It is left out, and counted.
     Skip,

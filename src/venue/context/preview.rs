@@ -5,7 +5,7 @@ use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
 use crate::domain::context::inputs::Inputs;
-use crate::domain::event::{Event, Payload, fresh_session};
+use crate::domain::event::{Event, NAME, Payload, fresh_session};
 use crate::domain::ids::{AgentId, EventId, JobId, Owner, SessionId, SessionKey};
 use crate::domain::session::TurnRecord;
 use crate::domain::turn::run::{Pending, Run};
@@ -15,6 +15,7 @@ use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::agents::{self, sessions};
 use crate::venue::policy;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -22,12 +23,13 @@ use serde_json::Value;
 const EVENT: &str = "preview";
 
 /// What is looked at.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Preview {
     /// With this task besides what is pending.
     pub task: Option<Value>,
-    /// Values of that task.
+    /// Values of the task. Who sends it is said by the token: `user_id`, `user_name`, `user_email`, `user.name` and
+    /// `user.email` are left out and named in `ignored`.
     pub session_context: Values,
     /// Shared buckets that the task names.
     pub context_ids: Vec<String>,
@@ -35,11 +37,14 @@ pub struct Preview {
     pub context: Option<Vec<Value>>,
     /// Who asks: the task may do no more.
     #[serde(skip)]
+    #[schemars(skip)]
     pub envelope: Envelope,
     /// His name; the owner's when absent.
     #[serde(skip)]
+    #[schemars(skip)]
     pub caller: Option<String>,
     /// Of this session; of a new one when absent.
+    #[schemars(with = "Option<String>", regex(pattern = NAME))]
     pub session: Option<SessionId>,
 }
 

@@ -9,6 +9,7 @@ use crate::domain::context::fill;
 use crate::domain::context::inputs::Inputs;
 use crate::domain::context::item::{Absence, Content, Item, Section};
 use crate::domain::tools::{Directory, Ends, Target, resolve};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub enum Unfit {
 }
 
 /// What is changed; nothing by default.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Experiment {
     /// Paths whose values the model shall not see, tool results included.
@@ -31,6 +32,7 @@ pub struct Experiment {
     /// Another model, `provider/name`.
     pub model: Option<String>,
     /// Another configuration of the agent.
+    #[schemars(with = "Option<serde_json::Map<String, Value>>")]
     pub config: Option<Value>,
 }
 

@@ -180,7 +180,7 @@ async fn over_http_timers_are_set_listed_and_cancelled() {
         server.post(timers, json!({"input": "x", "cron": "0 9 * * *", "timezone": "Europe/Berlin"})).await.body(201);
     server.post(timers, json!({"input": "x", "cron": "0 99 * * *"})).await.is_problem(400, "hour `99`");
     server.post("/api/v1/agents/nobody/timers", json!({"input": 1, "every": "1h"})).await.is_problem(404, "no agent");
-    server.post(timers, json!([])).await.is_problem(400, "expected a body");
+    server.post(timers, json!([])).await.is_problem(400, "expected a JSON object as the body");
     let listed = server.get("/api/v1/timers?agentId=clerk").await.body(200);
     let timer = &listed["items"][0];
     assert_eq!((&listed["total"], &timer["timer"]), (&json!(1), &set["timer"]));

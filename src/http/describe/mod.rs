@@ -1,0 +1,404 @@
+//! The API's description (`OpenAPI` 3.1), made of the list of routes and of their types when somebody asks for it first.
+//!
+//! `schemars` and the list: `utoipa` would describe each route a second time, in an attribute beside its handler, and
+//! bring twice as many crates; the operations' arguments need `schemars` anyway.
+
+pub(super) mod answers;
+mod links;
+mod place;
+pub(super) mod queries;
+
+use super::extract::{KEY_HEADER, OWNER_HEADER, TASK_HEADER};
+use super::problem::PROBLEM_JSON;
+use super::routes::{Access, Route, routes};
+use super::runs::Given;
+use crate::domain::agent::schema as agent;
+use crate::domain::event::NAME;
+use crate::ops;
+use crate::venue::operation::Catalog;
+use schemars::generate::SchemaSettings;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde_json::{Map, Value, json};
+use std::sync::LazyLock;
+
+/// Media type of almost everything.
+const JSON: &str = "application/json";
+
+/// Largest number that is taken.
+const MOST: u64 = u64::MAX;
+
+/// Where a schema comes from.
+#[derive(Clone, Copy)]
+pub(super) enum Shape {
+    /// A type.
+    Of(fn(&mut SchemaGenerator) -> Schema),
+    /// The arguments of an operation, without those that the path gives, and with these that must be there.
+    Arguments(&'static str, Given, &'static [&'static str]),
+    /// An agent file.
+    Agent,
+    /// A map.
+    Map,
+    /// Any JSON.
+    Any,
+    /// Any JSON but null.
+    Something,
+}
+
+/// What a body or an answer holds.
+pub(super) type Content = (&'static str, Shape);
+
+/// What is said of a route, beyond who may use it.
+#[derive(Default)]
+pub(super) struct About {
+    pub(super) id: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) query: Option<Shape>,
+    /// It takes an `Idempotency-Key`.
+    pub(super) keyed: bool,
+    /// It takes a task from a header.
+    pub(super) tasked: bool,
+    /// What it takes, and whether it must be there.
+    pub(super) body: Option<(Content, bool)>,
+    pub(super) answers: Vec<(u16, &'static str, Vec<Content>)>,
+    /// Statuses of its refusals that are to be expected.
+    pub(super) fails: &'static [u16],
+}
+
+/// A shape of a type.
+pub(super) fn of<T: JsonSchema>() -> Shape {
+    Shape::Of(SchemaGenerator::subschema_for::<T>)
+}
+
+/// The text of `GET openapi.json`.
+pub(super) fn text() -> &'static str {
+    static TEXT: LazyLock<String> = LazyLock::new(|| document().to_string());
+    &TEXT
+}
+
+/// Names that the query of a route may have; its operation's arguments where it runs one.
+pub(super) fn query_names(about: &About) -> Vec<String> {
+    let Some(query) = about.query else { return Vec::new() };
+    let schema = Writer::new().inline(query);
+    schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.clone()).collect()
+}
+
+pub(super) fn document() -> Value {
+    let mut writer = Writer::new();
+    let routes = routes();
+    let mut paths = Map::new();
+    for route in &routes {
+        let item = paths.entry(route.path.replace("{*", "{")).or_insert_with(|| json!({}));
+        if item.get("parameters").is_none() {
+            item["parameters"] = parameters(route).into();
+        }
+        item[route.method] = writer.operation(route, &routes);
+    }
+    let mut schemas = writer.types.take_definitions(true);
+    schemas.extend(writer.schemas);
+    for schema in schemas.values_mut() {
+        plain(schema);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "info": {"title": "Trellis", "version": "1", "description": INTRODUCTION},
+        "paths": paths,
+        "security": [{}, {"token": []}],
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer", "description": TOKEN}},
+            "parameters": headers(),
+            "responses": {"Problem": problem()},
+            "links": links::all(&routes),
+            "schemas": schemas,
+        },
+    })
+}
+
+const INTRODUCTION: &str = "Covia's REST API in front of Trellis. Errors are RFC 9457 problem details with an `error` string of at most 2048 bytes; only what is no HTTP request that can be read (a line or headers over the limits, forbidden characters in them) is answered by the server itself, without a body. A parameter of the query that is not described here is refused. Without authentication only loopback hosts and origins are served.";
+const TOKEN: &str = "Where `auth.mode` is `jwt`: an EdDSA token for the venue's `did`, see `GET /api/v1/status`.";
+const KEY: &str = "The caller's own id of a submission, up to 128 bytes without spaces or `/`: the same request again is answered with the same job, another request under the same key, or another caller or authority, is a conflict. Keys that begin with `venue:` are refused. `run` uses it for requests, messages and chats to agents.";
+
+/// What every route may be sent besides its path, by name.
+fn headers() -> Value {
+    let header = |name: &str, about: &str, schema: Value| json!({"name": name, "in": "header", "required": false, "description": about, "schema": schema});
+    let half = "(?!\\.{1,2}(/|$))[^\\s/\\u0000-\\u001f\\u007f]{1,128}";
+    json!({
+        "Owner": header(OWNER_HEADER, "`tenant/user`.", json!({"type": "string", "default": "local/me", "pattern": format!("^{half}/{half}$")})),
+        "IdempotencyKey": header(KEY_HEADER, KEY, json!({"type": "string", "pattern": "^(?!venue:|\\.{1,2}$)[!#-.0-~]{1,128}$"})),
+        "Task": header(TASK_HEADER, "Job of the task that `v/ops/agent/complete-task` and `fail-task` end when their input names none.", json!({"type": "string"})),
+    })
+}
+
+fn problem() -> Value {
+    let about = json!({"description": "Seconds; with 429 and 503.", "schema": {"type": "integer", "minimum": 0}});
+    json!({
+        "description": "What went wrong.",
+        "headers": {"Retry-After": about},
+        "content": {PROBLEM_JSON: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+    })
+}
+
+fn parameter_of(name: &str) -> Value {
+    json!({"$ref": format!("#/components/parameters/{name}")})
+}
+
+/// What all methods of a path take.
+fn parameters(route: &Route) -> Vec<Value> {
+    let owner = (route.access != Access::Open || route.about.id == "status").then(|| parameter_of("Owner"));
+    owner.into_iter().chain(place::parameters(route.path)).collect()
+}
+
+/// Types as they are met, and what is known of them by name.
+struct Writer {
+    types: SchemaGenerator,
+    schemas: Map<String, Value>,
+    catalog: &'static Catalog,
+}
+
+impl Writer {
+    fn new() -> Self {
+        // No host may be called: nothing is run.
+        static CATALOG: LazyLock<Catalog> = LazyLock::new(|| ops::catalog(false));
+        let settings = SchemaSettings::draft2020_12().with(|settings| {
+            settings.definitions_path = "/components/schemas".into();
+            settings.meta_schema = None;
+        });
+        let mut types = settings.into_generator();
+        types.subschema_for::<answers::Problem>();
+        Self { types, schemas: Map::new(), catalog: &CATALOG }
+    }
+
+    fn operation(&mut self, route: &Route, all: &[Route]) -> Value {
+        let about = &route.about;
+        let mut operation = json!({"operationId": about.id, "summary": about.summary});
+        let mut parameters = about.query.map(|query| self.query(query)).unwrap_or_default();
+        parameters.extend(about.keyed.then(|| parameter_of("IdempotencyKey")));
+        parameters.extend(about.tasked.then(|| parameter_of("Task")));
+        if !parameters.is_empty() {
+            operation["parameters"] = parameters.into();
+        }
+        if let Some((content, required)) = about.body {
+            operation["requestBody"] = json!({"required": required, "content": self.content(&[content])});
+        }
+        let mut responses = Map::new();
+        for (status, text, content) in &about.answers {
+            let mut response = json!({"description": text});
+            if !content.is_empty() {
+                response["content"] = self.content(content);
+            }
+            let links = links::from(route, content, all);
+            if !links.is_empty() {
+                response["links"] = links.into();
+            }
+            responses.insert(status.to_string(), response);
+        }
+        let problem = json!({"$ref": "#/components/responses/Problem"});
+        responses.extend(about.fails.iter().map(|status| (status.to_string(), problem.clone())));
+        responses.insert("default".to_owned(), problem);
+        operation["responses"] = responses.into();
+        if route.access == Access::Open {
+            operation["security"] = json!([]);
+        }
+        operation
+    }
+
+    fn content(&mut self, content: &[Content]) -> Value {
+        content.iter().map(|(media, shape)| ((*media).to_owned(), json!({"schema": self.schema(*shape)}))).collect()
+    }
+
+    fn schema(&mut self, shape: Shape) -> Value {
+        let mut schema = match shape {
+            Shape::Of(schema) => schema(&mut self.types).to_value(),
+            Shape::Arguments(operation, given, needed) => self.arguments(operation, given, needed),
+            Shape::Agent => self.agent(),
+            Shape::Map => json!({"type": "object"}),
+            Shape::Any => json!({}),
+            Shape::Something => json!({"type": ["object", "array", "string", "number", "boolean"]}),
+        };
+        plain(&mut schema);
+        schema
+    }
+
+    /// The same with nothing that is said elsewhere.
+    fn inline(&mut self, shape: Shape) -> Value {
+        let schema = self.schema(shape);
+        let name = schema["$ref"].as_str().and_then(|reference| reference.rsplit('/').next()).map(str::to_owned);
+        name.and_then(|name| self.types.definitions_mut().shift_remove(&name)).unwrap_or(schema)
+    }
+
+    fn arguments(&self, operation: &str, given: Given, needed: &[&str]) -> Value {
+        let found = self.catalog.resolve(operation).expect("a test reads every route");
+        let mut schema = found.spec.input.clone();
+        for (_, name) in given {
+            if let Some(properties) = schema["properties"].as_object_mut() {
+                properties.shift_remove(*name);
+            }
+            if let Some(required) = schema["required"].as_array_mut() {
+                required.retain(|key| key != name);
+            }
+        }
+        named(&mut schema["properties"]);
+        if !needed.is_empty() {
+            schema["required"] = json!(needed);
+        }
+        schema
+    }
+
+    /// The schema of agent files, with its own definitions beside all others.
+    fn agent(&mut self) -> Value {
+        let mut schema = agent::schema();
+        if let Some(map) = schema.as_object_mut() {
+            map.shift_remove("$schema");
+            if let Some(Value::Object(definitions)) = map.shift_remove("$defs") {
+                self.schemas.extend(definitions.into_iter().map(|(name, mut schema)| {
+                    moved(&mut schema);
+                    (name, schema)
+                }));
+            }
+            // Over HTTP the path names it, and what is unknown may be refused.
+            map["properties"]["strict"] = json!({"type": "boolean", "description": "As in the query."});
+        }
+        moved(&mut schema);
+        self.schemas.insert("Agent".to_owned(), schema);
+        json!({"$ref": "#/components/schemas/Agent"})
+    }
+
+    fn query(&mut self, shape: Shape) -> Vec<Value> {
+        let schema = self.inline(shape);
+        let required = schema["required"].as_array().cloned().unwrap_or_default();
+        let named = |(name, schema): (&String, &Value)| {
+            let mut schema = asked(schema.clone());
+            let about = schema.as_object_mut().and_then(|map| map.shift_remove("description"));
+            let mut parameter = json!({"name": name, "in": "query", "required": required.contains(&json!(name))});
+            if let Some(about) = about {
+                parameter["description"] = about;
+            }
+            plain(&mut schema);
+            parameter["schema"] = schema;
+            parameter
+        };
+        schema["properties"].as_object().into_iter().flatten().map(named).collect()
+    }
+}
+
+/// The schema of what may be absent, where it can't be null.
+fn asked(mut schema: Value) -> Value {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|kind| kind != "null");
+        if let [one] = types.as_slice() {
+            schema["type"] = one.clone();
+        }
+    }
+    schema
+}
+
+/// Of names a pattern says here what the operation itself says, of each argument, when it is called: models see none.
+fn named(properties: &mut Value) {
+    for (key, schema) in properties.as_object_mut().into_iter().flatten() {
+        let is_name = ["agentId", "sessionId", "agent", "session", "to"].contains(&key.as_str());
+        if is_name && schema["type"] == "string" {
+            schema["pattern"] = NAME.into();
+        }
+    }
+}
+
+/// References into the schema itself lead into the document.
+fn moved(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(reference)) = map.get_mut("$ref") {
+                *reference = reference.replace("#/$defs/", "#/components/schemas/");
+            }
+            map.values_mut().for_each(moved);
+        }
+        Value::Array(items) => items.iter_mut().for_each(moved),
+        _ => {}
+    }
+}
+
+/// Formats of Rust's numbers are limits: clients know no `uint64`. Lines of a comment are no lines of a description.
+fn plain(schema: &mut Value) {
+    match schema {
+        Value::Object(map) => {
+            if let Some(Value::String(about)) = map.get_mut("description") {
+                *about = about.replace('\n', " ");
+            }
+            let most = match map.get("format").and_then(Value::as_str) {
+                Some("uint8") => Some(u64::from(u8::MAX)),
+                Some("uint16") => Some(u64::from(u16::MAX)),
+                Some("uint32") => Some(u64::from(u32::MAX)),
+                Some("uint64" | "uint") => Some(MOST),
+                _ => None,
+            };
+            if let Some(most) = most {
+                map.shift_remove("format");
+                map.entry("maximum").or_insert(most.into());
+            }
+            map.values_mut().for_each(plain);
+        }
+        Value::Array(items) => items.iter_mut().for_each(plain),
+        _ => {}
+    }
+}
+
+impl Route {
+    /// What it is called and does.
+    pub(super) fn says(mut self, id: &'static str, summary: &'static str) -> Self {
+        (self.about.id, self.about.summary) = (id, summary);
+        self
+    }
+
+    /// What its query may hold.
+    pub(super) fn asks(mut self, shape: Shape) -> Self {
+        self.about.query = Some(shape);
+        self
+    }
+
+    /// It takes a JSON body.
+    pub(super) fn takes(self, shape: Shape) -> Self {
+        self.takes_as(JSON, shape)
+    }
+
+    /// It takes a body.
+    pub(super) fn takes_as(mut self, media: &'static str, shape: Shape) -> Self {
+        self.about.body = Some(((media, shape), true));
+        self
+    }
+
+    /// It may be sent a JSON body.
+    pub(super) fn may_take(mut self, shape: Shape) -> Self {
+        self.about.body = Some(((JSON, shape), false));
+        self
+    }
+
+    /// The same request under the same key is one.
+    pub(super) fn keyed(mut self) -> Self {
+        self.about.keyed = true;
+        self
+    }
+
+    /// A header may name the task in scope.
+    pub(super) fn tasked(mut self) -> Self {
+        self.about.tasked = true;
+        self
+    }
+
+    /// An answer in JSON.
+    pub(super) fn answers(self, status: u16, text: &'static str, shape: Shape) -> Self {
+        self.sends(status, text, vec![(JSON, shape)])
+    }
+
+    /// An answer.
+    pub(super) fn sends(mut self, status: u16, text: &'static str, content: Vec<Content>) -> Self {
+        self.about.answers.push((status, text, content));
+        self
+    }
+
+    /// Refusals that are to be expected.
+    pub(super) fn fails(mut self, statuses: &'static [u16]) -> Self {
+        self.about.fails = statuses;
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! Every route, in one list: the router, the guard, the description and the tests are made of it.
+
+mod agents;
+mod jobs;
+mod things;
+mod venue;
+
+use super::describe::{About, Shape, query_names};
+use super::problem::Problem;
+use super::runs::{self, Given, Runs};
+use super::{Api, guard};
+use crate::domain::lattice::Namespace;
+use crate::domain::nearest::nearest;
+use axum::Router;
+use axum::handler::Handler;
+use axum::http::{Method, StatusCode, Uri};
+use axum::middleware::from_fn_with_state;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use std::sync::LazyLock;
+
+/// One route.
+pub(super) struct Route {
+    pub(super) method: &'static str,
+    pub(super) path: &'static str,
+    /// Who may use it.
+    pub(super) access: Access,
+    /// It reads what its caller names, large or small.
+    reads: bool,
+    handler: MethodRouter<Api>,
+    /// What it is, for its callers.
+    pub(super) about: About,
+}
+
+/// Who may use a route, where callers are recognised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Everybody: what one must know before one has a token, and what supervisors ask.
+    Open,
+    /// Whoever has a token; the operation that it runs asks for more.
+    Caller,
+    /// Whoever holds an ability on a resource.
+    Holder(&'static str, On),
+    /// Operators.
+    Operator,
+}
+
+/// What an ability is asked on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum On {
+    /// All of a namespace.
+    All(Namespace),
+    /// What the `{id}` of the route names in it.
+    Id(Namespace),
+}
+
+const AGENTS: On = On::All(Namespace::Agents);
+const AGENT: On = On::Id(Namespace::Agents);
+const JOBS: On = On::All(Namespace::Jobs);
+const JOB: On = On::Id(Namespace::Jobs);
+const ASSETS: On = On::All(Namespace::Assets);
+
+const READS_AGENT: Access = Access::Holder("crud/read", AGENT);
+
+fn route<H, T>(method: &'static str, path: &'static str, access: Access, handler: H) -> Route
+where
+    H: Handler<T, Api>,
+    T: 'static,
+{
+    let filter = match method {
+        "get" => MethodFilter::GET,
+        "post" => MethodFilter::POST,
+        "put" => MethodFilter::PUT,
+        "patch" => MethodFilter::PATCH,
+        _ => MethodFilter::DELETE,
+    };
+    Route { method, path, access, reads: false, handler: on(filter, handler), about: About::default() }
+}
+
+/// A route that runs an operation: its body, or its query where there is none, holds what the path doesn't give.
+fn runs(method: &'static str, path: &'static str, access: Access, operation: &'static str, given: Given) -> Route {
+    running(method, path, access, Runs { operation, given, status: StatusCode::OK })
+}
+
+/// One that makes something.
+fn makes(method: &'static str, path: &'static str, access: Access, operation: &'static str, given: Given) -> Route {
+    running(method, path, access, Runs { operation, given, status: StatusCode::CREATED })
+}
+
+fn running(method: &'static str, path: &'static str, access: Access, what: Runs) -> Route {
+    let handler = move |api, who, path, asked, body| runs::run(api, who, path, asked, body, what);
+    let made = route(method, path, access, handler);
+    match method {
+        "get" | "delete" => made.asks(Shape::Arguments(what.operation, what.given, &[])),
+        _ => made,
+    }
+}
+
+impl Route {
+    /// It reads what its caller names, large or small.
+    fn reads(self) -> Self {
+        Self { reads: true, ..self }
+    }
+}
+
+/// The list.
+pub(super) fn routes() -> Vec<Route> {
+    [venue::routes(), jobs::routes(), agents::routes(), things::routes()].into_iter().flatten().collect()
+}
+
+/// What can be done on a route.
+pub(super) fn methods(path: &str) -> Vec<String> {
+    routes().iter().filter(|route| route.path == path).map(|route| route.method.to_uppercase()).collect()
+}
+
+/// What is known of a route without its handler.
+struct Known {
+    method: &'static str,
+    path: &'static str,
+    access: Access,
+    reads: bool,
+    query: Vec<String>,
+}
+
+fn known(method: &str, path: Option<&str>) -> Option<&'static Known> {
+    // Asked for every request: made once.
+    static TABLE: LazyLock<Vec<Known>> = LazyLock::new(|| {
+        let of = |route: Route| {
+            let Route { method, path, access, reads, about, .. } = route;
+            Known { method, path, access, reads, query: query_names(&about) }
+        };
+        routes().into_iter().map(of).collect()
+    });
+    let method = if method == "HEAD" { "GET" } else { method };
+    TABLE.iter().find(|route| Some(route.path) == path && route.method.eq_ignore_ascii_case(method))
+}
+
+/// Who may use a route, and whether it reads what its caller names: nobody without a token who asks for what isn't there.
+pub(super) fn access(method: &str, path: Option<&str>) -> (Access, bool) {
+    known(method, path).map_or((Access::Caller, false), |route| (route.access, route.reads))
+}
+
+/// Names that the query of a route may have.
+pub(super) fn query(method: &str, path: Option<&str>) -> &'static [String] {
+    known(method, path).map_or(&[], |route| &route.query)
+}
+
+/// All of them behind the guard.
+pub(super) fn router(api: Api) -> Router {
+    let all = routes().into_iter().fold(Router::new(), |router, route| router.route(route.path, route.handler));
+    all.fallback(nowhere).layer(from_fn_with_state(api.clone(), guard::guard)).with_state(api)
+}
+
+async fn nowhere(method: Method, uri: Uri) -> Problem {
+    let routes = routes();
+    let known: Vec<_> = routes.iter().map(|route| route.path).collect();
+    let meant = nearest(uri.path(), &known).and_then(|path| routes.iter().find(|route| route.path == path));
+    let hint = meant.map(|r| format!(", did you mean `{} {}`", r.method.to_uppercase(), r.path)).unwrap_or_default();
+    Problem::not_found(format!("no route `{method} {}`{hint}; `GET /api/v1/openapi.json` describes all", uri.path()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_must_be_known_before_there_is_a_token_is_open() {
+        let open: Vec<_> = routes().iter().filter(|r| r.access == Access::Open).map(|r| r.path).collect();
+        let known = ["/livez", "/readyz", "/.well-known/did.json", "/api/v1/openapi.json", "/api/v1/status"];
+        assert_eq!(open, known);
+        assert_eq!(access("HEAD", Some("/api/v1/agents")), (Access::Holder("crud/read", AGENTS), true));
+        assert_eq!(access("PATCH", Some("/livez")), (Access::Caller, false));
+        assert_eq!(access("GET", None), (Access::Caller, false));
+    }
+}

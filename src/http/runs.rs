@@ -1,0 +1,50 @@
+//! Routes that run one operation: what the path, the query and the body give are its arguments, its output is the answer.
+
+use super::Api;
+use super::extract::{Asked, Json, Who};
+use super::operate::operate;
+use super::problem::Problem;
+use crate::venue::operation::dispatch::resolve;
+use axum::extract::{RawPathParams, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value};
+
+/// The arguments that a path gives, by the names of its parameters.
+pub(super) type Given = &'static [(&'static str, &'static str)];
+
+/// What a route runs.
+#[derive(Clone, Copy)]
+pub(super) struct Runs {
+    pub(super) operation: &'static str,
+    pub(super) given: Given,
+    pub(super) status: StatusCode,
+}
+
+/// Runs the operation of a route.
+pub(super) async fn run(
+    State(api): State<Api>,
+    who: Who,
+    path: RawPathParams,
+    asked: Asked,
+    Json(body): Json,
+    Runs { operation, given, status }: Runs,
+) -> Result<Response, Problem> {
+    let mut arguments = match body {
+        Value::Null => Map::new(),
+        Value::Object(map) => map,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            return Err(Problem::bad_request("expected a JSON object as the body, or none"));
+        }
+    };
+    let schema = &resolve(&api.venue.catalog, operation)?.spec.input;
+    if let Value::Object(asked) = asked.arguments(schema)? {
+        arguments.extend(asked);
+    }
+    let named =
+        |name: &str| given.iter().find(|(parameter, _)| *parameter == name).map_or(name, |(_, named)| named).to_owned();
+    // What the path names counts.
+    arguments.extend(path.iter().map(|(name, value)| (named(name), Value::from(value))));
+    let output = operate(&api, &who, operation, Value::Object(arguments)).await?;
+    Ok((status, axum::Json(output.value)).into_response())
+}
