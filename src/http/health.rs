@@ -34,8 +34,7 @@ pub(super) async fn readyz(State(api): State<Api>) -> Result<Response, Problem> 
 
 /// `GET /metrics`, for Prometheus.
 pub(super) async fn metrics(State(api): State<Api>) -> Response {
-    let fill = api.venue.store.fill(api.venue.clock.steady()).await;
-    api.venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
+    api.venue.fill().await;
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], api.venue.metrics.encode()).into_response()
 }

@@ -265,9 +265,7 @@ pub fn admission(venue: &Venue, arrival: &Arrival) -> Result<Admit, SubmissionEr
 
 /// Refuses new work where the store has no room for it: whatever makes a job asks here first.
 pub async fn room(venue: &Venue) -> Result<(), StoreError> {
-    let fill = venue.store.fill(venue.clock.steady()).await;
-    venue.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
-    fill.admits(&venue.name)
+    venue.fill().await.admits(&venue.name)
 }
 
 /// The admission of a submission to an agent that hears it.

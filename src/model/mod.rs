@@ -72,18 +72,12 @@ pub enum ModelError {
 /// A language model.
 #[async_trait]
 pub trait Model: Send + Sync + 'static {
-    /// One reply. Dropping the future aborts the call. A crash before it returns: the call is
-    /// made again, for no reply was received.
-    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError>;
-
-    /// [`Model::complete`] with the secret that `request.model.key` names. A model that takes no key
-    /// has no use for it.
-    async fn complete_with(
+    /// One reply; `key` is the secret that `request.model.key` names. Dropping the future aborts the call. A crash
+    /// before it returns: the call is made again, for no reply was received.
+    async fn complete(
         &self,
         request: &ModelRequest,
-        _key: Option<&Secret>,
+        key: Option<&Secret>,
         live: &LiveText,
-    ) -> Result<Reply, ModelError> {
-        self.complete(request, live).await
-    }
+    ) -> Result<Reply, ModelError>;
 }

@@ -227,11 +227,7 @@ fn framing_of(kind: AdapterKind) -> Framing {
 
 #[async_trait]
 impl Model for Provider {
-    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
-        self.complete_with(request, None, live).await
-    }
-
-    async fn complete_with(
+    async fn complete(
         &self,
         request: &ModelRequest,
         secret: Option<&Secret>,

@@ -66,14 +66,14 @@ impl Models {
     async fn answer(&self, request: &ModelRequest, key: Option<&Secret>, live: &LiveText) -> Result<Reply, ModelError> {
         // It logs its calls with the rules that answer them.
         if request.model.provider == SCRIPTED {
-            return self.scripted.complete(request, live).await;
+            return self.scripted.complete(request, key, live).await;
         }
-        let Some(log) = &self.log else { return self.provider.complete_with(request, key, live).await };
+        let Some(log) = &self.log else { return self.provider.complete(request, key, live).await };
         let call = self.calls.fetch_add(1, Ordering::Relaxed) + 1;
         let entry = Entry { turn: request.turn.clone(), model: request.model.id(), rule: 0, call };
         let failed = |error: LogError| ModelError::Permanent { model: request.model.id(), reason: error.to_string() };
         log.started(&entry).await.map_err(failed)?;
-        let outcome = self.provider.complete_with(request, key, live).await;
+        let outcome = self.provider.complete(request, key, live).await;
         log.ended(&entry, outcome.is_ok()).await.map_err(failed)?;
         outcome
     }
@@ -81,11 +81,7 @@ impl Models {
 
 #[async_trait]
 impl Model for Models {
-    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
-        self.complete_with(request, None, live).await
-    }
-
-    async fn complete_with(
+    async fn complete(
         &self,
         request: &ModelRequest,
         key: Option<&Secret>,

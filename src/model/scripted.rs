@@ -7,6 +7,7 @@ use crate::model::rules::{Answer, Fault, Rules};
 use crate::model::script_place::{self, Found, PlaceError};
 use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
+use crate::venue::secrets::Secret;
 use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -271,7 +272,12 @@ impl Scripted {
 
 #[async_trait]
 impl Model for Scripted {
-    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        _key: Option<&Secret>,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         let model = || format!("{}/{}", request.model.provider, request.model.name);
         let permanent = |error: ScriptError| ModelError::Permanent { model: model(), reason: error.to_string() };
         let unusable = |error: ScriptError| ModelError::Unusable { model: model(), reason: error.to_string() };

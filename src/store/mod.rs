@@ -1,5 +1,12 @@
 //! Seam 1, `Store`: every atomic step of an event's path (`protocol.md`), one method each.
 //!
+//! | trait | what it is asked for |
+//! |---|---|
+//! | [`Store`] | the steps of events, leases, turns and jobs |
+//! | [`Documents`] | versioned documents outside turns |
+//! | [`Accounts`] | how much is kept, and how much may be |
+//! | [`Inspect`] | what lies there: for sweeps, audits, doctors and operators |
+//!
 //! An owner is a set of versioned documents plus the protocol's own state (sessions, mailboxes,
 //! leases, due times, outbox). All of it lies under one atomic unit, so each method that changes
 //! something is all or nothing. Values are opaque bytes here: user data is never decoded by a
@@ -7,6 +14,9 @@
 //!
 //! Time: `now` is an argument. The Redis backend takes the server's own clock instead unless it
 //! was opened with an injected one, because the clocks of a fleet differ.
+//!
+//! Every method says what a second call with the same arguments does ([`Repeat`]): a caller that got
+//! [`StoreError::Unavailable`] doesn't know whether the first was applied.
 
 mod amend;
 mod docs;
@@ -15,6 +25,7 @@ pub mod faulty;
 mod fill;
 mod forget;
 pub mod keys;
+mod layer;
 mod outside;
 pub mod patient;
 pub mod redis;
@@ -27,6 +38,7 @@ use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::{Over, Quota};
 use crate::domain::time::Millis;
 use async_trait::async_trait;
+use layer::seam;
 use std::time::Duration;
 
 pub use crate::domain::event::EventKind;
@@ -34,6 +46,7 @@ pub use amend::*;
 pub use docs::*;
 pub use fill::{Fill, Level};
 pub use forget::*;
+pub use layer::{Repeat, StoreMethod};
 pub use outside::*;
 pub use types::*;
 pub use usage::*;
@@ -41,8 +54,8 @@ pub use usage::*;
 /// Why a store call gave no answer.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
-    /// Not reachable, loading, timed out. The call may or may not have been applied: every
-    /// method is safe to call again with the same arguments.
+    /// Not reachable, loading, timed out. The call may or may not have been applied; what the same call
+    /// does then, its method says by its [`Repeat`].
     #[error("store `{store}` is unavailable: {reason}")]
     Unavailable {
         /// Where, without credentials.
@@ -89,9 +102,9 @@ pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result
     stored(bytes).map_err(|e| StoreError::Corrupt { store: "documents".into(), reason: format!("`{key}`: {e}") })
 }
 
-/// Every durable step. All methods may be called again with the same arguments after an error.
-#[async_trait]
-pub trait Store: Send + Sync + 'static {
+seam! {
+/// Every durable step of an event's path.
+pub trait Store: Documents + Accounts + Inspect {
     /// Takes an event into its session's mailbox, once per (owner, event id), and tries the lease.
     ///
     /// After it: the event is durable, its job `PENDING`, the session due within 5 s. A crash
@@ -104,68 +117,45 @@ pub trait Store: Send + Sync + 'static {
     /// Repeated with the token of the grant that holds the session, it answers that grant again:
     /// same epoch, the lease begun anew, everything else as it is now, and no crash counted. So
     /// does one whose lease has lapsed, as long as it wasn't given back and nobody else took it.
+    #[repeat(Idempotent)]
     async fn admit(&self, now: Millis, request: &Admit) -> Result<Admitted, StoreError>;
 
     /// Extends a lease. A crash before it: the lease lapses and another worker goes on.
+    #[repeat(Idempotent)]
     async fn renew(&self, now: Millis, lease: &Lease, ttl: Duration) -> Result<Held, StoreError>;
 
     /// Records a reply, intents, outcomes and child jobs of the running turn.
     ///
-    /// After it: a successor finds them in its grant. Recording the same twice changes nothing.
+    /// After it: a successor finds them in its grant. One of a turn that is committed meanwhile changes nothing.
+    #[repeat(Idempotent)]
     async fn checkpoint(&self, now: Millis, lease: &Lease, write: &Checkpoint) -> Result<Held, StoreError>;
 
     /// Applies a turn: all of it or nothing. Clears the checkpoint and the crash counts.
     ///
     /// A crash before it: nothing of the turn exists but its checkpoint. After it: everything
     /// does, and the outbox is published by the holder or by a sweep. A release also wakes those
-    /// who wait for the slot.
+    /// who wait for the slot. Repeated by its holder it is `Done`, without the wakes of the first time.
+    #[repeat(Idempotent)]
     async fn commit(&self, now: Millis, lease: &Lease, commit: &Commit) -> Result<Committed, StoreError>;
 
     /// Gives a lease back without a commit (idle, parked, backing off, shutting down), and wakes
-    /// those who wait for the slot. A crash before it: the lease lapses, which counts a crash.
+    /// those who wait for the slot. A crash before it: the lease lapses, which counts a crash. Repeated before
+    /// anybody else came it is `Done`, without the wakes of the first time; then it is `Fenced`.
+    #[repeat(Idempotent)]
     async fn release(&self, now: Millis, lease: &Lease, then: After) -> Result<Released, StoreError>;
 
-    /// Removes published outbox entries. A crash before it: they are published again, same ids.
+    /// Removes published outbox entries; absent ones are passed over. A crash before it: they are published
+    /// again, same ids.
+    #[repeat(Idempotent)]
     async fn published(&self, owner: &Owner, ids: &[String]) -> Result<(), StoreError>;
-
-    /// Documents by key, in order; absent ones have version 0. One consistent state.
-    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError>;
-
-    /// Present documents whose key starts with `prefix`, bytewise after `after`, in key order
-    /// (`reverse`: before `after`, in reverse order), at most `limit`.
-    async fn scan(
-        &self,
-        owner: &Owner,
-        prefix: &str,
-        after: Option<&str>,
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Vec<(DocKey, Doc)>, StoreError>;
-
-    /// A page of the present documents whose key starts with `prefix`, and how many there are. One
-    /// consistent state. The bytes of no document outside the page are read.
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError>;
-
-    /// Writes documents outside a turn, all or none; the first that puts something registers
-    /// the owner.
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;
-
-    /// [`Store::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come to
-    /// what the owner keeps than its quota allows. What operators have said of it counts before `quota`.
-    async fn write_within(
-        &self,
-        now: Millis,
-        owner: &Owner,
-        writes: &[DocWrite],
-        quota: &Quota,
-    ) -> Result<Written, StoreError>;
 
     /// Ends a job from outside its turn (cancel, pause timeout, refusal with `open`).
     ///
     /// After it: the status is sticky. Its mailbox entry leaves now when no live lease serves
     /// the session, else the holder drops it; the session is due at once and not backing off. Without
     /// such an entry the session stays as it is.
-    /// `outbox` is written with it. With `open` an unknown job is made in that status.
+    /// `outbox` is written with it. With `open` an unknown job is made in that status. Repeated: `Already`.
+    #[repeat(Idempotent)]
     async fn finish(
         &self,
         now: Millis,
@@ -181,7 +171,8 @@ pub trait Store: Send + Sync + 'static {
     /// After it: no lease hands out the task of a paused job in any other status, whatever a running
     /// turn commits, and no crash counts against it. One that goes on has the status that it would have
     /// had, and its session is due at once; when a live lease has it, it is looked at again at its end. A
-    /// crash before it: nothing. Doing it again: `Already`.
+    /// crash before it: nothing. Repeated: `Already`.
+    #[repeat(Idempotent)]
     async fn park(
         &self,
         now: Millis,
@@ -196,7 +187,8 @@ pub trait Store: Send + Sync + 'static {
     /// aren't touched. The owner's sessions begin behind its fencing token from then on, so that no holder
     /// of before can come back.
     ///
-    /// After it: `sessions` shows it so, or not at all. Doing it again changes nothing.
+    /// After it: `sessions` shows it so, or not at all.
+    #[repeat(Idempotent)]
     async fn seat(
         &self,
         now: Millis,
@@ -209,7 +201,8 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// After it: all of it, or, when a worker has the session (one that died with it included) or it is
     /// not as it was seen, nothing. A turn that runs is never changed under: it would write over it. Of
-    /// one that is gone no holder of before can come back. Doing it again changes nothing.
+    /// one that is gone no holder of before can come back.
+    #[repeat(Idempotent)]
     async fn amend(
         &self,
         now: Millis,
@@ -225,27 +218,86 @@ pub trait Store: Send + Sync + 'static {
     /// After it: all of it, or, when one of the sessions doesn't rest or got something since, nothing.
     /// An event with a forgotten id is new; a forgotten session begins anew, and no holder of before can
     /// come back: the owner's sessions begin behind the highest fencing token ever forgotten. A crash
-    /// before it: nothing is gone, and it is found again. Doing it again changes nothing.
+    /// before it: nothing is gone, and it is found again. A second call forgets what came anew since.
+    #[repeat(Once)]
     async fn forget(&self, now: Millis, owner: &Owner, forget: &Forget) -> Result<Forgotten, StoreError>;
 
     /// One owner's overdue work; also wakes the next waiting session of agents with free
-    /// capacity. `grace` is how long before the same work is handed out again.
+    /// capacity. `grace` is how long before the same work is handed out again: a second call doesn't hand it out.
+    #[repeat(Once)]
     async fn sweep(&self, now: Millis, owner: &Owner, grace: Duration, limit: u32) -> Result<Swept, StoreError>;
+}
 
+/// An owner's versioned documents, outside turns.
+pub trait Documents {
+    /// Documents by key, in order; absent ones have version 0. One consistent state.
+    #[repeat(Reads)]
+    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError>;
+
+    /// Present documents whose key starts with `prefix`, bytewise after `after`, in key order
+    /// (`reverse`: before `after`, in reverse order), at most `limit`.
+    #[repeat(Reads)]
+    async fn scan(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        after: Option<&str>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocKey, Doc)>, StoreError>;
+
+    /// A page of the present documents whose key starts with `prefix`, and how many there are. One
+    /// consistent state. The bytes of no document outside the page are read.
+    #[repeat(Reads)]
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError>;
+
+    /// Writes documents, all or none; the first that puts something registers the owner.
+    ///
+    /// A second call meets the versions that the first wrote: those it expected are a conflict, and what it
+    /// puts without a condition is written over whatever came between.
+    #[repeat(Once)]
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;
+
+    /// [`Documents::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come
+    /// to what the owner keeps than its quota allows. What operators have said of it counts before `quota`.
+    #[repeat(Once)]
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError>;
+}
+
+/// How much is kept, and how much may be.
+pub trait Accounts {
     /// What an owner keeps, as every write and every deletion has counted it, and what its quota is by operators.
+    #[repeat(Reads)]
     async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError>;
 
     /// A step of a recount of what an owner keeps, exact however much is written meanwhile; the last one says what
     /// was found and, with `mend`, lets it count. What was kept before anybody counted is counted by the store itself.
     ///
-    /// A crash before it: the recount goes on with the next call.
+    /// A crash before it: the recount goes on with the next call. Another one behind the last begins anew.
+    #[repeat(Idempotent)]
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError>;
 
+    /// How full the store is, by a look that is a second old at most at this steady time; unknown is as without a
+    /// limit, and no error.
+    #[repeat(Reads)]
+    async fn fill(&self, now: Duration) -> Result<Fill, StoreError>;
+}
+
+/// What lies in a store: for sweeps, audits, doctors and operators. No step of an event needs it.
+pub trait Inspect {
     /// Known owners after `after`, sorted.
+    #[repeat(Reads)]
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError>;
 
     /// Sessions of an agent, or of all agents, after `after`, sorted, with mailboxes but without the bodies in
     /// them; forgotten ones aren't among them.
+    #[repeat(Reads)]
     async fn sessions(
         &self,
         owner: &Owner,
@@ -254,16 +306,18 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<SessionFacts>, StoreError>;
 
-    /// What is pending in a session, as a lease would hand it out: [`GRANT_EVENTS`](crate::domain::limits::GRANT_EVENTS) at most, and none behind
+    /// What is pending in a session, as a lease would hand it out:
+    /// [`GRANT_EVENTS`](crate::domain::limits::GRANT_EVENTS) at most, and none behind
     /// [`GRANT_BYTES`](crate::domain::limits::GRANT_BYTES) of them.
+    #[repeat(Reads)]
     async fn mail(&self, owner: &Owner, session: &SessionKey) -> Result<Vec<MailboxEntry>, StoreError>;
 
     /// All unpublished outbox entries of an owner.
+    #[repeat(Reads)]
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError>;
 
-    /// How full it is, by a look that is a second old at most at this steady time; unknown is as without a limit.
-    async fn fill(&self, now: Duration) -> Fill;
-
     /// The settings on which the guarantees rest.
+    #[repeat(Reads)]
     async fn settings(&self) -> Result<Vec<Setting>, StoreError>;
+}
 }

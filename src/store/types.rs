@@ -460,7 +460,7 @@ pub struct SessionFacts {
     pub arrivals: u64,
     /// Events consumed by commits and cancellations.
     pub consumed: u64,
-    /// Pending events in order, their bodies empty: [`crate::store::Store::mail`] has them.
+    /// Pending events in order, their bodies empty: [`crate::store::Inspect::mail`] has them.
     pub mailbox: Vec<MailboxEntry>,
     /// What the last commit left for the next turn; `None` before the first.
     pub state: Option<Bytes>,

@@ -2,7 +2,7 @@
 
 use crate::domain::quota::{Own, Usage};
 
-/// Answer of [`crate::store::Store::usage`].
+/// Answer of [`crate::store::Accounts::usage`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
     /// What is kept.
@@ -11,7 +11,7 @@ pub struct Standing {
     pub own: Own,
 }
 
-/// Answer of [`crate::store::Store::recount`].
+/// Answer of [`crate::store::Accounts::recount`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recount {
     /// There is more to count: call again.

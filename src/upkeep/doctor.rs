@@ -97,7 +97,7 @@ fn policies() -> Setting {
 /// Whether one owner can fill a store that has a limit.
 async fn quotas(venue: &Venue) -> Setting {
     let quota = venue.quota().await;
-    let limited = venue.store.fill(venue.clock.steady()).await.limit.is_some();
+    let limited = venue.fill().await.limit.is_some();
     let named = Kind::ALL.into_iter().filter(|kind| quota.get(*kind) > 0);
     let words: Vec<_> = named.map(|kind| format!("{} {}", quota.get(kind), kind.as_str())).collect();
     let value = if words.is_empty() { "none".to_owned() } else { words.join(", ") };

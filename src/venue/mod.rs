@@ -42,7 +42,7 @@ use crate::domain::quota::{Quota, QuotaSettings, Usage};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
-use crate::store::{Change, DocWrite, Expect, OutboxEntry, Standing, Store, StoreError, Written};
+use crate::store::{Change, DocWrite, Expect, Fill, OutboxEntry, Standing, Store, StoreError, Written};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
@@ -95,9 +95,16 @@ impl Venue {
         (now, self.spend.zone.day(now).date)
     }
 
+    /// How full the store is, as the metrics show it from now on.
+    pub async fn fill(&self) -> Fill {
+        let fill = self.store.fill(self.clock.steady()).await.unwrap_or_default();
+        self.metrics.store_fill.set(fill.percent().and_then(|percent| i64::try_from(percent).ok()).unwrap_or(0));
+        fill
+    }
+
     /// What an owner may keep, where operators haven't said otherwise of it.
     pub async fn quota(&self) -> Quota {
-        self.quota.of(self.store.fill(self.clock.steady()).await.limit)
+        self.quota.of(self.fill().await.limit)
     }
 
     /// The tree of an owner, whose quota holds for what is written there.

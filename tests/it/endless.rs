@@ -41,7 +41,7 @@ async fn call(
         turn: "acme/ann/clerk/default/1".into(),
     };
     let (live, _pieces) = unbounded_channel();
-    models.complete(&request, &live).await
+    models.complete(&request, None, &live).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -82,7 +82,7 @@ async fn ask(rules: &str, provider: &str, messages: Vec<ChatMessage>) -> (Result
     let server = Server::start(rules).await;
     let models = models(&server.url, Duration::from_mins(1)).await;
     let (live, mut pieces) = unbounded_channel();
-    let outcome = models.complete(&request(provider, messages), &live).await;
+    let outcome = models.complete(&request(provider, messages), None, &live).await;
     drop(live);
     let mut streamed = String::new();
     while let Some(piece) = pieces.recv().await {
@@ -148,7 +148,7 @@ async fn pieces_arrive_before_the_end() {
         let models = models(&server.url, Duration::from_mins(1)).await;
         let (live, mut pieces) = unbounded_channel();
         let request = request(provider, vec![user("x")]);
-        let call = tokio::spawn(async move { models.complete(&request, &live).await });
+        let call = tokio::spawn(async move { models.complete(&request, None, &live).await });
         assert_eq!(pieces.recv().await.unwrap(), "a long text ", "{provider}");
         assert!(!call.is_finished(), "{provider}");
         assert!(call.await.unwrap().is_ok(), "{provider}");
@@ -226,7 +226,7 @@ async fn a_call_that_takes_too_long_or_finds_nobody_is_transient() {
     let slow = models(&server.url, Duration::from_millis(150)).await;
     let nobody = models("http://127.0.0.1:1", Duration::from_mins(1)).await;
     for (models, said) in [(slow, "no complete reply within 0.15 s"), (nobody, "onnection refused")] {
-        match models.complete(&request("openai", vec![user("x")]), &live).await {
+        match models.complete(&request("openai", vec![user("x")]), None, &live).await {
             Err(ModelError::Transient { reason, .. }) => assert!(reason.contains(said), "{reason}"),
             other => panic!("{other:?}"),
         }
@@ -273,7 +273,7 @@ async fn dropping_a_call_closes_its_connection() {
         let (live, _pieces) = unbounded_channel();
         let request = request("openai", vec![user("x")]);
         tokio::select! {
-            outcome = models.complete(&request, &live) => panic!("{outcome:?}"),
+            outcome = models.complete(&request, None, &live) => panic!("{outcome:?}"),
             told = is_answered => told.unwrap(),
         }
         let closed = tokio::time::timeout(Duration::from_mins(1), server).await;
@@ -300,7 +300,7 @@ async fn a_stream_that_ends_too_early_is_no_reply() {
         let server = tokio::spawn(one_request(listener, format!("{head}\r\n{body}")));
         let (live, mut pieces) = unbounded_channel();
         let models = models(&url, Duration::from_mins(1)).await;
-        let outcome = models.complete(&request(provider, vec![user("x")]), &live).await;
+        let outcome = models.complete(&request(provider, vec![user("x")]), None, &live).await;
         match outcome {
             Err(ModelError::Transient { reason, .. }) => {
                 let no_stream = "its answer is no stream of events (200, content-type `text/html`): is the URL of the \
@@ -325,7 +325,7 @@ async fn streamed(events: &[&str]) -> Result<Reply, ModelError> {
     let server = tokio::spawn(one_request(listener, format!("{head}content-length: {length}\r\n\r\n{body}")));
     let (live, _pieces) = unbounded_channel();
     let models = models(&url, Duration::from_mins(1)).await;
-    let outcome = models.complete(&request("openai", vec![user("x")]), &live).await;
+    let outcome = models.complete(&request("openai", vec![user("x")]), None, &live).await;
     server.await.unwrap();
     outcome
 }
@@ -374,7 +374,7 @@ async fn a_key_goes_to_its_endpoint_only() {
         let mut request = request(provider, vec![user("x")]);
         request.model.base_url = base_url.map(|path| format!("{url}{path}"));
         let (live, _pieces) = unbounded_channel();
-        let outcome = models(&url, Duration::from_mins(1)).await.complete(&request, &live).await;
+        let outcome = models(&url, Duration::from_mins(1)).await.complete(&request, None, &live).await;
         let (asked, _) = server.await.unwrap();
         assert!(asked.contains(sent), "{asked}");
         match outcome {
@@ -399,7 +399,7 @@ async fn a_redirect_is_not_followed() {
     let server = tokio::spawn(one_request(first, response));
     let (live, _pieces) = unbounded_channel();
     let outcome =
-        models(&url, Duration::from_mins(1)).await.complete(&request("anthropic", vec![user("x")]), &live).await;
+        models(&url, Duration::from_mins(1)).await.complete(&request("anthropic", vec![user("x")]), None, &live).await;
     assert!(matches!(outcome, Err(ModelError::Transient { .. })), "{outcome:?}");
     server.await.unwrap();
     assert!(tokio::time::timeout(Duration::from_millis(50), second.accept()).await.is_err());
@@ -448,7 +448,7 @@ async fn shutdown_does_not_wait_for_a_hanging_call() {
     let server = Server::start("[[rule]]\nthen = { fault = 'hang' }").await;
     let models = models(&server.url, Duration::from_mins(1)).await;
     let (live, _pieces) = unbounded_channel();
-    let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), &live).await });
+    let call = tokio::spawn(async move { models.complete(&request("openai", vec![user("x")]), None, &live).await });
     tokio::time::sleep(Duration::from_millis(100)).await;
     server.stop().await;
     assert!(matches!(call.await.unwrap(), Err(ModelError::Transient { .. })));

@@ -160,7 +160,7 @@ async fn the_log_has_the_calls_of_every_provider() {
             tools: Vec::new().into(),
             turn: "acme/ann/clerk/default/1".into(),
         };
-        let _ = models.complete(&request, &unbounded_channel().0).await;
+        let _ = models.complete(&request, None, &unbounded_channel().0).await;
     }
     let calls = venue.model_calls();
     let said: Vec<_> =

@@ -16,7 +16,7 @@ use trellis::domain::principal::Principal;
 use trellis::ingress::{Arrival, SubmitError, submit};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Change, DocWrite, Expect, Store, StoreError};
+use trellis::store::{Accounts, Change, DocWrite, Documents, Expect, StoreError};
 use trellis::upkeep::doctor;
 
 const RULES: &str = r#"
@@ -78,7 +78,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     fill(&venue, Change::Put(vec![b'x'; 1_000_000].into())).await;
-    let level = venue.venue.store.fill(venue.venue.clock.steady()).await;
+    let level = venue.venue.fill().await;
     assert!(level.is_tight() && level.percent().unwrap() < 100, "{level}");
 
     // Over HTTP and from timers: refused, and not before the server is full.
@@ -117,7 +117,7 @@ async fn from_four_fifths_of_the_memory_of_redis_new_work_waits_or_is_refused_an
     let child = submit(&venue.venue, &arrival(&venue, "child", child)).await.unwrap().job.unwrap();
     assert_eq!(venue.ended(&child).await.status, JobStatus::Complete);
     fill(&venue, Change::Delete).await;
-    assert!(!venue.venue.store.fill(venue.venue.clock.steady()).await.is_tight());
+    assert!(!venue.venue.fill().await.is_tight());
     assert_eq!(venue.ended(&venue.submit("slow", "t2", json!(1)).await.job.unwrap()).await.status, JobStatus::Complete);
     for _ in 0..300 {
         if trellis::venue::jobs::get(&venue.venue, &venue.owner, &id).await.unwrap().is_some() {
@@ -152,7 +152,7 @@ async fn an_embedded_store_takes_work_again_after_what_filled_it_was_deleted() {
         let write = DocWrite { key: format!("w/ballast/{n}"), expect: Expect::Any, change };
         store.write(now, &owner, &[write]).await.unwrap();
     };
-    let fill = async || store.fill(started.elapsed()).await;
+    let fill = async || store.fill(started.elapsed()).await.unwrap();
     // What is written over fills the disk, too.
     let mut written = 0;
     while !fill().await.is_tight() {

@@ -143,7 +143,7 @@ async fn ask(context: &Context, answer: &Value) -> Result<(), Failure> {
     let loaded = context.load(Vec::new())?;
     let model = app::models(&loaded.config).await.map_err(|e| worker::failure(&e))?;
     let (live, _) = tokio::sync::mpsc::unbounded_channel();
-    let reply = model.complete(&request, &live).await;
+    let reply = model.complete(&request, None, &live).await;
     let reply = reply.map_err(|error| Failure::new(Exit::Unreachable, error.to_string()))?;
     let calls: Vec<_> =
         reply.calls.iter().map(|call| format!("[calls {} {}]", call.name, call.arguments.shown())).collect();

@@ -46,7 +46,7 @@ fn encode(usage: &Usage) -> Vec<u8> {
     Kind::ALL.iter().flat_map(|kind| usage.get(*kind).to_be_bytes()).collect()
 }
 
-/// [`crate::store::Store::usage`].
+/// [`crate::store::Accounts::usage`].
 pub(super) fn standing(view: &impl View, owner: &str) -> Result<Standing, Fault> {
     Ok(Standing { used: usage(view, owner)?, own: own(view, owner)? })
 }
@@ -119,12 +119,12 @@ fn count(view: &impl View, owner: &str) -> Result<Usage, Fault> {
     Ok(grown(&Usage::default(), &found))
 }
 
-/// [`crate::store::Store::recount`] that changes nothing: of any consistent state.
+/// [`crate::store::Accounts::recount`] that changes nothing: of any consistent state.
 pub(super) fn compared(view: &impl View, owner: &str) -> Result<Recount, Fault> {
     Ok(Recount::Done { was: usage(view, owner)?, is: count(view, owner)? })
 }
 
-/// [`crate::store::Store::recount`] that writes down what it has counted.
+/// [`crate::store::Accounts::recount`] that writes down what it has counted.
 pub(super) fn mended(tx: &mut Tx<'_>, owner: &str) -> Result<Recount, Fault> {
     let recount = compared(tx, owner)?;
     if let Recount::Done { was, is } = &recount
@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_kept_before_anybody_counted_is_counted_when_the_store_is_opened() {
-        use crate::store::{Change, DocWrite, Expect, Store, embedded::EmbeddedStore};
+        use crate::store::{Accounts, Change, DocWrite, Documents, Expect, embedded::EmbeddedStore};
         let dir = tempfile::tempdir().unwrap();
         let owner = "acme/ann".parse().unwrap();
         let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: Change::Put("12345".into()) };

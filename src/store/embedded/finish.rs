@@ -91,7 +91,7 @@ fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fau
     Ok(places)
 }
 
-/// [`crate::store::Store::write_within`].
+/// [`crate::store::Documents::write_within`].
 pub(super) fn write_within(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -110,7 +110,7 @@ pub(super) fn write_within(
     write(tx, now, owner, writes).map(Ok)
 }
 
-/// [`crate::store::Store::write`].
+/// [`crate::store::Documents::write`].
 pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, Fault> {
     let token = owner.token();
     let conflicts = docs::conflicts(tx, &token, writes)?;

@@ -36,9 +36,10 @@ mod writer;
 mod writes;
 
 use super::{
-    Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Fill, Finished,
-    Forget, Forgotten, Held, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page, Parked, Recount,
-    Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
+    Accounts, Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Documents,
+    Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page,
+    Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window,
+    Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
@@ -189,48 +190,6 @@ impl Store for EmbeddedStore {
         self.call(move |tx| outbox::remove(tx, &owner, &ids)).await
     }
 
-    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
-        if keys.len() <= READ_AT_ONCE {
-            return self.query_now(|state| reads::read(state, owner, keys));
-        }
-        let (owner, keys) = (owner.clone(), keys.to_vec());
-        self.query(move |state| reads::read(state, &owner, &keys)).await
-    }
-
-    async fn scan(
-        &self,
-        owner: &Owner,
-        prefix: &str,
-        after: Option<&str>,
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
-        let owner = owner.clone();
-        let scan = reads::Scan { prefix: prefix.to_owned(), after: after.map(str::to_owned), reverse, limit };
-        self.query(move |state| reads::scan(state, &owner, &scan)).await
-    }
-
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
-        let (owner, prefix) = (owner.clone(), prefix.to_owned());
-        self.query(move |state| reads::page(state, &owner, &prefix, window)).await
-    }
-
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
-        let (owner, writes) = (owner.clone(), writes.to_vec());
-        self.call(move |tx| finish::write(tx, now, &owner, &writes)).await
-    }
-
-    async fn write_within(
-        &self,
-        now: Millis,
-        owner: &Owner,
-        writes: &[DocWrite],
-        quota: &Quota,
-    ) -> Result<Written, StoreError> {
-        let (owner, writes, quota) = (owner.clone(), writes.to_vec(), *quota);
-        self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await?.map_err(StoreError::Over)
-    }
-
     async fn finish(
         &self,
         now: Millis,
@@ -288,7 +247,55 @@ impl Store for EmbeddedStore {
         let owner = owner.clone();
         self.call(move |tx| sweep::sweep(tx, now, &owner, grace, limit)).await
     }
+}
 
+#[async_trait]
+impl Documents for EmbeddedStore {
+    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+        if keys.len() <= READ_AT_ONCE {
+            return self.query_now(|state| reads::read(state, owner, keys));
+        }
+        let (owner, keys) = (owner.clone(), keys.to_vec());
+        self.query(move |state| reads::read(state, &owner, &keys)).await
+    }
+
+    async fn scan(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        after: Option<&str>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
+        let owner = owner.clone();
+        let scan = reads::Scan { prefix: prefix.to_owned(), after: after.map(str::to_owned), reverse, limit };
+        self.query(move |state| reads::scan(state, &owner, &scan)).await
+    }
+
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        let (owner, prefix) = (owner.clone(), prefix.to_owned());
+        self.query(move |state| reads::page(state, &owner, &prefix, window)).await
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+        let (owner, writes) = (owner.clone(), writes.to_vec());
+        self.call(move |tx| finish::write(tx, now, &owner, &writes)).await
+    }
+
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError> {
+        let (owner, writes, quota) = (owner.clone(), writes.to_vec(), *quota);
+        self.call(move |tx| finish::write_within(tx, now, &owner, &writes, &quota)).await?.map_err(StoreError::Over)
+    }
+}
+
+#[async_trait]
+impl Accounts for EmbeddedStore {
     async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
         self.query_now(|state| counts::standing(state, &owner.token()))
     }
@@ -301,6 +308,13 @@ impl Store for EmbeddedStore {
         self.call(move |tx| counts::mended(tx, &owner)).await
     }
 
+    async fn fill(&self, now: Duration) -> Result<Fill, StoreError> {
+        Ok(self.level.of(now, &self.name, self.size()).await)
+    }
+}
+
+#[async_trait]
+impl Inspect for EmbeddedStore {
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
         let after = after.cloned();
         self.query(move |state| reads::owners(state, after.as_ref(), limit)).await
@@ -325,10 +339,6 @@ impl Store for EmbeddedStore {
     async fn outbox(&self, owner: &Owner) -> Result<Vec<OutboxEntry>, StoreError> {
         let owner = owner.token();
         self.call(move |tx| outbox::all(tx, &owner)).await
-    }
-
-    async fn fill(&self, now: Duration) -> Fill {
-        self.level.of(now, &self.name, self.size()).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

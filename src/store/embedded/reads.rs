@@ -20,13 +20,13 @@ fn after_key(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// [`crate::store::Store::read`].
+/// [`crate::store::Documents::read`].
 pub(super) fn read(state: &Durable, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, Fault> {
     let owner = owner.token();
     keys.iter().map(|key| docs::get(state, &owner, key)).collect()
 }
 
-/// What [`crate::store::Store::scan`] is asked for.
+/// What [`crate::store::Documents::scan`] is asked for.
 pub(super) struct Scan {
     /// Keys start with it.
     pub(super) prefix: String,
@@ -38,7 +38,7 @@ pub(super) struct Scan {
     pub(super) limit: usize,
 }
 
-/// [`crate::store::Store::scan`].
+/// [`crate::store::Documents::scan`].
 pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(DocKey, Doc)>, Fault> {
     if scan.limit == 0 {
         return Ok(Vec::new());
@@ -71,7 +71,7 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
     Ok(found)
 }
 
-/// [`crate::store::Store::page`]: walks over the keys of the whole prefix.
+/// [`crate::store::Documents::page`]: walks over the keys of the whole prefix.
 pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window) -> Result<Page, Fault> {
     let owner = owner.token();
     let begin = owner.len() + 1;
@@ -99,7 +99,7 @@ pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window)
     Ok(page)
 }
 
-/// [`crate::store::Store::owners`], sorted by token.
+/// [`crate::store::Inspect::owners`], sorted by token.
 pub(super) fn owners(state: &Durable, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, Fault> {
     let mut found = Vec::new();
     if limit == 0 {
@@ -114,7 +114,7 @@ pub(super) fn owners(state: &Durable, after: Option<&Owner>, limit: usize) -> Re
     Ok(found)
 }
 
-/// [`crate::store::Store::sessions`], sorted by token.
+/// [`crate::store::Inspect::sessions`], sorted by token.
 pub(super) fn sessions(
     state: &Durable,
     owner: &Owner,
@@ -137,7 +137,7 @@ pub(super) fn sessions(
     keys.iter().map(|key| facts(state, owner, key)).collect()
 }
 
-/// [`crate::store::Store::mail`].
+/// [`crate::store::Inspect::mail`].
 pub(super) fn mail(state: &Durable, owner: &Owner, key: &SessionKey) -> Result<Vec<MailboxEntry>, Fault> {
     let mail = Slot::load(state, owner, key)?.mail(state, GRANT_EVENTS as usize)?;
     Ok(mail.into_iter().map(|m| m.entry).collect())

@@ -10,8 +10,8 @@ use crate::domain::job::JobStatus;
 use crate::domain::quota::{Kind, Quota};
 use crate::domain::time::Millis;
 use crate::store::{
-    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, MailboxEntry, NewEvent, NewJob,
-    Next, OutboxEntry, Resting, SessionFacts, StoreError,
+    After, Change, Doc, DocConflict, DocWrite, EventKind, Expect, Held, JobFinish, METHODS, MailboxEntry, NewEvent,
+    NewJob, Next, OutboxEntry, Repeat, Resting, SessionFacts, StoreError,
 };
 use bytes::Bytes;
 use redis::{Cmd, Value};
@@ -22,17 +22,20 @@ const LARGEST: u64 = 1 << 53;
 /// Arguments of one call.
 pub struct Args(Cmd, Again);
 
-/// Methods that see themselves as somebody else when they are called twice: a write meets the versions
-/// that it wrote (`erase` is a write that only deletes), what was forgotten or handed out is not there
-/// any more. All others answer a repetition as they answered first, by lease, turn, event or job.
-const ONCE: [&str; 4] = ["write", "erase", "forget", "sweep"];
+/// Whether a function may be called again: its method says so. (`erase` is a write that only deletes, `grant` an
+/// admission without an event.)
+fn again(function: &str) -> Again {
+    let method = if function == "erase" { "write" } else { function };
+    let is_once = METHODS.iter().any(|known| known.name == method && known.repeat == Repeat::Once);
+    if is_once { Again::No } else { Again::Yes }
+}
 
 impl Args {
     /// A call of the function of `method` on the keys that start with `base`.
     pub fn new(method: &str, base: &str) -> Self {
         let mut cmd = redis::cmd("FCALL");
         cmd.arg(LIBRARY.function(method)).arg(1).arg(base);
-        Self(cmd, if ONCE.contains(&method) { Again::No } else { Again::Yes })
+        Self(cmd, again(method))
     }
 
     /// Whether the call may be made again.

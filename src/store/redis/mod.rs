@@ -33,7 +33,7 @@
 //! side by side don't replace each other's. They persist; the ones of old builds are small.
 //!
 //! Methods that finish work may run at the server's memory limit (`allow-oom`); those that take
-//! new work, [`Store::admit`] with an event and [`Store::write`] that puts something, are refused
+//! new work, [`Store::admit`] with an event and [`Documents::write`] that puts something, are refused
 //! there.
 
 mod codec;
@@ -49,9 +49,10 @@ use crate::domain::limits::GRANT_EVENTS;
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
-    Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
-    Fill, Finished, Forget, Forgotten, Held, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page, Parked,
-    Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window, Written,
+    Accounts, Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey,
+    DocWrite, Documents, Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry,
+    NewJob, OutboxEntry, Page, Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store,
+    StoreError, Swept, Window, Written,
 };
 use async_trait::async_trait;
 use codec::{Answer, Args};
@@ -254,55 +255,6 @@ impl Store for RedisStore {
         self.pool.run(args.cmd(), args.again()).await.map(drop)
     }
 
-    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
-        let mut args = self.args("read", owner);
-        for key in keys {
-            args.bytes(key);
-        }
-        self.call(&args).await?.each(Answer::doc)
-    }
-
-    async fn scan(
-        &self,
-        owner: &Owner,
-        prefix: &str,
-        after: Option<&str>,
-        reverse: bool,
-        limit: usize,
-    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
-        let (from, to) = lex_range(prefix, after, reverse);
-        let mut args = self.args("scan", owner);
-        args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
-        self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))
-    }
-
-    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
-        let (from, to) = lex_range(prefix, None, window.reverse);
-        let mut args = self.args("page", owner);
-        args.bytes(from).bytes(to).flag(window.reverse).flag(window.values);
-        args.number(window.skip as u64).number(window.limit as u64);
-        let mut answer = self.call(&args).await?;
-        let total = usize::try_from(answer.number()?).unwrap_or(usize::MAX);
-        let docs = answer
-            .nested()?
-            .each(|part| Ok((part.text()?, if window.values { part.doc()? } else { Doc::default() })))?;
-        Ok(Page { total, docs })
-    }
-
-    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
-        self.put(now, owner, writes, None).await
-    }
-
-    async fn write_within(
-        &self,
-        now: Millis,
-        owner: &Owner,
-        writes: &[DocWrite],
-        quota: &Quota,
-    ) -> Result<Written, StoreError> {
-        self.put(now, owner, writes, Some(quota)).await
-    }
-
     async fn finish(
         &self,
         now: Millis,
@@ -421,7 +373,79 @@ impl Store for RedisStore {
         let outbox = outbox.into_iter().map(|(_, entry)| entry).collect();
         Ok(Swept { due, outbox, more: answer.number()? == 1 })
     }
+}
 
+#[async_trait]
+impl Documents for RedisStore {
+    async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
+        let mut args = self.args("read", owner);
+        for key in keys {
+            args.bytes(key);
+        }
+        self.call(&args).await?.each(Answer::doc)
+    }
+
+    async fn scan(
+        &self,
+        owner: &Owner,
+        prefix: &str,
+        after: Option<&str>,
+        reverse: bool,
+        limit: usize,
+    ) -> Result<Vec<(DocKey, Doc)>, StoreError> {
+        let (from, to) = lex_range(prefix, after, reverse);
+        let mut args = self.args("scan", owner);
+        args.bytes(from).bytes(to).flag(reverse).number(limit as u64);
+        self.call(&args).await?.each(|part| Ok((part.text()?, part.doc()?)))
+    }
+
+    async fn page(&self, owner: &Owner, prefix: &str, window: Window) -> Result<Page, StoreError> {
+        let (from, to) = lex_range(prefix, None, window.reverse);
+        let mut args = self.args("page", owner);
+        args.bytes(from).bytes(to).flag(window.reverse).flag(window.values);
+        args.number(window.skip as u64).number(window.limit as u64);
+        let mut answer = self.call(&args).await?;
+        let total = usize::try_from(answer.number()?).unwrap_or(usize::MAX);
+        let docs = answer
+            .nested()?
+            .each(|part| Ok((part.text()?, if window.values { part.doc()? } else { Doc::default() })))?;
+        Ok(Page { total, docs })
+    }
+
+    async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError> {
+        self.put(now, owner, writes, None).await
+    }
+
+    async fn write_within(
+        &self,
+        now: Millis,
+        owner: &Owner,
+        writes: &[DocWrite],
+        quota: &Quota,
+    ) -> Result<Written, StoreError> {
+        self.put(now, owner, writes, Some(quota)).await
+    }
+}
+
+#[async_trait]
+impl Accounts for RedisStore {
+    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
+        usage::standing(self.call(&self.args("usage", owner)).await?)
+    }
+
+    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
+        let mut args = self.args("recount", owner);
+        args.flag(mend);
+        usage::recount(self.call(&args).await?)
+    }
+
+    async fn fill(&self, now: Duration) -> Result<Fill, StoreError> {
+        Ok(self.level.of(now, self.pool.store(), settings::fill(&self.pool)).await)
+    }
+}
+
+#[async_trait]
+impl Inspect for RedisStore {
     async fn owners(&self, after: Option<&Owner>, limit: usize) -> Result<Vec<Owner>, StoreError> {
         let after = after.map(Owner::token);
         let (from, to) = lex_range("", after.as_deref(), false);
@@ -434,16 +458,6 @@ impl Store for RedisStore {
             owners.push(Owner::from_token(&token).map_err(|error| answer.unexpected("an owner", &error.to_string()))?);
         }
         Ok(owners)
-    }
-
-    async fn usage(&self, owner: &Owner) -> Result<Standing, StoreError> {
-        usage::standing(self.call(&self.args("usage", owner)).await?)
-    }
-
-    async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError> {
-        let mut args = self.args("recount", owner);
-        args.flag(mend);
-        usage::recount(self.call(&args).await?)
     }
 
     async fn sessions(
@@ -471,10 +485,6 @@ impl Store for RedisStore {
         let mut entries = self.call(&self.args("outbox", owner)).await?.each(Answer::outbox_entry)?;
         entries.sort_by_key(|(number, _)| *number);
         Ok(entries.into_iter().map(|(_, entry)| entry).collect())
-    }
-
-    async fn fill(&self, now: Duration) -> Fill {
-        self.level.of(now, self.pool.store(), settings::fill(&self.pool)).await
     }
 
     async fn settings(&self) -> Result<Vec<Setting>, StoreError> {

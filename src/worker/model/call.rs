@@ -33,7 +33,7 @@ pub(crate) async fn model(
     };
     let (pieces, texts) = unbounded_channel();
     let call = async {
-        let answer = worker.model.complete_with(request, key.as_ref(), &pieces).await;
+        let answer = worker.model.complete(request, key.as_ref(), &pieces).await;
         drop(pieces);
         answer
     };

@@ -13,6 +13,7 @@ use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::JobId;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::model::{LiveText, Model, ModelError};
+use trellis::venue::secrets::Secret;
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{Checkpoint, Held, Lease, Setting};
 
@@ -161,9 +162,14 @@ pub struct Voice {
 
 #[async_trait]
 impl Model for Voice {
-    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
+    async fn complete(
+        &self,
+        request: &ModelRequest,
+        key: Option<&Secret>,
+        live: &LiveText,
+    ) -> Result<Reply, ModelError> {
         self.life.go_on().await;
         self.log.lock().unwrap().push(Trace::Asked(request.turn.clone()));
-        self.inner.complete(request, live).await
+        self.inner.complete(request, key, live).await
     }
 }

@@ -11,7 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use trellis::domain::ids::Owner;
-use trellis::store::Store;
+use trellis::store::{Inspect, Store};
 use trellis::store::embedded::EmbeddedStore;
 
 const PLANTED: &str = "sk-planted/9a+Zq\"7\\w?x";

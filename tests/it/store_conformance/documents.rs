@@ -84,3 +84,16 @@ pub async fn any_byte_survives(w: World) {
     w.commit(at(1), &grant, &Commit { state: all.clone(), ..last_turn(&grant) }).await;
     assert_eq!(w.run(at(2), message("e2")).await.state, Some(all));
 }
+
+/// Why nobody but its caller may repeat a write.
+pub async fn a_write_that_is_repeated_meets_itself(w: World) {
+    let writes = [when(Expect::Version(0), put("w/a", "1"))];
+    assert_eq!((w.write(T0, &writes).await, w.write(T0, &writes).await), (Written::Done, conflict("w/a", 1)));
+    for version in [1, 2] {
+        assert_eq!(w.write(T0, &[put("w/b", "1")]).await, Written::Done);
+        assert_eq!(w.doc("w/b").await.version, version);
+    }
+    let methods = trellis::store::METHODS.iter();
+    let once: Vec<_> = methods.filter(|m| m.repeat == trellis::store::Repeat::Once).map(|m| m.name).collect();
+    assert_eq!(once, ["forget", "sweep", "write", "write_within"]);
+}

@@ -21,6 +21,7 @@ mod priority;
 pub mod quota;
 mod reads;
 mod redis;
+mod repeated;
 mod seat;
 mod sweep;
 mod typed;
@@ -97,7 +98,8 @@ macro_rules! conformance {
                 documents:
                     versions_grow_with_every_write a_deleted_document_keeps_a_version
                     deleting_what_is_absent_changes_nothing a_check_writes_nothing
-                    a_conflict_names_every_document any_byte_survives;
+                    a_conflict_names_every_document any_byte_survives
+                    a_write_that_is_repeated_meets_itself;
                 finish:
                     an_unknown_job_stays_unknown an_unknown_job_is_made_with_open
                     the_first_end_of_a_job_wins its_entry_leaves_an_idle_session

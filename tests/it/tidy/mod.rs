@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use trellis::domain::context::foreign::Foreign;
 
 const FILE_LINES: usize = 500;
+const SEAM_METHODS: usize = 14;
 const FUNCTION_LINES: usize = 70;
 
 /// Words that mean time, randomness, concurrency or I/O.
@@ -238,6 +239,23 @@ fn functions_are_short() {
             let length = end.map_or(lines.len() - at, |end| end + 1);
             if length > FUNCTION_LINES {
                 let what = format!("expected at most {FUNCTION_LINES} lines in a function, got {length}");
+                violations.push(source.at(at + 1, what));
+            }
+        }
+    }
+    report(&violations);
+}
+
+#[test]
+fn seams_are_small() {
+    let mut violations = Vec::new();
+    for source in sources() {
+        let lines: Vec<&str> = source.text.lines().take(source.production).collect();
+        for (at, _) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("pub trait ")) {
+            let body = lines[at..].iter().take_while(|line| **line != "}");
+            let methods = body.filter(|line| begins_function(line)).count();
+            if methods > SEAM_METHODS {
+                let what = format!("expected at most {SEAM_METHODS} methods in a trait, got {methods}");
                 violations.push(source.at(at + 1, what));
             }
         }
