@@ -279,8 +279,9 @@ pub trait Accounts {
     /// A step of a recount of what an owner keeps, exact however much is written meanwhile; the last one says what
     /// was found and, with `mend`, lets it count. What was kept before anybody counted is counted by the store itself.
     ///
-    /// A crash before it: the recount goes on with the next call. Another one behind the last begins anew.
-    #[repeat(Idempotent)]
+    /// A crash before it: the recount goes on with the next call. A second call is the next step; behind the last
+    /// one it begins anew.
+    #[repeat(Once)]
     async fn recount(&self, owner: &Owner, mend: bool) -> Result<Recount, StoreError>;
 
     /// How full the store is, by a look that is a second old at most at this steady time; unknown is as without a

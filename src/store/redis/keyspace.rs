@@ -3,9 +3,23 @@
 use crate::domain::ids::{Owner, sha256_hex};
 use std::sync::LazyLock;
 
-/// One file per method, after the helpers that they share.
-const SOURCES: &[&str] = &[
-    include_str!("functions/prelude.lua"),
+/// The helpers that all methods share, each file's after those that it uses.
+const PRELUDE: &[&str] = &[
+    include_str!("functions/prelude/base.lua"),
+    include_str!("functions/prelude/kept.lua"),
+    include_str!("functions/prelude/documents.lua"),
+    include_str!("functions/prelude/quotas.lua"),
+    include_str!("functions/prelude/jobs.lua"),
+    include_str!("functions/prelude/messages.lua"),
+    include_str!("functions/prelude/sessions.lua"),
+    include_str!("functions/prelude/recount.lua"),
+    include_str!("functions/prelude/capacity.lua"),
+    include_str!("functions/prelude/wakes.lua"),
+    include_str!("functions/prelude/after.lua"),
+];
+
+/// One file per method, or few that belong together.
+const METHODS: &[&str] = &[
     include_str!("functions/admit.lua"),
     include_str!("functions/renew.lua"),
     include_str!("functions/checkpoint.lua"),
@@ -27,23 +41,13 @@ const SOURCES: &[&str] = &[
 /// The Lua library of this build. Two builds don't replace each other's: the name has a hash of
 /// the source in it, and so has every function.
 pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
-    let body = SOURCES.join("\n");
+    let body = [PRELUDE, METHODS].concat().join("\n");
     let name = format!("trellis_{}", &sha256_hex(body.as_bytes())[..12]);
-    let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{}", scoped());
+    // Every file of methods in a block of its own: Lua allows 200 locals in one scope.
+    let methods: String = METHODS.iter().map(|method| format!("\ndo\n{method}end\n")).collect();
+    let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{}{methods}", PRELUDE.concat());
     Library { name, code }
 });
-
-/// Every method in a block of its own: Lua allows 200 locals in one scope.
-fn scoped() -> String {
-    let (prelude, methods) = SOURCES.split_first().expect("the prelude is there");
-    let mut code = (*prelude).to_owned();
-    for method in methods {
-        code.push_str("\ndo\n");
-        code.push_str(method);
-        code.push_str("end\n");
-    }
-    code
-}
 
 /// A named library of functions.
 pub struct Library {

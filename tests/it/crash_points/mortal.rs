@@ -13,9 +13,9 @@ use trellis::domain::chat::{ModelRequest, Reply};
 use trellis::domain::ids::JobId;
 use trellis::domain::message::{Address, InKind, Message};
 use trellis::model::{LiveText, Model, ModelError};
-use trellis::venue::secrets::Secret;
 use trellis::store::faulty::FaultyStore;
 use trellis::store::{Checkpoint, Held, Lease, Setting};
+use trellis::venue::secrets::Secret;
 
 /// What happened in a run, in order, whoever did it.
 #[derive(Debug, Clone, PartialEq)]

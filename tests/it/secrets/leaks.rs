@@ -11,8 +11,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Stdio;
 use trellis::domain::ids::Owner;
-use trellis::store::{Inspect, Store};
 use trellis::store::embedded::EmbeddedStore;
+use trellis::store::{Inspect, Store};
 
 const PLANTED: &str = "sk-planted/9a+Zq\"7\\w?x";
 /// Written in the clear, to be found.

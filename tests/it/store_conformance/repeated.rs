@@ -20,7 +20,7 @@ impl Layer for Repeating {
         call: impl Fn() -> F + Send + Sync,
     ) -> Result<T, StoreError> {
         let first = call().await;
-        if method.repeat == Repeat::Idempotent {
+        if first.is_ok() && method.repeat == Repeat::Idempotent {
             call().await.unwrap_or_else(|error| panic!("`{}` repeated: {error}", method.name));
         }
         first

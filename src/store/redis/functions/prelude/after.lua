@@ -1,0 +1,39 @@
+-- A lease is held on or given back.
+
+-- Asked once more: the wakes of that time went out with the first answer, or are the sweep's.
+local RELEASED_BEFORE = { 'released', {} }
+
+-- {'keep'} or {'release', arrivals, due or false, backoff}
+local function take_after(take)
+  local kind = take()
+  if kind == 'keep' then
+    return { kind }
+  end
+  return { kind, tonumber(take()), optional(take), take() == '1' }
+end
+
+local function held(o, now, s)
+  local f = call('HMGET', session_key(o, s), 'arrivals', 'limit')
+  local entries = pending(o, s, tonumber(f[2]))
+  serve(o, now, s, entries)
+  return { 'held', answer(entries), tonumber(f[1] or 0) }
+end
+
+-- {'released', wakes} or {'held', mailbox, arrivals}
+local function after(o, now, s, then_)
+  local key = session_key(o, s)
+  local f = call('HMGET', key, 'arrivals', 'nudged')
+  if then_[1] == 'keep' or tonumber(f[1] or 0) > then_[2] then
+    return held(o, now, s)
+  end
+  -- A job ended during the lease and its entry is still here: look again at once.
+  local again = f[2] and call('ZCARD', mailbox_key(o, s)) > 0
+  call('HDEL', key, 'nudged', 'backoff')
+  run_no_more(o, s)
+  wait_no_more(o, s)
+  set_due(o, s, again and now or then_[3])
+  if then_[3] and then_[4] and not again then
+    call('HSET', key, 'backoff', then_[3])
+  end
+  return { 'released', wake_waiting(o, now, agent_of(s), LOOK_AGAIN_MS) }
+end

@@ -1,0 +1,192 @@
+-- The keys and the record of a session, and its mailbox.
+
+local function session_key(o, s)
+  return o .. ':session:' .. s
+end
+
+local function mailbox_key(o, s)
+  return o .. ':mailbox:' .. s
+end
+
+local function event_key(o, s)
+  return o .. ':event:' .. s
+end
+
+local function crash_key(o, s)
+  return o .. ':crash:' .. s
+end
+
+local function call_key(o, s)
+  return o .. ':call:' .. s
+end
+
+local function agent_of(s)
+  return string.match(s, '^[^/]+')
+end
+
+-- Outside, `order|id`; inside, NUL sorts below whatever an order contains.
+local function place(key)
+  return (string.gsub(key, '|', '\0', 1))
+end
+
+local function unplace(member)
+  return (string.gsub(member, '%z', '|', 1))
+end
+
+-- Status, concurrency, mailbox limit, busy policy, version; nothing without a gate, nor, with
+-- `lenient`, with a damaged one.
+local function gate(o, agent, lenient)
+  local version, line = doc(o, 'g/' .. agent .. '/gate')
+  if not line then
+    return nil
+  end
+  local status, concurrency, mailbox, busy = string.match(line, '^(%u+) (%d+) (%d+) (%l+)$')
+  if not status and not lenient then
+    error({ err = 'CORRUPT gate of agent ' .. agent })
+  end
+  return status, tonumber(concurrency), tonumber(mailbox), busy, version
+end
+
+-- {member, kind, job or false, job's status or false, crashes, body}
+local function mail_entry(o, s, member, raw)
+  local kind, job, rest = string.match(raw, '^(%l) (%S+) ()')
+  job = job ~= '-' and job
+  local crashes = tonumber(call('HGET', crash_key(o, s), member) or 0)
+  return { member, kind, job, job and job_status(o, job), crashes, string.sub(raw, rest) }
+end
+
+-- What the order of the first task may begin with: `HIGH` of src/domain/priority.rs.
+local TASKS = '25-'
+
+-- A task is always among them, however much lies before it that only it may see: the one that was begun, else the first.
+local function task_first(o, s, entries, limit)
+  local first, at
+  for i, entry in ipairs(entries) do
+    first = first or entry[2] == 't' and i
+  end
+  local task = call('HGET', session_key(o, s), 'task')
+  if not task and not first then
+    task = call('ZRANGEBYLEX', mailbox_key(o, s), '[' .. TASKS, '+', 'LIMIT', 0, 1)[1]
+  end
+  for i, entry in ipairs(entries) do
+    at = entry[1] == task and i or at
+  end
+  if not task or at and at == first then
+    return entries
+  end
+  local raw = not at and call('HGET', event_key(o, s), task)
+  local entry = at and table.remove(entries, at) or raw and mail_entry(o, s, task, raw)
+  if entry then
+    if limit == 0 then
+      entry[6] = ''
+    elseif #entries >= limit then
+      table.remove(entries)
+    end
+    table.insert(entries, math.min(first or #entries + 1, #entries + 1), entry)
+  end
+  return entries
+end
+
+-- The first pending events, and none behind GRANT_BYTES of them. 0 = all, without their bodies: those of a thousand
+-- would be a gigabyte in here.
+local function pending(o, s, limit)
+  local entries, bytes = {}, 0
+  local members = call('ZRANGE', mailbox_key(o, s), 0, limit - 1)
+  for i, member in ipairs(members) do
+    if bytes >= GRANT_BYTES then
+      break
+    end
+    entries[i] = mail_entry(o, s, member, call('HGET', event_key(o, s), member))
+    if limit == 0 then
+      entries[i][6] = ''
+    end
+    bytes = bytes + #entries[i][6]
+  end
+  return task_first(o, s, entries, limit)
+end
+
+-- What goes out: places as the caller writes them.
+local function answer(entries)
+  for _, entry in ipairs(entries) do
+    entry[1] = unplace(entry[1])
+  end
+  return entries
+end
+
+-- What a session remembers and what waits for it.
+local function weight_of(o, s)
+  local weight = call('HSTRLEN', session_key(o, s), 'state')
+  for _, member in ipairs(call('HKEYS', event_key(o, s))) do
+    weight = weight + call('HSTRLEN', event_key(o, s), member)
+  end
+  return weight
+end
+
+local function weigh_state(o, s, state)
+  weigh(o, 's' .. s, #state - call('HSTRLEN', session_key(o, s), 'state'))
+end
+
+-- How many of these members were there.
+local function drop(o, s, members)
+  local dropped, begun = 0, call('HGET', session_key(o, s), 'task')
+  for _, member in ipairs(members) do
+    if member == begun then
+      call('HDEL', session_key(o, s), 'task')
+    end
+    if call('ZREM', mailbox_key(o, s), member) == 1 then
+      weigh(o, 's' .. s, -call('HSTRLEN', event_key(o, s), member))
+      call('HDEL', event_key(o, s), member)
+      call('HDEL', crash_key(o, s), member)
+      dropped = dropped + 1
+    end
+  end
+  if dropped > 0 then
+    call('HINCRBY', session_key(o, s), 'consumed', dropped)
+  end
+  return dropped
+end
+
+-- The holder serves the first task and all other events: remembers them, for crash counting.
+local function serve(o, now, s, entries)
+  local served, task = {}, nil
+  for _, entry in ipairs(entries) do
+    local first = entry[2] == 't' and not task
+    task = first and entry or task
+    -- A paused one is served by nobody, and so are those behind it.
+    if entry[2] ~= 't' or first and entry[4] ~= 'PAUSED' then
+      served[#served + 1] = entry[1]
+    end
+  end
+  task = task and task[4] ~= 'PAUSED' and task
+  if task and task[4] == 'PENDING' then
+    set_status(o, now, task[3], 'STARTED')
+    task[4] = 'STARTED'
+  end
+  call('HSET', session_key(o, s), 'served', table.concat(served, '\n'), 'job', task and task[3] or '')
+  if task then
+    call('HSET', session_key(o, s), 'task', task[1])
+  end
+  call('HDEL', session_key(o, s), 'nudged')
+end
+
+-- Of the answer to `HMGET … epoch until`: the lease of this epoch is there, neither taken by another nor given back.
+local function is_holder(f, epoch)
+  return f[1] == epoch and f[2] and true
+end
+
+local function holds(o, s, epoch)
+  return is_holder(call('HMGET', session_key(o, s), 'epoch', 'until'), epoch)
+end
+
+-- Ended from outside: cancelled, or completed or failed for the turn that serves it.
+local function is_cancelled(o, job)
+  return job and job ~= '' and TERMINAL[job_status(o, job) or ''] or false
+end
+
+local function set_due(o, s, at)
+  if at then
+    call('ZADD', o .. ':due', at, s)
+  else
+    call('ZREM', o .. ':due', s)
+  end
+end
