@@ -23,10 +23,11 @@ use crate::store::{Setting, StoreError};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -158,10 +159,6 @@ fn wake_key(wake: &Queued) -> (Owner, AgentId, Bytes) {
     (wake.head.owner.clone(), wake.head.agent.clone(), wake.body.clone())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 struct Inner {
     store: Arc<EmbeddedStore>,
     ack_wait: Duration,
@@ -270,7 +267,7 @@ impl Inner {
     async fn enqueue(&self, queued: Queued) -> Result<(), PublishError> {
         let is_wake = queued.head.kind == InKind::Wake;
         let sequence = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             if is_wake && !queue.wakes.insert(wake_key(&queued)) {
                 return Ok(());
             }
@@ -281,7 +278,7 @@ impl Inner {
             let value = queued.encode()?;
             self.write(move |tx| tx.put(Space::Queue, key(b'q', sequence), value)).await?;
         }
-        lock(&self.queue).add(sequence, is_wake.then_some(queued));
+        self.queue.lock().add(sequence, is_wake.then_some(queued));
         self.changed.notify_one();
         Ok(())
     }
@@ -289,7 +286,7 @@ impl Inner {
     async fn keep(&self, message: Message) -> Result<(), PublishError> {
         let body = json(&message)?;
         let place = {
-            let mut queue = lock(&self.queue);
+            let mut queue = self.queue.lock();
             queue.last_out += 1;
             queue.last_out
         };
@@ -310,7 +307,7 @@ impl Inner {
     }
 
     fn take(self: &Arc<Self>, max: usize) -> Result<Vec<Delivery>, StoreError> {
-        let taken = lock(&self.queue).take(self.clock.steady(), max, self.ack_wait);
+        let taken = self.queue.lock().take(self.clock.steady(), max, self.ack_wait);
         let read = |state: &Durable| {
             let mut found = Vec::with_capacity(taken.len());
             for (sequence, delivered, wake) in taken {
@@ -359,7 +356,7 @@ struct Settlement {
 impl Settlement {
     /// Only the latest delivery may move the time of the next one.
     fn again(&self, at: Duration) {
-        let mut queue = lock(&self.bus.queue);
+        let mut queue = self.bus.queue.lock();
         if queue.entries.get(&self.sequence).is_some_and(|e| e.delivered == self.delivered) {
             queue.set(self.sequence, Some(at));
         }
@@ -378,7 +375,7 @@ impl Settle for Settlement {
                 return;
             }
         }
-        lock(&self.bus.queue).remove(self.sequence);
+        self.bus.queue.lock().remove(self.sequence);
     }
 
     async fn nak(&self, delay: Duration) {
@@ -403,7 +400,7 @@ impl Bus for EmbeddedBus {
                 }
                 return Ok(taken);
             }
-            let next = lock(&self.0.queue).later.first().map_or(Duration::MAX, |(at, _)| *at);
+            let next = self.0.queue.lock().later.first().map_or(Duration::MAX, |(at, _)| *at);
             tokio::select! {
                 () = self.0.changed.notified() => {}
                 () = self.0.clock.until(next) => {}

@@ -1,8 +1,9 @@
 //! How much is worked on at once, by the memory that it may take: a value takes many times its text while it is
 //! handled, so requests that bring or read large ones wait for each other, and no owner takes more than half.
 
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -145,7 +146,7 @@ impl Scales {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 

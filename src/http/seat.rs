@@ -1,12 +1,13 @@
 //! One connection: what it does, how long it may, and the bytes through it.
 
 use super::connections::{Admission, Connections, Room};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -42,7 +43,7 @@ impl Table {
     }
 
     fn lock(&self) -> MutexGuard<'_, Seats> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A seat for a connection, which may cost another one its own; or why there is none.

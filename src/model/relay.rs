@@ -14,11 +14,12 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use parking_lot::Mutex;
 use reqwest::Url;
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -86,12 +87,6 @@ pub struct Noted {
 #[derive(Debug, Clone, Default)]
 struct Routes(Arc<Mutex<HashMap<String, Arc<Route>>>>);
 
-impl Routes {
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Route>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Relay {
     /// Listens, on this machine alone.
     pub async fn start() -> io::Result<Self> {
@@ -116,7 +111,7 @@ impl Relay {
         }
         let route =
             Arc::new(Route { way, over: CancellationToken::new(), failure: Mutex::default(), noted: Mutex::default() });
-        self.routes.all().insert(token.clone(), Arc::clone(&route));
+        self.routes.0.lock().insert(token.clone(), Arc::clone(&route));
         Passage { url, token, route, routes: self.routes.clone() }
     }
 }
@@ -135,20 +130,20 @@ impl Passage {
 
     /// Why what the library got isn't the whole reply, whatever it made of it.
     pub fn failure(&self) -> Option<ModelError> {
-        self.route.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.route.failure.lock().take()
     }
 }
 
 impl Passage {
     /// What was noted of the answer on its way.
     pub fn noted(&self) -> Noted {
-        self.route.noted().clone()
+        self.route.noted.lock().clone()
     }
 }
 
 impl Drop for Passage {
     fn drop(&mut self) {
-        self.routes.all().remove(&self.token);
+        self.routes.0.lock().remove(&self.token);
         self.route.over.cancel();
     }
 }
@@ -156,7 +151,7 @@ impl Drop for Passage {
 async fn pass(State(routes): State<Routes>, request: Request) -> Response {
     let mut parts = request.uri().path().splitn(3, '/').skip(1);
     let (token, rest) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default().to_owned());
-    let route = routes.all().get(token).cloned();
+    let route = routes.0.lock().get(token).cloned();
     let Some(route) = route else { return StatusCode::NOT_FOUND.into_response() };
     tokio::select! {
         () = route.over.cancelled() => StatusCode::GONE.into_response(),
@@ -166,11 +161,7 @@ async fn pass(State(routes): State<Routes>, request: Request) -> Response {
 
 impl Route {
     fn fail(&self, error: ModelError) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
-    }
-
-    fn noted(&self) -> MutexGuard<'_, Noted> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.failure.lock() = Some(error);
     }
 
     async fn forward(self: Arc<Self>, rest: &str, request: Request) -> Response {
@@ -200,7 +191,7 @@ impl Route {
         let told = TOLD.iter().filter_map(|name| Some((name.clone(), answer.headers().get(name)?.clone())));
         let headers: HeaderMap = told.collect();
         if status.is_success() {
-            self.noted().other = other(self.way.framing, status, answer.headers());
+            self.noted.lock().other = other(self.way.framing, status, answer.headers());
             let bounded = Bounded::new(self.way.framing, self.way.limit);
             let reply = Reply { route: self, answer, bounded: Some(bounded) };
             return (status, headers, Body::from_stream(futures::stream::unfold(reply, Reply::next))).into_response();
@@ -269,7 +260,7 @@ impl Reply {
             match frames {
                 Ok(frames) if frames.is_empty() => {}
                 Ok(frames) => {
-                    bounded.refusal().clone_into(&mut self.route.noted().refusal);
+                    bounded.refusal().clone_into(&mut self.route.noted.lock().refusal);
                     self.bounded = Some(bounded);
                     return Some((Ok(frames), self));
                 }

@@ -9,10 +9,11 @@ use crate::model::template::TemplateError;
 use crate::model::{LiveText, Model, ModelError};
 use crate::venue::secrets::Secret;
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Answers with the text of the last task or message.
@@ -244,7 +245,7 @@ impl Scripted {
             Some(_) => scripts.get(name).cloned(),
             None => scripts.get(CONFIGURED).or_else(|| scripts.get(name)).cloned(),
         };
-        if let Some(script) = known(&self.scripts()) {
+        if let Some(script) = known(&self.scripts.lock()) {
             return Ok(script);
         }
         let (log, calls) = (self.options.calls_log.clone(), Arc::clone(&self.calls));
@@ -257,16 +258,12 @@ impl Scripted {
             let found = found.unwrap_or_else(|error| Err(broken(error.to_string())))?;
             (if found.every { CONFIGURED } else { name }, Script::found(found, log, calls))
         };
-        let mut scripts = self.scripts();
+        let mut scripts = self.scripts.lock();
         if scripts.len() >= SCRIPTS && !scripts.contains_key(key) {
             return Err(ScriptError::TooMany);
         }
         // Another call may have been faster: its counts stand.
         Ok(Arc::clone(scripts.entry(key.to_owned()).or_insert_with(|| Arc::new(script))))
-    }
-
-    fn scripts(&self) -> MutexGuard<'_, Scripts> {
-        self.scripts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,7 +1,8 @@
 //! A store that fails on purpose: before a call is applied, or after it with the answer lost.
 
 use super::{Layer, Repeat, Store, StoreError, StoreMethod};
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 
 /// Where a call fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,28 +74,24 @@ impl FaultyStore {
         Arc::new(Self { inner, state: Mutex::new(State { plan, calls: Vec::new(), hits: Vec::new() }) })
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Another plan from now on; counting starts again.
     pub fn plan(&self, plan: FaultPlan) {
-        *self.state() = State { plan, calls: Vec::new(), hits: Vec::new() };
+        *self.state.lock() = State { plan, calls: Vec::new(), hits: Vec::new() };
     }
 
     /// Mutating calls so far, failed ones included.
     pub fn count(&self) -> u64 {
-        self.state().calls.len() as u64
+        self.state.lock().calls.len() as u64
     }
 
     /// Names of the mutating calls so far, in order.
     pub fn calls(&self) -> Vec<&'static str> {
-        self.state().calls.clone()
+        self.state.lock().calls.clone()
     }
 
     /// The calls that failed on purpose.
     pub fn hits(&self) -> Vec<Hit> {
-        self.state().hits.clone()
+        self.state.lock().hits.clone()
     }
 }
 
@@ -112,7 +109,7 @@ impl Layer for FaultyStore {
             return call().await;
         }
         let fails = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.calls.push(method);
             let nth = state.calls.len() as u64;
             let fails = state.plan.fails(nth);

@@ -2,8 +2,8 @@
 
 use super::StoreError;
 use crate::domain::limits::{STORE_LOOK, STORE_TIGHT_PERCENT};
+use parking_lot::Mutex;
 use std::future::Future;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a store uses of what it may.
@@ -56,15 +56,11 @@ pub struct Level {
 }
 
 impl Level {
-    fn last(&self) -> std::sync::MutexGuard<'_, Option<(Duration, Fill)>> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What was seen a moment ago, or what `look` says. Nobody waits for another's look: the first who finds
     /// it old looks, and the others take the old one meanwhile.
     pub async fn of(&self, now: Duration, store: &str, look: impl Future<Output = Fill>) -> Fill {
         let before = {
-            let mut last = self.last();
+            let mut last = self.last.lock();
             match *last {
                 Some((at, fill)) if now.saturating_sub(at) < STORE_LOOK => return fill,
                 Some((_, fill)) => {
@@ -75,7 +71,7 @@ impl Level {
             }
         };
         let fill = look.await;
-        *self.last() = Some((now, fill));
+        *self.last.lock() = Some((now, fill));
         let was_tight = before.is_some_and(Fill::is_tight);
         if fill.is_tight() && !was_tight {
             tracing::warn!("store `{store}` uses {fill}: from {STORE_TIGHT_PERCENT} % on no new work is taken");

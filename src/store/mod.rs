@@ -3,7 +3,7 @@
 //! | trait | what it is asked for |
 //! |---|---|
 //! | [`Store`] | the steps of events, leases, turns and jobs |
-//! | [`Documents`] | versioned documents outside turns |
+//! | [`DocumentStore`] | versioned documents outside turns |
 //! | [`Accounts`] | how much is kept, and how much may be |
 //! | [`Inspect`] | what lies there: for sweeps, audits, doctors and operators |
 //!
@@ -104,7 +104,7 @@ pub fn decode<T: serde::de::DeserializeOwned>(key: &str, bytes: &[u8]) -> Result
 
 seam! {
 /// Every durable step of an event's path.
-pub trait Store: Documents + Accounts + Inspect {
+pub trait Store: DocumentStore + Accounts + Inspect {
     /// Takes an event into its session's mailbox, once per (owner, event id), and tries the lease.
     ///
     /// After it: the event is durable, its job `PENDING`, the session due within 5 s. A crash
@@ -229,7 +229,7 @@ pub trait Store: Documents + Accounts + Inspect {
 }
 
 /// An owner's versioned documents, outside turns.
-pub trait Documents {
+pub trait DocumentStore {
     /// Documents by key, in order; absent ones have version 0. One consistent state.
     #[repeat(Reads)]
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError>;
@@ -258,7 +258,7 @@ pub trait Documents {
     #[repeat(Once)]
     async fn write(&self, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, StoreError>;
 
-    /// [`Documents::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come
+    /// [`DocumentStore::write`] of what somebody asks to be kept: refused with [`StoreError::Over`] when more would come
     /// to what the owner keeps than its quota allows. What operators have said of it counts before `quota`.
     #[repeat(Once)]
     async fn write_within(

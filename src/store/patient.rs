@@ -34,7 +34,10 @@ impl Layer for PatientStore {
         let once = || async {
             call().await.map_err(|error| match error {
                 StoreError::Unavailable { .. } => Failure::Transient(error),
-                StoreError::Full { .. } | StoreError::Over(_) | StoreError::Corrupt { .. } => Failure::Permanent(error),
+                StoreError::Full { .. }
+                | StoreError::Over(_)
+                | StoreError::Contended { .. }
+                | StoreError::Corrupt { .. } => Failure::Permanent(error),
             })
         };
         retry(self.policy, "the store", once).await

@@ -48,7 +48,7 @@ pub struct Scanned {
     pub ended: bool,
 }
 
-/// [`Documents::scan`](super::Documents::scan) of documents that weigh no more than `bytes` together, and of one at least.
+/// [`DocumentStore::scan`](super::DocumentStore::scan) of documents that weigh no more than `bytes` together, and of one at least.
 pub async fn scan(
     store: &dyn Store,
     owner: &Owner,
@@ -74,7 +74,7 @@ pub async fn scan(
     Ok(Scanned { docs, ended: false })
 }
 
-/// [`Documents::read`](super::Documents::read) of the first of these groups of documents: of as many as weigh no more than
+/// [`DocumentStore::read`](super::DocumentStore::read) of the first of these groups of documents: of as many as weigh no more than
 /// `bytes` together, and of one at least. Gives what is left of `bytes`.
 pub async fn read<const N: usize>(
     store: &dyn Store,

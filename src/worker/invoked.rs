@@ -7,8 +7,9 @@ use crate::domain::job::JobResult;
 use crate::store::StoreError;
 use crate::venue::invoked::{self, Held, Ran, Terms};
 use crate::worker::arrive::seats;
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -43,10 +44,6 @@ impl Places {
         Self { count, share: seats::share(count, percent), taken: Mutex::default() }
     }
 
-    fn taken(&self) -> MutexGuard<'_, TakenPlaces> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn has_room(&self, taken: &TakenPlaces, owner: &Owner) -> bool {
         let own = taken.owners.get(owner).copied().unwrap_or(0);
         own < self.share && taken.owners.values().sum::<usize>() < self.count
@@ -54,7 +51,7 @@ impl Places {
 
     /// Whether there is a place for it now; else it is remembered. One that is known here needs none.
     fn enter(&self, owner: &Owner, job: &JobId) -> bool {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         if taken.known.contains(job) {
             return false;
         }
@@ -72,7 +69,7 @@ impl Places {
 
     /// Gives a place back; it is that of the operation that has waited longest and whose owner has room.
     fn leave(&self, owner: &Owner, job: &JobId) -> Option<(Owner, JobId)> {
-        let mut taken = self.taken();
+        let mut taken = self.taken.lock();
         taken.known.remove(job);
         if let Some(own) = taken.owners.get_mut(owner) {
             *own -= 1;
@@ -237,7 +234,7 @@ mod tests {
         for (owner, n) in [(&a, 3), (&b, 5), (&b, 6), (&owner("c"), 7)] {
             assert_eq!(places.leave(owner, &job(n)), None);
         }
-        let taken = places.taken();
+        let taken = places.taken.lock();
         assert!(taken.owners.is_empty() && taken.known.is_empty() && taken.waiting.is_empty());
     }
 

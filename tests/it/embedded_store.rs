@@ -18,8 +18,8 @@ use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore, Hit};
 use trellis::store::{
-    Admit, After, Change, DocWrite, Documents, EventKind, Expect, Grant, Inspect, Intake, LeaseOutcome, LeaseRequest,
-    NewEvent, OutboxEntry, Released, Store, StoreError, Written, keys,
+    Admit, After, Change, DocWrite, DocumentStore, EventKind, Expect, Grant, Inspect, Intake, LeaseOutcome,
+    LeaseRequest, NewEvent, OutboxEntry, Released, Store, StoreError, Written, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);

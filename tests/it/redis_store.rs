@@ -8,8 +8,8 @@ use trellis::domain::message::{Address, InKind, Message};
 use trellis::domain::time::Millis;
 use trellis::store::redis::{RedisStore, ServerOrInjected};
 use trellis::store::{
-    Accounts, Admit, Admitted, After, Change, Commit, Committed, DocWrite, Documents, EventKind, Expect, Grant, Held,
-    Inspect, Intake, LeaseOutcome, LeaseRequest, NewEvent, Next, Recount, Store, StoreError, Written, keys,
+    Accounts, Admit, Admitted, After, Change, Commit, Committed, DocWrite, DocumentStore, EventKind, Expect, Grant,
+    Held, Inspect, Intake, LeaseOutcome, LeaseRequest, NewEvent, Next, Recount, Store, StoreError, Written, keys,
 };
 
 const NOW: Millis = Millis(1_700_000_000_000);

@@ -16,7 +16,7 @@ use trellis::domain::principal::Principal;
 use trellis::ingress::{Arrival, SubmitError, submit};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Accounts, Change, DocWrite, Documents, Expect, StoreError};
+use trellis::store::{Accounts, Change, DocWrite, DocumentStore, Expect, StoreError};
 use trellis::upkeep::doctor;
 
 const RULES: &str = r#"

@@ -8,7 +8,7 @@ use trellis::domain::lattice::Path;
 use trellis::domain::lattice::layout::Scope;
 use trellis::domain::time::Millis;
 use trellis::store::embedded::EmbeddedStore;
-use trellis::store::{Change, DocWrite, Documents, Expect};
+use trellis::store::{Change, DocWrite, DocumentStore, Expect};
 use trellis::venue::workspace::{Listing, Workspace, WriteOp};
 
 const NOW: Millis = Millis(1_700_000_000_000);

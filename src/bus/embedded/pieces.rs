@@ -2,15 +2,14 @@
 //! on where it was.
 
 use super::super::Piece;
-use super::lock;
 use super::topics::Topics;
 use crate::domain::ids::JobId;
 use crate::domain::time::Millis;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::{BoxStream, iter};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
 /// Pieces that are kept, and their bytes: some minutes of busy watching.
 const PIECES: usize = 20_000;
@@ -40,7 +39,7 @@ impl Pieces {
     }
 
     pub(super) fn send(&self, job: &JobId, body: &Bytes) {
-        let mut kept = lock(&self.kept);
+        let mut kept = self.kept.lock();
         kept.last += 1;
         let piece = Piece { sequence: kept.last, body: body.clone() };
         // Under the lock: who begins to follow now has it from one of the two, and only once.
@@ -54,7 +53,7 @@ impl Pieces {
     }
 
     pub(super) fn follow(&self, job: &JobId, after: Option<u64>) -> BoxStream<'static, Piece> {
-        let kept = lock(&self.kept);
+        let kept = self.kept.lock();
         let new = self.watched.listen(job);
         let from = after.unwrap_or(u64::MAX);
         let missed = kept.pieces.iter().filter(|(of, piece)| of == job && piece.sequence > from);

@@ -1,10 +1,9 @@
 //! Listeners of this process by topic.
 
-use super::lock;
 use futures::stream::{BoxStream, StreamExt, unfold};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
-use std::sync::Mutex;
 use tokio::sync::broadcast;
 
 /// What is sent live may be lost: a listener that is further `behind` loses the oldest.
@@ -19,7 +18,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
     }
 
     pub(super) fn send(&self, topic: &K, said: &V) {
-        let mut senders = lock(&self.senders);
+        let mut senders = self.senders.lock();
         if let Some(sender) = senders.get(topic)
             && sender.send(said.clone()).is_err()
         {
@@ -28,7 +27,7 @@ impl<K: Clone + Eq + Hash, V: Clone + Send + 'static> Topics<K, V> {
     }
 
     pub(super) fn listen(&self, topic: &K) -> BoxStream<'static, V> {
-        let mut senders = lock(&self.senders);
+        let mut senders = self.senders.lock();
         // Topics that everybody left without another message go here.
         senders.retain(|_, sender| sender.receiver_count() > 0);
         let sender = senders.entry(topic.clone()).or_insert_with(|| broadcast::channel(self.behind).0);

@@ -18,10 +18,11 @@ use async_nats::jetstream::{ErrorCode, stream::DeleteMessageErrorKind};
 use async_trait::async_trait;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use parking_lot::Mutex;
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Readable messages in a row behind the delivered ones: there are no more broken ones soon.
@@ -85,13 +86,13 @@ impl NatsBus {
         // It may be a new one, which is looked over.
         let Ok(line) = self.line().await else { return false };
         let losses = *line.link.borrow();
-        let last = *self.last_look();
+        let last = *self.broken.last.lock();
         if !last.cut_short && losses < last.losses + LOSSES {
             return false;
         }
         match self.read_pending().await {
             Ok((found, cut_short)) => {
-                *self.last_look() = Look { losses, cut_short };
+                *self.broken.last.lock() = Look { losses, cut_short };
                 found
             }
             Err(error) => {
@@ -103,11 +104,7 @@ impl NatsBus {
 
     /// The next look is due: what comes may end the driver.
     pub(super) fn suspect(&self) {
-        *self.last_look() = Look { losses: 0, cut_short: true };
-    }
-
-    fn last_look(&self) -> MutexGuard<'_, Look> {
-        self.broken.last.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.broken.last.lock() = Look { losses: 0, cut_short: true };
     }
 
     /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
@@ -152,7 +149,7 @@ impl NatsBus {
     }
 
     fn seen<T>(&self, look: impl FnOnce(&mut BTreeSet<u64>) -> T) -> T {
-        look(&mut self.broken.seen.lock().unwrap_or_else(PoisonError::into_inner))
+        look(&mut self.broken.seen.lock())
     }
 
     fn unreadable(&self, stored: Stored) -> Unreadable {
@@ -173,7 +170,7 @@ impl NatsBus {
 
     /// Whether there was room for it.
     pub(super) fn put_aside(&self, unreadable: Unreadable) -> bool {
-        let mut aside = self.aside.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut aside = self.aside.lock();
         let has_room = aside.len() < ASIDE;
         if has_room {
             self.options.metrics.messages_unreadable.inc();
@@ -258,7 +255,7 @@ impl Settle for Removal {
 
     async fn nak(&self, _delay: Duration) {
         // The next look finds it again.
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.sequence);
+        self.seen.lock().remove(&self.sequence);
     }
 
     async fn progress(&self) {}

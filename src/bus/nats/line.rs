@@ -10,7 +10,7 @@ use async_nats::connection::State;
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::context::ContextBuilder;
 use async_nats::jetstream::{Context, stream::Stream};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// One connection, with the streams made sure of.
@@ -75,7 +75,7 @@ fn fresh(link: &watch::Receiver<u64>) -> watch::Receiver<u64> {
 impl NatsBus {
     /// What there is, whether it still serves or not.
     pub(super) fn last_line(&self) -> Arc<Line> {
-        Arc::clone(&self.line.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.line.read())
     }
 
     /// One that serves: the same, or a new one when its task has ended.
@@ -93,7 +93,7 @@ impl NatsBus {
         let once =
             NatsOptions { connect: Policy { total: Some(TIMEOUT), ..self.options.connect }, ..self.options.clone() };
         let fresh = Arc::new(Line::open(&once, &self.name).await.map_err(|error| self.unavailable(&error))?);
-        *self.line.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&fresh);
+        *self.line.write() = Arc::clone(&fresh);
         self.suspect();
         Ok(fresh)
     }

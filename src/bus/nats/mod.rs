@@ -34,10 +34,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, stream::BoxStream};
 use line::Line;
+use parking_lot::{Mutex, RwLock};
 use std::{
     error::Error,
     sync::{
-        Arc, Mutex, PoisonError, RwLock,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -309,7 +310,7 @@ impl Bus for NatsBus {
     }
 
     fn unreadable(&self) -> Vec<Unreadable> {
-        std::mem::take(&mut *self.aside.lock().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(&mut *self.aside.lock())
     }
 
     async fn publish(&self, message: &Message) -> Result<(), BusError> {
@@ -396,7 +397,7 @@ impl Bus for NatsBus {
 
 /// True once for each `every`.
 fn is_due(due: &Mutex<Instant>, every: Duration) -> bool {
-    let mut due = due.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut due = due.lock();
     let now = Instant::now();
     let yes = *due <= now;
     if yes {

@@ -183,7 +183,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_was_kept_before_anybody_counted_is_counted_when_the_store_is_opened() {
-        use crate::store::{Accounts, Change, DocWrite, Documents, Expect, embedded::EmbeddedStore};
+        use crate::store::{Accounts, Change, DocWrite, DocumentStore, Expect, embedded::EmbeddedStore};
         let dir = tempfile::tempdir().unwrap();
         let owner = "acme/ann".parse().unwrap();
         let write = DocWrite { key: "w/a".into(), expect: Expect::Any, change: Change::Put("12345".into()) };

@@ -91,7 +91,7 @@ fn entries_of(tx: &Tx<'_>, slot: &Slot, job: &JobId) -> Result<Vec<Vec<u8>>, Fau
     Ok(places)
 }
 
-/// [`crate::store::Documents::write_within`].
+/// [`crate::store::DocumentStore::write_within`].
 pub(super) fn write_within(
     tx: &mut Tx<'_>,
     now: Millis,
@@ -110,7 +110,7 @@ pub(super) fn write_within(
     write(tx, now, owner, writes).map(Ok)
 }
 
-/// [`crate::store::Documents::write`].
+/// [`crate::store::DocumentStore::write`].
 pub(super) fn write(tx: &mut Tx<'_>, now: Millis, owner: &Owner, writes: &[DocWrite]) -> Result<Written, Fault> {
     let token = owner.token();
     let conflicts = docs::conflicts(tx, &token, writes)?;

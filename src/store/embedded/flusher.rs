@@ -4,8 +4,9 @@ use super::tx::{Db, Durable, Fault};
 use super::writes::Writes;
 use crate::store::StoreError;
 use fjall::PersistMode;
+use parking_lot::RwLock;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 /// Tells a caller the outcome of its request, once it is known whether its group is durable.
@@ -131,6 +132,6 @@ fn flush(db: &Db, durable: &RwLock<Arc<Durable>>, writes: &Writes) -> Result<(),
     writes.commit(db)?;
     db.database.persist(PersistMode::SyncAll)?;
     let now = Arc::new(Durable { db: db.clone(), snapshot: db.database.snapshot() });
-    *durable.write().unwrap_or_else(PoisonError::into_inner) = now;
+    *durable.write() = now;
     Ok(())
 }

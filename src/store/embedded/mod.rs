@@ -36,17 +36,18 @@ mod writer;
 mod writes;
 
 use super::{
-    Accounts, Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite, Documents,
-    Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry, NewJob, OutboxEntry, Page,
-    Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError, Swept, Window,
-    Written,
+    Accounts, Admit, Admitted, After, Amend, Amended, Checkpoint, Commit, Committed, Doc, DocKey, DocWrite,
+    DocumentStore, Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry, NewJob,
+    OutboxEntry, Page, Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store, StoreError,
+    Swept, Window, Written,
 };
 use crate::domain::ids::{AgentId, JobId, Owner, SessionKey};
 use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use async_trait::async_trait;
+use parking_lot::RwLock;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 use tx::{Durable, Fault, Tx};
@@ -121,7 +122,7 @@ impl EmbeddedStore {
 
     /// Reads a few records from the last durable state, on this thread.
     pub(crate) fn query_now<T>(&self, read: impl FnOnce(&Durable) -> Result<T, Fault>) -> Result<T, StoreError> {
-        let state = self.durable.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = self.durable.read().clone();
         read(&state).map_err(|e| e.at(&self.name))
     }
 
@@ -130,7 +131,7 @@ impl EmbeddedStore {
         &self,
         read: impl FnOnce(&Durable) -> Result<T, Fault> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let state = self.durable.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let state = self.durable.read().clone();
         let outcome = tokio::task::spawn_blocking(move || read(&state)).await;
         let stopped =
             |e: tokio::task::JoinError| StoreError::Unavailable { store: self.name.to_string(), reason: e.to_string() };
@@ -250,7 +251,7 @@ impl Store for EmbeddedStore {
 }
 
 #[async_trait]
-impl Documents for EmbeddedStore {
+impl DocumentStore for EmbeddedStore {
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
         if keys.len() <= READ_AT_ONCE {
             return self.query_now(|state| reads::read(state, owner, keys));

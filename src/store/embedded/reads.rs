@@ -20,13 +20,13 @@ fn after_key(key: &[u8]) -> Vec<u8> {
     [key, b"\0"].concat()
 }
 
-/// [`crate::store::Documents::read`].
+/// [`crate::store::DocumentStore::read`].
 pub(super) fn read(state: &Durable, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, Fault> {
     let owner = owner.token();
     keys.iter().map(|key| docs::get(state, &owner, key)).collect()
 }
 
-/// What [`crate::store::Documents::scan`] is asked for.
+/// What [`crate::store::DocumentStore::scan`] is asked for.
 pub(super) struct Scan {
     /// Keys start with it.
     pub(super) prefix: String,
@@ -38,7 +38,7 @@ pub(super) struct Scan {
     pub(super) limit: usize,
 }
 
-/// [`crate::store::Documents::scan`].
+/// [`crate::store::DocumentStore::scan`].
 pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(DocKey, Doc)>, Fault> {
     if scan.limit == 0 {
         return Ok(Vec::new());
@@ -71,7 +71,7 @@ pub(super) fn scan(state: &Durable, owner: &Owner, scan: &Scan) -> Result<Vec<(D
     Ok(found)
 }
 
-/// [`crate::store::Documents::page`]: walks over the keys of the whole prefix.
+/// [`crate::store::DocumentStore::page`]: walks over the keys of the whole prefix.
 pub(super) fn page(state: &Durable, owner: &Owner, prefix: &str, window: Window) -> Result<Page, Fault> {
     let owner = owner.token();
     let begin = owner.len() + 1;

@@ -7,7 +7,8 @@ use super::index::Index;
 use super::tx::{Db, Durable, Fault, Tx};
 use super::writes::Writes;
 use crate::store::StoreError;
-use std::sync::{Arc, RwLock};
+use parking_lot::RwLock;
+use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
 /// Requests that share one fsync: at 256 the fsync is a small part of the group's cost.

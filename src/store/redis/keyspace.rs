@@ -44,8 +44,8 @@ pub static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
     let body = [PRELUDE, METHODS].concat().join("\n");
     let name = format!("trellis_{}", &sha256_hex(body.as_bytes())[..12]);
     // Every file of methods in a block of its own: Lua allows 200 locals in one scope.
-    let methods: String = METHODS.iter().map(|method| format!("\ndo\n{method}end\n")).collect();
-    let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{}{methods}", PRELUDE.concat());
+    let methods: Vec<String> = METHODS.iter().map(|method| format!("\ndo\n{method}end\n")).collect();
+    let code = format!("#!lua name={name}\nlocal LIBRARY = '{name}'\n{}{}", PRELUDE.concat(), methods.concat());
     Library { name, code }
 });
 

@@ -33,7 +33,7 @@
 //! side by side don't replace each other's. They persist; the ones of old builds are small.
 //!
 //! Methods that finish work may run at the server's memory limit (`allow-oom`); those that take
-//! new work, [`Store::admit`] with an event and [`Documents::write`] that puts something, are refused
+//! new work, [`Store::admit`] with an event and [`DocumentStore::write`] that puts something, are refused
 //! there.
 
 mod codec;
@@ -50,7 +50,7 @@ use crate::domain::quota::Quota;
 use crate::domain::time::Millis;
 use crate::store::{
     Accounts, Admit, Admitted, After, Amend, Amended, Amendment, Change, Checkpoint, Commit, Committed, Doc, DocKey,
-    DocWrite, Documents, Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry,
+    DocWrite, DocumentStore, Fill, Finished, Forget, Forgotten, Held, Inspect, JobFinish, Lease, Level, MailboxEntry,
     NewJob, OutboxEntry, Page, Parked, Recount, Released, Seat, Seated, SessionFacts, Setting, Standing, Store,
     StoreError, Swept, Window, Written,
 };
@@ -59,8 +59,9 @@ use codec::{Answer, Args};
 use connection::{Again, Pool};
 use keyspace::{Keyspace, lex_range};
 pub use options::{RedisOptions, ServerOrInjected};
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Owners remembered as registered, per process; above it they are registered again.
@@ -116,7 +117,7 @@ impl RedisStore {
     /// Whether this process has registered the owner. Its server may have been emptied since: the
     /// functions that are told so look.
     fn knows(&self, owner: &Owner) -> bool {
-        self.registered.lock().unwrap_or_else(PoisonError::into_inner).contains(&owner.token())
+        self.registered.lock().contains(&owner.token())
     }
 
     /// Calls a method that may write an owner's first keys. It is told whether the owner is known
@@ -170,7 +171,7 @@ impl RedisStore {
         let mut cmd = redis::cmd("ZADD");
         cmd.arg(self.keys.owners()).arg(0).arg(&token);
         self.pool.run(&cmd, Again::Yes).await?;
-        let mut registered = self.registered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut registered = self.registered.lock();
         if registered.len() >= REMEMBERED_OWNERS {
             registered.clear();
         }
@@ -376,7 +377,7 @@ impl Store for RedisStore {
 }
 
 #[async_trait]
-impl Documents for RedisStore {
+impl DocumentStore for RedisStore {
     async fn read(&self, owner: &Owner, keys: &[DocKey]) -> Result<Vec<Doc>, StoreError> {
         let mut args = self.args("read", owner);
         for key in keys {

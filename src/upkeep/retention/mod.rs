@@ -22,9 +22,9 @@ use crate::store::{Doc, DocKey, Forget, StoreError, keys};
 use crate::venue::agents;
 use crate::venue::ledger::why::Reached;
 use crate::venue::{Venue, is_reserved, venue_owner};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ops::AddAssign;
-use std::sync::{Mutex, PoisonError};
 
 /// Places of the job list, and approvals, that one step looks at.
 const PAGE: usize = 200;
@@ -130,7 +130,7 @@ impl Janitor {
 
     /// Looks at one page of each kind.
     pub async fn step(&self, venue: &Venue, owner: &Owner) -> Result<Tidied, StoreError> {
-        let taken = self.places.lock().unwrap_or_else(PoisonError::into_inner).remove(owner);
+        let taken = self.places.lock().remove(owner);
         let mut places = taken.unwrap_or_default();
         let mut tidied = Tidied::default();
         (places.job, tidied.jobs) = self.jobs(venue, owner, places.job).await?;
@@ -141,14 +141,14 @@ impl Janitor {
         (places.session, tidied.sessions, tidied.turns) = (page.next, page.sessions, page.turns);
         (places.reads, tidied.reads) = self.reads(venue, owner, places.reads).await?;
         if !places.are_first() {
-            self.places.lock().unwrap_or_else(PoisonError::into_inner).insert(owner.clone(), places);
+            self.places.lock().insert(owner.clone(), places);
         }
         Ok(tidied)
     }
 
     /// Whether the next step of an owner begins at the beginning.
     pub fn is_through(&self, owner: &Owner) -> bool {
-        !self.places.lock().unwrap_or_else(PoisonError::into_inner).contains_key(owner)
+        !self.places.lock().contains_key(owner)
     }
 
     async fn jobs(

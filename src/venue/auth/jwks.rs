@@ -4,13 +4,14 @@ use crate::domain::decode;
 use crate::domain::token::SpeaksFor;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use parking_lot::{Mutex, RwLock};
 use serde::Deserialize;
 use serde_json::Value;
 use std::fs::{self, File, Metadata};
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Bytes of the file: thousands of keys.
@@ -95,7 +96,7 @@ impl Jwks {
 
     /// The key of that name, when it may sign for that issuer, and whom it speaks for.
     pub fn find(&self, issuer: &str, kid: &str) -> Option<([u8; 32], SpeaksFor)> {
-        let keys = self.file.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let keys = self.file.keys.read();
         let mut named = keys.iter().filter(|key| key.kid == kid);
         named
             .find(|key| key.issuer.as_deref().is_none_or(|name| name == issuer))
@@ -120,7 +121,7 @@ fn watch(file: &Weak<Watched>) {
 
 impl Watched {
     fn look(&self) -> bool {
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock();
         let stamp = stamp(&self.path);
         let changed = stamp != seen.stamp;
         if !changed && seen.unsettled == 0 {
@@ -137,7 +138,7 @@ impl Watched {
         match keys {
             Ok(keys) => {
                 tracing::info!(path = %self.path.display(), keys = keys.len(), "key set read again");
-                *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+                *self.keys.write() = keys;
             }
             Err(problem) => {
                 tracing::error!(path = %self.path.display(), problem, "key set not taken; the keys before stay");

@@ -4,7 +4,7 @@ use super::Need;
 use crate::domain::authority::{Authority, Resource};
 use crate::domain::context::origin::Seen;
 use crate::domain::lattice::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 /// Ability of reading what has a path.
 pub const READ: &str = "crud/read";
@@ -31,7 +31,7 @@ impl Look {
 
 impl Reads {
     fn lock(&self) -> MutexGuard<'_, Vec<Look>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// A path was read, and whether anything was there.

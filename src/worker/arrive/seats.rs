@@ -4,9 +4,9 @@
 //! finds it, and is called again as soon as one of the owner's leaves.
 
 use crate::domain::ids::{Owner, SessionKey};
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Sessions of one owner that are remembered; the sweep calls those beyond.
 const REMEMBERED: usize = 1_000;
@@ -45,10 +45,6 @@ impl Seats {
         Self { share: share(slots, percent), shared: AtomicBool::new(false), owners: Mutex::default() }
     }
 
-    fn owners(&self) -> MutexGuard<'_, HashMap<Owner, Sitting>> {
-        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the venue has several owners: alone, one may hold all slots.
     pub(crate) fn share_among(&self, several: bool) {
         self.shared.store(several, Ordering::Relaxed);
@@ -60,7 +56,7 @@ impl Seats {
 
     /// A slot for a session of this owner; none when it has its share.
     pub(crate) fn take(&self, owner: &Owner) -> Option<Seat<'_>> {
-        let mut owners = self.owners();
+        let mut owners = self.owners.lock();
         let sitting = owners.entry(owner.clone()).or_default();
         if !self.has_room(sitting.taken) {
             return None;
@@ -71,7 +67,7 @@ impl Seats {
 
     /// Remembers a session that came while its owner had its share.
     pub(crate) fn pass_over(&self, owner: &Owner, session: &SessionKey) {
-        let mut owners = self.owners();
+        let mut owners = self.owners.lock();
         let waiting = &mut owners.entry(owner.clone()).or_default().waiting;
         if waiting.len() < REMEMBERED && !waiting.contains(session) {
             waiting.push_back(session.clone());
@@ -80,7 +76,7 @@ impl Seats {
 
     /// The session that has waited longest, when its owner has room again.
     pub(crate) fn next(&self, owner: &Owner) -> Option<SessionKey> {
-        let mut owners = self.owners();
+        let mut owners = self.owners.lock();
         let sitting = owners.get_mut(owner)?;
         let next = if self.has_room(sitting.taken) { sitting.waiting.pop_front() } else { None };
         if sitting.taken == 0 && sitting.waiting.is_empty() {
@@ -92,7 +88,7 @@ impl Seats {
 
 impl Drop for Seat<'_> {
     fn drop(&mut self) {
-        if let Some(sitting) = self.seats.owners().get_mut(&self.owner) {
+        if let Some(sitting) = self.seats.owners.lock().get_mut(&self.owner) {
             sitting.taken = sitting.taken.saturating_sub(1);
         }
     }
@@ -139,6 +135,6 @@ mod tests {
         assert_eq!((seats.next(&a), seats.next(&a), seats.next(&b)), (Some(session("s2")), None, None));
         drop(other);
         assert_eq!(seats.next(&b), None);
-        assert!(seats.owners().is_empty(), "nobody is remembered for ever");
+        assert!(seats.owners.lock().is_empty(), "nobody is remembered for ever");
     }
 }

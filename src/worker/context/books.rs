@@ -11,11 +11,12 @@ use crate::domain::tools::ToolTable;
 use crate::store::{Change, DocWrite, Expect, Store, StoreError, keys};
 use crate::worker::Worker;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::hash::Hash;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names that are remembered as stored, in each of two halves: about 5 MB.
@@ -68,14 +69,14 @@ impl Recent {
 impl Books {
     /// Takes out of a record what is surely stored.
     pub(crate) fn trim(&self, now: Millis, write: &mut LedgerWrite) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         recent.turn_over(now);
         write.parts.retain(|(name, _)| !recent.now.contains(name) && !recent.before.contains(name));
     }
 
     /// A record was committed.
     pub(crate) fn stored(&self, write: &LedgerWrite) {
-        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut recent = self.recent.lock();
         recent.now.extend(write.parts.iter().map(|(name, _)| name.clone()));
     }
 

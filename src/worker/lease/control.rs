@@ -6,8 +6,9 @@ use crate::domain::ids::{JobId, Owner};
 use crate::venue::jobs;
 use crate::worker::{RECEIVE_PAUSE, Worker};
 use futures::StreamExt;
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -40,26 +41,22 @@ pub(crate) struct Served<'c> {
 impl Drop for Served<'_> {
     /// However the turn ended, given up in the middle included.
     fn drop(&mut self) {
-        self.control.tasks().remove(&self.job);
+        self.control.tasks.lock().remove(&self.job);
     }
 }
 
 impl Control {
-    fn tasks(&self) -> MutexGuard<'_, HashMap<JobId, Task>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a served task until the answer is dropped; its token is cancelled when the job is.
     pub(crate) fn serve(&self, owner: &Owner, job: &JobId, token: &CancellationToken) -> Served<'_> {
         let task = Task { owner: owner.clone(), token: token.clone(), signalled: false };
-        self.tasks().insert(job.clone(), task);
+        self.tasks.lock().insert(job.clone(), task);
         Served { control: self, job: job.clone() }
     }
 
     /// Somebody says on this owner's subject that a job is cancelled.
     fn heard(&self, signal: &Signal) {
         let named = std::str::from_utf8(&signal.body).ok().and_then(|text| JobId::new(text).ok());
-        let mut tasks = self.tasks();
+        let mut tasks = self.tasks.lock();
         if let Some(task) = named.and_then(|job| tasks.get_mut(&job)).filter(|task| task.owner == signal.owner) {
             task.signalled = true;
             self.look.notify_one();
@@ -69,7 +66,7 @@ impl Control {
     /// What was signalled since the last look, by owner.
     fn signalled(&self) -> BTreeMap<Owner, Vec<(JobId, CancellationToken)>> {
         let mut found: BTreeMap<Owner, Vec<_>> = BTreeMap::new();
-        for (job, task) in self.tasks().iter_mut().filter(|(_, task)| task.signalled) {
+        for (job, task) in self.tasks.lock().iter_mut().filter(|(_, task)| task.signalled) {
             task.signalled = false;
             found.entry(task.owner.clone()).or_default().push((job.clone(), task.token.clone()));
         }

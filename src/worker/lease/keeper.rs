@@ -7,7 +7,8 @@ use crate::domain::ids::JobId;
 use crate::store::{Held, Lease};
 use crate::venue::jobs;
 use crate::worker::Worker;
-use std::sync::{Arc, Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 use tokio_util::sync::CancellationToken;
@@ -38,7 +39,7 @@ impl Stops {
     pub(crate) fn serve(&self, job: Option<&JobId>) -> CancellationToken {
         let token = CancellationToken::new();
         let serving = job.map(|job| (job.clone(), token.clone()));
-        *self.serving.lock().unwrap_or_else(PoisonError::into_inner) = serving;
+        *self.serving.lock() = serving;
         token
     }
 
@@ -50,15 +51,15 @@ impl Stops {
     }
 
     fn serving(&self) -> Option<(JobId, CancellationToken)> {
-        self.serving.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.serving.lock().clone()
     }
 
     fn renewed(&self, asked: Duration) {
-        *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = asked;
+        *self.asked.lock() = asked;
     }
 
     fn age(&self, now: Duration) -> Duration {
-        now.saturating_sub(*self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+        now.saturating_sub(*self.asked.lock())
     }
 }
 

@@ -2,8 +2,8 @@
 //! no slot of a worker, of its agent or of its owner.
 
 use crate::domain::ids::{Owner, SessionKey};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
@@ -29,7 +29,7 @@ impl Default for Quarantine {
 impl Quarantine {
     /// The place, until it is dropped; who finds it taken is remembered.
     pub(crate) fn enter(&self, owner: &Owner, session: &SessionKey) -> Option<SemaphorePermit<'_>> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         let is_it = |(of, known): &(Owner, SessionKey)| of == owner && known == session;
         if let Ok(place) = self.place.try_acquire() {
             waiting.retain(|known| !is_it(known));
@@ -43,7 +43,7 @@ impl Quarantine {
 
     /// Who has waited longest, when the place is free.
     pub(crate) fn next(&self) -> Option<(Owner, SessionKey)> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.waiting.lock();
         if self.place.available_permits() == 0 { None } else { waiting.pop_front() }
     }
 }

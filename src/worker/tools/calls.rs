@@ -30,10 +30,10 @@ use crate::worker::lease::{Leased, Stop};
 use crate::worker::turn::Ground;
 use bytes::Bytes;
 use futures::future::join_all;
+use parking_lot::{Mutex, MutexGuard};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// What is recorded of a call that can't be repeated.
@@ -62,7 +62,7 @@ pub(crate) struct Round<'a> {
     /// Places of calls that cause something elsewhere, and what.
     causes: Vec<(u32, Causes)>,
     /// Loads by level, as the calls before leave them.
-    loads: Mutex<Loads>,
+    pub(super) loads: Mutex<Loads>,
     /// What is known of calls that can't be repeated, should the turn be cancelled.
     known: Mutex<BTreeMap<u32, CallOutcome>>,
     /// What the owner wants to be asked about; `None` when these calls are approved.
@@ -206,14 +206,9 @@ impl Round<'_> {
         self.consents
     }
 
-    /// The loads by level, as the calls before leave them.
-    pub(crate) fn loads(&self) -> MutexGuard<'_, Loads> {
-        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Later calls of the reply count with a change of the loads.
     pub(crate) fn change(&self, change: &Change) {
-        self.loads().apply(change);
+        self.loads.lock().apply(change);
     }
 
     async fn all(&self, planned: &[(u32, PlannedCall)]) -> Result<Vec<CallOutcome>, Stop> {
@@ -367,7 +362,7 @@ impl Round<'_> {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, CallOutcome>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 
     fn known(&self) -> Vec<(u32, CallOutcome)> {

@@ -31,7 +31,7 @@ pub(crate) fn load(round: &Round<'_>, arguments: &Value) -> CallOutcome {
         return CallOutcome::plain(Outcome::Denied, denied.text("context_load"));
     }
     let Change::Load(level, load) = &change else { return refused("not a load") };
-    let room = check_room(round.loads().at(*level), &path);
+    let room = check_room(round.loads.lock().at(*level), &path);
     if let Err(error) = room {
         return CallOutcome::plain(Outcome::Limit, format!("error: {error}"));
     }
@@ -48,7 +48,7 @@ pub(crate) fn unload(round: &Round<'_>, arguments: &Value) -> CallOutcome {
     if let Err(error) = localise(&round.setting().owner, &mut arguments) {
         return CallOutcome::plain(Outcome::Denied, error.to_string());
     }
-    let change = Change::unload(&arguments, &round.loads());
+    let change = Change::unload(&arguments, &round.loads.lock());
     match change {
         Ok(change) => changed(round, change, "unloaded from the next turn on"),
         Err(error) => refused(&error),

@@ -7,7 +7,7 @@ use trellis::domain::secret::{KeyRing, Plain};
 use trellis::process::clock::Clock;
 use trellis::store::embedded::EmbeddedStore;
 use trellis::store::faulty::{FaultAt, FaultPlan, FaultyStore};
-use trellis::store::{Change, DocWrite, Documents, Expect, Store, keys};
+use trellis::store::{Change, DocWrite, DocumentStore, Expect, Store, keys};
 use trellis::venue::secrets::{Rotated, SecretError, Set, Vault, list, rotate};
 
 fn vault(keys: &str) -> Vault {

@@ -102,18 +102,13 @@ impl Foreseen {
 
 #[async_trait]
 impl Model for Foreseen {
-    async fn complete(&self, request: &ModelRequest, live: &LiveText) -> Result<Reply, ModelError> {
-        self.look(request).await;
-        self.inner.complete(request, live).await
-    }
-
-    async fn complete_with(
+    async fn complete(
         &self,
         request: &ModelRequest,
         key: Option<&Secret>,
         live: &LiveText,
     ) -> Result<Reply, ModelError> {
         self.look(request).await;
-        self.inner.complete_with(request, key, live).await
+        self.inner.complete(request, key, live).await
     }
 }

@@ -236,11 +236,13 @@ fn functions_are_short() {
         let lines: Vec<&str> = source.text.lines().collect();
         for (at, line) in lines.iter().enumerate().filter(|(_, line)| begins_function(line)) {
             let indent = &line[..line.len() - line.trim_start().len()];
-            let signature = lines[at..].iter().position(|line| line.ends_with(['{', ';', '}', ')'])).unwrap_or_default();
+            let signature =
+                lines[at..].iter().position(|line| line.ends_with(['{', ';', '}', ')'])).unwrap_or_default();
             if lines[at + signature].ends_with([';', '}']) {
                 continue;
             }
-            let ends = |line: &&str| line.strip_prefix(indent).is_some_and(|rest| rest == "}" || rest.starts_with("end"));
+            let ends =
+                |line: &&str| line.strip_prefix(indent).is_some_and(|rest| rest == "}" || rest.starts_with("end"));
             let end = lines[at..].iter().position(ends);
             let length = end.map_or(lines.len() - at, |end| end + 1);
             if length > FUNCTION_LINES {
@@ -329,6 +331,8 @@ fn nothing_is_left_for_later() {
 fn errors_are_handled_outside_tests() {
     let mut violations = Vec::new();
     for source in sources() {
+        let poison = source.code().filter(|(_, line)| has_word(line, "PoisonError"));
+        violations.extend(poison.map(|(number, _)| source.at(number, "a lock with poison, expected `parking_lot`")));
         let unwraps = source.code().filter(|(_, line)| line.contains(".unwrap()"));
         violations.extend(unwraps.map(|(number, _)| source.at(number, "`.unwrap()` outside tests")));
     }
