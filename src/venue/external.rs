@@ -46,7 +46,7 @@ use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus, Waiting}
 use crate::domain::limits::OUTBOUND_GRACE;
 use crate::domain::time::Millis;
 use crate::outbox::{self, RelayedJob};
-use crate::store::{Change, Doc, DocWrite, Expect, Finished, JobFinish, Store, StoreError, Written, decode, keys};
+use crate::store::{DocWrite, Edit, Finished, JobFinish, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
 use bytes::Bytes;
@@ -55,27 +55,14 @@ use serde_json::{Value, json};
 /// Jobs of one owner that are looked at in one step.
 const PAGE: usize = 64;
 
-/// Tries of a change that others get in the way of.
-const TRIES: u32 = 16;
-
-fn put<T: serde::Serialize>(key: String, expect: Expect, value: &T) -> DocWrite {
-    let bytes = Bytes::from(serde_json::to_vec(value).expect("records serialise"));
-    DocWrite { key, expect, change: Change::Put(bytes) }
-}
-
-fn delete(key: String, expect: Expect) -> DocWrite {
-    DocWrite { key, expect, change: Change::Delete }
-}
-
 /// The writes that replace a watch of this version, with its place.
 fn moved(before: Option<&Watch>, version: u64, watch: &Watch) -> Vec<DocWrite> {
-    let mut writes = vec![put(keys::outbound(&watch.job), Expect::Version(version), watch)];
+    let mut writes = vec![DocWrite::json(keys::outbound(&watch.job), watch).at(version)];
     if let Some(before) = before.filter(|before| before.due != watch.due) {
-        writes.push(delete(keys::outbound_due(before.due, &watch.job), Expect::Any));
+        writes.push(DocWrite::delete(keys::outbound_due(before.due, &watch.job)));
     }
     if before.is_none_or(|before| before.due != watch.due) {
-        let place = keys::outbound_due(watch.due, &watch.job);
-        writes.push(DocWrite { key: place, expect: Expect::Any, change: Change::Put(Bytes::new()) });
+        writes.push(DocWrite::mark(keys::outbound_due(watch.due, &watch.job)));
     }
     writes
 }
@@ -89,11 +76,11 @@ struct Known {
 }
 
 async fn known(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<Known, StoreError> {
-    let key = keys::outbound(job);
-    let mut docs = store.read(owner, &[key.clone(), keys::job_status(job)]).await?.into_iter();
-    let (watch, status): (Doc, Doc) = (docs.next().unwrap_or_default(), docs.next().unwrap_or_default());
+    let keys = [keys::outbound(job), keys::job_status(job)];
+    let mut docs = store.read(owner, &keys).await?.into_iter();
+    let (watch, status) = (docs.next().unwrap_or_default(), docs.next().unwrap_or_default());
     Ok(Known {
-        watch: watch.value.map(|bytes| decode(&key, &bytes)).transpose()?,
+        watch: watch.decode(&keys[0])?,
         version: watch.version,
         status: status.value.and_then(|bytes| keys::decode_status(&bytes)).map(|(status, _)| status),
         status_version: status.version,
@@ -103,21 +90,14 @@ async fn known(store: &dyn Store, owner: &Owner, job: &JobId) -> Result<Known, S
 /// Watches a job that is about to be opened. One that was opened before is watched already, and goes
 /// on as it was: this is returned.
 pub async fn watch(venue: &Venue, owner: &Owner, watch: Watch) -> Result<Watch, StoreError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let known = known(&*venue.store, owner, &watch.job).await?;
         if known.status.is_some() {
-            return Ok(known.watch.unwrap_or(watch));
+            return Ok(Edit::nothing(known.watch.unwrap_or_else(|| watch.clone())));
         }
-        let writes = moved(known.watch.as_ref(), known.version, &watch);
-        if venue.store.write(venue.now(), owner, &writes).await? == Written::Done {
-            return Ok(watch);
-        }
-    }
-    Err(contended(&watch.job))
-}
-
-fn contended(job: &JobId) -> StoreError {
-    StoreError::Unavailable { store: "documents".into(), reason: format!("job `{job}` is being changed by others") }
+        Ok(Edit::write(moved(known.watch.as_ref(), known.version, &watch), watch.clone()))
+    };
+    venue.store.edit(venue.now(), owner, ("job", &watch.job), attempt).await
 }
 
 /// What comes of an attempt to publish the message of a job.
@@ -128,7 +108,7 @@ pub async fn relayed(venue: &Venue, owner: &Owner, relayed: &RelayedJob) -> Resu
         BusError::Full { .. } | BusError::Unavailable { .. } => {
             let until = venue.now().plus(OUTBOUND_GRACE);
             let note = Waiting { reason: format!("it is not published yet: {error}"), until: Some(until) };
-            let write = put(keys::job_wait(job), Expect::Any, &note);
+            let write = DocWrite::json(keys::job_wait(job), &note);
             venue.store.write(venue.now(), owner, &[write]).await?;
         }
         BusError::NoStream { .. } | BusError::Refused { .. } => {
@@ -163,7 +143,7 @@ async fn end(venue: &Venue, owner: &Owner, head: &JobHead, result: &JobResult) -
 /// A job that has ended is looked at no more. Should this not come about, its next look does it.
 async fn leave(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     if let Some(watch) = known(&*venue.store, owner, job).await?.watch {
-        let place = delete(keys::outbound_due(watch.due, job), Expect::Any);
+        let place = DocWrite::delete(keys::outbound_due(watch.due, job));
         venue.store.write(venue.now(), owner, &[place]).await?;
     }
     Ok(())
@@ -213,38 +193,33 @@ pub async fn answered(venue: &Venue, owner: &Owner, answer: Answer, message: &st
 
 /// The worker of a job has begun, or is at it; false: the job has ended.
 async fn began(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let known = known(&*venue.store, owner, job).await?;
-        let (Some(watch), Some(status)) = (known.watch, known.status) else { return Ok(false) };
+        let (Some(watch), Some(status)) = (known.watch, known.status) else { return Ok(Edit::nothing(false)) };
         if status.is_terminal() {
-            return Ok(false);
+            return Ok(Edit::nothing(false));
         }
         let now = venue.now();
         let mut writes = moved(Some(&watch), known.version, &watch.clone().alive(now));
         if status == JobStatus::Pending {
-            let line = Change::Put(keys::encode_status(JobStatus::Started, now).into());
-            let expect = Expect::Version(known.status_version);
-            writes.push(DocWrite { key: keys::job_status(job), expect, change: line });
+            let line = DocWrite::put(keys::job_status(job), keys::encode_status(JobStatus::Started, now));
+            writes.push(line.at(known.status_version));
         }
-        if venue.store.write(now, owner, &writes).await? == Written::Done {
-            return Ok(true);
-        }
-    }
-    Err(contended(job))
+        Ok(Edit::write(writes, true))
+    };
+    venue.store.edit(venue.now(), owner, ("job", job), attempt).await
 }
 
 /// Keeps an answer that changed nothing.
 async fn note(venue: &Venue, owner: &Owner, job: &JobId, message: &str, reason: &str) -> Result<(), StoreError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let known = known(&*venue.store, owner, job).await?;
-        let Some(watch) = known.watch else { return Ok(()) };
+        let Some(watch) = known.watch else { return Ok(Edit::nothing(())) };
         let ignored = Ignored { at: venue.now(), message: message.to_owned(), reason: reason.to_owned() };
-        let write = put(keys::outbound(job), Expect::Version(known.version), &watch.ignoring(ignored));
-        if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
-            return Ok(());
-        }
-    }
-    Err(contended(job))
+        let write = DocWrite::json(keys::outbound(job), &watch.ignoring(ignored));
+        Ok(Edit::write([write.at(known.version)], ()))
+    };
+    venue.store.edit(venue.now(), owner, ("job", job), attempt).await
 }
 
 async fn tell(venue: &Venue, to: &Live, piece: Option<Value>) {
@@ -287,18 +262,16 @@ pub async fn look(venue: &Venue, owner: &Owner) -> Result<bool, StoreError> {
 
 async fn one(venue: &Venue, owner: &Owner, at: Millis, job: &JobId, now: Millis) -> Result<(), StoreError> {
     let known = known(&*venue.store, owner, job).await?;
-    let place = || delete(keys::outbound_due(at, job), Expect::Any);
+    let place = || DocWrite::delete(keys::outbound_due(at, job));
     let Some(watch) = known.watch.filter(|watch| watch.due == at) else {
         // Somebody has moved it since, or it was forgotten with its job.
-        let check =
-            DocWrite { key: keys::outbound(job), expect: Expect::Version(known.version), change: Change::Check };
-        venue.store.write(now, owner, &[check, place()]).await?;
+        venue.store.write(now, owner, &[DocWrite::check(keys::outbound(job), known.version), place()]).await?;
         return Ok(());
     };
     let writes = match known.status {
         None => match watch.clone().without_job(now) {
             Some(later) => moved(Some(&watch), known.version, &later),
-            None => vec![delete(keys::outbound(job), Expect::Version(known.version)), place()],
+            None => vec![DocWrite::delete(keys::outbound(job)).at(known.version), place()],
         },
         Some(status) if status.is_terminal() => vec![place()],
         Some(_) => match watch.clone().look(now) {
@@ -327,9 +300,9 @@ async fn give_up(venue: &Venue, owner: &Owner, id: &JobId, why: &str) -> Result<
 /// The message of a job is published: what it waited for is over.
 async fn waits_no_more(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(), StoreError> {
     let key = keys::job_wait(job);
-    let waited = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    let waited = venue.store.doc(owner, &key).await?;
     if waited.value.is_some() {
-        venue.store.write(venue.now(), owner, &[delete(key, Expect::Version(waited.version))]).await?;
+        venue.store.write(venue.now(), owner, &[DocWrite::delete(key).at(waited.version)]).await?;
     }
     Ok(())
 }

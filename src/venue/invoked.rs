@@ -12,21 +12,17 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::limits::{INVOKED_GRACE, INVOKED_OPEN};
 use crate::domain::time::Millis;
 use crate::domain::visible::told;
-use crate::store::{Change, Doc, DocWrite, Expect, StoreError, Window, Written, decode, keys};
+use crate::store::{DocWrite, Edit, StoreError, Window, Written, keys};
 use crate::venue::Venue;
 use crate::venue::auth::caller::Recognised;
 use crate::venue::operation::NOTHING;
 use crate::venue::operation::{Caller, Effect, Invocation, OpError, Output, Reads, Site, dispatch};
 use crate::venue::policy;
-use bytes::Bytes;
 use serde_json::Value;
 use std::time::Duration;
 
 /// Operations of one owner that are looked at in one step.
 const PAGE: usize = 64;
-
-/// Tries of a change that others get in the way of.
-const TRIES: u32 = 16;
 
 /// Runs an operation for a caller outside turns. Under the same `key` it does what it does once.
 pub async fn operate(
@@ -49,30 +45,16 @@ pub async fn operate(
     dispatch::invoke(&call, path, input).await
 }
 
-fn put<T: serde::Serialize>(key: String, expect: Expect, value: &T) -> DocWrite {
-    let bytes = Bytes::from(serde_json::to_vec(value).expect("records serialise"));
-    DocWrite { key, expect, change: Change::Put(bytes) }
-}
-
-const fn delete(key: String, expect: Expect) -> DocWrite {
-    DocWrite { key, expect, change: Change::Delete }
-}
-
-fn line(job: &JobId, expect: Expect, status: JobStatus, now: Millis) -> DocWrite {
-    let line = Bytes::from(keys::encode_status(status, now));
-    DocWrite { key: keys::job_status(job), expect, change: Change::Put(line) }
-}
-
-fn placed(key: String) -> DocWrite {
-    DocWrite { key, expect: Expect::Any, change: Change::Put(Bytes::new()) }
+fn line(job: &JobId, status: JobStatus, now: Millis) -> DocWrite {
+    DocWrite::put(keys::job_status(job), keys::encode_status(status, now))
 }
 
 /// What makes a job that isn't there, in this status.
 fn opened(head: &JobHead, status: JobStatus, at: Millis) -> Vec<DocWrite> {
     vec![
-        put(keys::job_head(&head.id), Expect::Version(0), head),
-        line(&head.id, Expect::Any, status, at),
-        placed(keys::job_list_entry(head.created, &head.id)),
+        DocWrite::json(keys::job_head(&head.id), head).at(0),
+        line(&head.id, status, at),
+        DocWrite::mark(keys::job_list_entry(head.created, &head.id)),
     ]
 }
 
@@ -95,8 +77,8 @@ pub async fn admit(venue: &Venue, owner: &Owner, head: &JobHead, invoked: &Invok
         return Ok(Admission::Full);
     }
     let mut writes = opened(head, JobStatus::Pending, head.created);
-    writes.push(put(keys::invoked(&head.id), Expect::Any, invoked));
-    writes.push(placed(keys::invoked_due(invoked.due, &head.id)));
+    writes.push(DocWrite::json(keys::invoked(&head.id), invoked));
+    writes.push(DocWrite::mark(keys::invoked_due(invoked.due, &head.id)));
     if venue.keep(owner, &writes).await? != Written::Done {
         return Ok(Admission::Known);
     }
@@ -107,7 +89,7 @@ pub async fn admit(venue: &Venue, owner: &Owner, head: &JobHead, invoked: &Invok
 /// Records a job that has ended already; false: there is, or was, one of that id.
 pub async fn record(venue: &Venue, owner: &Owner, job: &Job) -> Result<bool, StoreError> {
     let mut writes = opened(&job.head, job.status, job.updated);
-    writes.extend(job.result.as_ref().map(|result| put(keys::job_result(&job.head.id), Expect::Any, result)));
+    writes.extend(job.result.as_ref().map(|result| DocWrite::json(keys::job_result(&job.head.id), result)));
     Ok(venue.store.write(venue.now(), owner, &writes).await? == Written::Done)
 }
 
@@ -122,13 +104,13 @@ struct Known {
 
 async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known>, StoreError> {
     let wanted = [keys::invoked(job), keys::job_head(job), keys::job_status(job)];
-    let docs: Vec<Doc> = venue.store.read(owner, &wanted).await?;
+    let docs = venue.store.read(owner, &wanted).await?;
     let [record, head, status] = &docs[..] else { return Ok(None) };
-    let Some(bytes) = &record.value else { return Ok(None) };
+    let Some(invoked) = record.decode(&wanted[0])? else { return Ok(None) };
     Ok(Some(Known {
-        invoked: decode(&wanted[0], bytes)?,
+        invoked,
         version: record.version,
-        head: head.value.as_ref().map(|bytes| decode(&wanted[1], bytes)).transpose()?,
+        head: head.decode(&wanted[1])?,
         status: status.value.as_ref().and_then(|b| keys::decode_status(b)).map_or(JobStatus::Pending, |(s, _)| s),
         status_version: status.version,
     }))
@@ -136,10 +118,10 @@ async fn known(venue: &Venue, owner: &Owner, job: &JobId) -> Result<Option<Known
 
 /// The writes that replace a record of this version, with its place.
 fn moved(before: &Invoked, version: u64, after: &Invoked) -> Vec<DocWrite> {
-    let mut writes = vec![put(keys::invoked(&after.job), Expect::Version(version), after)];
+    let mut writes = vec![DocWrite::json(keys::invoked(&after.job), after).at(version)];
     if before.due != after.due {
-        writes.push(delete(keys::invoked_due(before.due, &after.job), Expect::Any));
-        writes.push(placed(keys::invoked_due(after.due, &after.job)));
+        writes.push(DocWrite::delete(keys::invoked_due(before.due, &after.job)));
+        writes.push(DocWrite::mark(keys::invoked_due(after.due, &after.job)));
     }
     writes
 }
@@ -147,8 +129,8 @@ fn moved(before: &Invoked, version: u64, after: &Invoked) -> Vec<DocWrite> {
 /// The writes after which nobody looks at it any more.
 fn left(invoked: &Invoked, version: u64) -> [DocWrite; 2] {
     [
-        delete(keys::invoked(&invoked.job), Expect::Version(version)),
-        delete(keys::invoked_due(invoked.due, &invoked.job), Expect::Any),
+        DocWrite::delete(keys::invoked(&invoked.job)).at(version),
+        DocWrite::delete(keys::invoked_due(invoked.due, &invoked.job)),
     ]
 }
 
@@ -191,46 +173,38 @@ fn may_be_repeated(venue: &Venue, head: &JobHead) -> bool {
 /// has it. That it is begun is written by then.
 pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> Result<Option<Held>, StoreError> {
     let mark = uuid::Uuid::new_v4().simple().to_string();
-    for _ in 0..TRIES {
+    let attempt = || async {
         let Some(Known { invoked, version, head, status, status_version }) = known(venue, owner, job).await? else {
-            return Ok(None);
+            return Ok(Edit::nothing(None));
         };
         let now = venue.now();
         let Some(head) = head.filter(|_| !status.is_terminal()) else {
-            venue.store.write(now, owner, &left(&invoked, version)).await?;
-            return Ok(None);
+            return Ok(Edit::write(left(&invoked, version), None));
         };
         let op = head.op.clone().unwrap_or_default();
         if invoked.is_held(&mark) {
             // It was written, and only the answer was lost.
-            return Ok(Some(Held { invoked, version, head, status_version, token: mark }));
+            return Ok(Edit::nothing(Some(Held { invoked, version, head, status_version, token: mark.clone() })));
         }
         let looked = invoked.look(now, &op, may_be_repeated(venue, &head), by.crash_limit);
         let right = |invoked| Held { invoked, version, head, status_version, token: mark.clone() };
-        match looked {
-            Look::Later(_) => return Ok(None),
+        Ok(match looked {
+            Look::Later(_) => Edit::nothing(None),
             Look::Over(result) => {
                 tracing::warn!(%owner, %job, op, error = result.error.as_deref(), "an operation that was begun is given up");
-                if written_end(venue, owner, &right(invoked), &result).await? {
-                    return Ok(None);
-                }
+                Edit::write(ending(&right(invoked), &result, now), None)
             }
             Look::Take => {
                 let taken = invoked.clone().take(now, by.worker, &mark, by.lease + INVOKED_GRACE);
                 let mut writes = moved(&invoked, version, &taken);
-                writes.push(line(job, Expect::Version(status_version), JobStatus::Started, now));
-                if venue.store.write(now, owner, &writes).await? == Written::Done {
-                    let right = right(taken);
-                    return Ok(Some(Held { version: version + 1, status_version: status_version + 1, ..right }));
-                }
+                writes.push(line(job, JobStatus::Started, now).at(status_version));
+                let right = right(taken);
+                let held = Held { version: version + 1, status_version: status_version + 1, ..right };
+                Edit::write(writes, Some(held))
             }
-        }
-    }
-    Err(contended(job))
-}
-
-fn contended(job: &JobId) -> StoreError {
-    StoreError::Unavailable { store: "documents".into(), reason: format!("job `{job}` is being changed by others") }
+        })
+    };
+    venue.store.edit(venue.now(), owner, ("job", job), attempt).await
 }
 
 /// The same as it stands now, if it is still held; else nothing of it is to be done here any more.
@@ -256,27 +230,27 @@ pub async fn renew(venue: &Venue, owner: &Owner, held: &Held, lease: Duration) -
     still(venue, owner, &held).await
 }
 
-async fn written_end(venue: &Venue, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
-    let (job, now) = (&held.invoked.job, venue.now());
+/// The writes that end it so.
+fn ending(held: &Held, result: &JobResult, now: Millis) -> Vec<DocWrite> {
+    let job = &held.invoked.job;
     let mut writes = left(&held.invoked, held.version).to_vec();
-    writes.push(line(job, Expect::Version(held.status_version), result.status, now));
-    writes.push(put(keys::job_result(job), Expect::Any, result));
-    Ok(venue.store.write(now, owner, &writes).await? == Written::Done)
+    writes.push(line(job, result.status, now).at(held.status_version));
+    writes.push(DocWrite::json(keys::job_result(job), result));
+    writes
 }
 
 /// Ends it so; false when it had ended, or another has it: then this end counts for nothing.
 pub async fn end(venue: &Venue, owner: &Owner, held: &Held, result: &JobResult) -> Result<bool, StoreError> {
-    let mut held = held.clone();
-    for _ in 0..TRIES {
-        if written_end(venue, owner, &held, result).await? {
-            return Ok(true);
-        }
-        match still(venue, owner, &held).await? {
-            Some(as_it_is) => held = as_it_is,
-            None => return Ok(false),
-        }
+    let now = venue.now();
+    // Nothing has changed since, mostly.
+    if venue.store.write(now, owner, &ending(held, result, now)).await? == Written::Done {
+        return Ok(true);
     }
-    Err(contended(&held.invoked.job))
+    let attempt = || async {
+        let held = still(venue, owner, held).await?;
+        Ok(held.map_or(Edit::nothing(false), |held| Edit::write(ending(&held, result, now), true)))
+    };
+    venue.store.edit(now, owner, ("job", &held.invoked.job), attempt).await
 }
 
 /// Gives it back before its end, to be looked at again after `pause`; what must not be repeated ends instead,
@@ -354,7 +328,7 @@ pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError>
     let docs = venue.store.read(owner, &records).await?;
     let mut jobs = Vec::with_capacity(due.len());
     for ((at, job), doc) in due.into_iter().zip(docs) {
-        let record: Option<Invoked> = match doc.value.as_ref().map(|b| decode(&keys::invoked(&job), b)).transpose() {
+        let record: Option<Invoked> = match doc.decode(&keys::invoked(&job)) {
             Ok(record) => record,
             // One damaged record must not keep the others from being run.
             Err(error) => {
@@ -365,9 +339,8 @@ pub async fn due(venue: &Venue, owner: &Owner) -> Result<Vec<JobId>, StoreError>
         if record.is_some_and(|record| record.due == at) {
             jobs.push(job);
         } else {
-            let expect = Expect::Version(doc.version);
-            let check = DocWrite { key: keys::invoked(&job), expect, change: Change::Check };
-            venue.store.write(now, owner, &[check, delete(keys::invoked_due(at, &job), Expect::Any)]).await?;
+            let check = DocWrite::check(keys::invoked(&job), doc.version);
+            venue.store.write(now, owner, &[check, DocWrite::delete(keys::invoked_due(at, &job))]).await?;
         }
     }
     Ok(jobs)

@@ -4,15 +4,12 @@ use crate::domain::chat::ModelSettings;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::message::Message;
 use crate::domain::rate::{self, Call, Limit, Meter, Wait};
-use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys};
+use crate::store::{DocWrite, Edit, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
-use bytes::Bytes;
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// Tries of a booking that others get in the way of.
-const TRIES: u32 = 64;
-/// Pause after all of them.
+/// Pause after a booking that others got in the way of.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// Shortest pause between two renewals.
@@ -50,12 +47,7 @@ pub async fn book<'r>(
     let now = venue.now();
     let call = Call { id, tokens, until: now.plus(rates.hold) };
     let booked = change(venue, &limits, |meters| rate::book(&limits, meters, &call, now)).await?;
-    let busy = || Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into(), told: false };
-    Ok(match booked {
-        Some(Ok(())) => Ok(Booked { limits, call }),
-        Some(Err(wait)) => Err(wait),
-        None => Err(busy()),
-    })
+    Ok(booked.map(|()| Booked { limits, call }))
 }
 
 /// Renews the place of a call that runs, three times per hold, until it is dropped.
@@ -82,7 +74,7 @@ pub async fn settle(venue: &Venue, booked: Booked<'_>, used: u64) -> Result<(), 
     let Booked { limits, call } = booked;
     let now = venue.now();
     let settled = change(venue, &limits, |meters| Ok(rate::settle(&limits, meters, &call, used, now)));
-    let Some(Ok(told)) = settled.await? else {
+    let Ok(told) = settled.await? else {
         tracing::debug!(
             id = call.id,
             "a model call is not settled: others were always faster; it counts as it was booked"
@@ -110,45 +102,37 @@ fn of(id: &str) -> Option<(Owner, SessionKey)> {
     Some((Owner::from_token(&place[..at]).ok()?, SessionKey::from_token(&place[at + 1..]).ok()?))
 }
 
-/// Changes all meters, or none; a call that waits changes them when it is the first in line. `None`:
-/// others were always faster.
+/// Changes all meters, or none; a call that waits changes them when it is the first in line. Where others were
+/// always faster, it is to wait.
 async fn change<T: Default>(
     venue: &Venue,
     limits: &[&Limit],
-    edit: impl Fn(&mut [Meter]) -> Result<T, Wait>,
-) -> Result<Option<Result<T, Wait>>, StoreError> {
+    change: impl Fn(&mut [Meter]) -> Result<T, Wait>,
+) -> Result<Result<T, Wait>, StoreError> {
     if limits.is_empty() {
-        return Ok(Some(Ok(T::default())));
+        return Ok(Ok(T::default()));
     }
-    let owner = venue_owner();
+    let (store, owner, now) = (&*venue.store, venue_owner(), venue.now());
     let names: Vec<_> = limits.iter().map(|limit| keys::rate(&limit.of)).collect();
-    for attempt in 0..TRIES {
-        if attempt > 0 {
-            // Others are at it: not all of them again at the same moment.
-            tokio::time::sleep(Duration::from_millis(u64::from(attempt % 7))).await;
-        }
-        let docs = venue.store.read(&owner, &names).await?;
-        let mut meters = Vec::with_capacity(names.len());
-        for (key, doc) in names.iter().zip(&docs) {
-            let meter = doc.value.as_ref().map(|bytes| decode(key, bytes)).transpose()?;
-            meters.push(meter.unwrap_or_default());
-        }
+    let attempt = || async {
+        let docs = store.read(&owner, &names).await?;
+        let meters = names.iter().zip(&docs).map(|(key, doc)| Ok(doc.decode(key)?.unwrap_or_default()));
+        let mut meters: Vec<Meter> = meters.collect::<Result<_, StoreError>>()?;
         let before = meters.clone();
-        let edited = edit(&mut meters);
+        let changed = change(&mut meters);
         if meters == before {
-            return Ok(Some(edited));
+            return Ok(Edit::nothing(changed));
         }
-        let write = |((key, doc), meter): ((&String, &crate::store::Doc), &Meter)| DocWrite {
-            key: key.clone(),
-            expect: Expect::Version(doc.version),
-            change: Change::Put(Bytes::from(serde_json::to_vec(meter).expect("meters serialise"))),
-        };
-        let writes: Vec<_> = names.iter().zip(&docs).zip(&meters).map(write).collect();
-        if venue.store.write(venue.now(), &owner, &writes).await? == Written::Done {
-            return Ok(Some(edited));
+        let writes = names.iter().zip(docs).zip(&meters);
+        let writes = writes.map(|((key, doc), meter)| DocWrite::json(key.as_str(), meter).at(doc.version));
+        Ok(Edit::write(writes.collect::<Vec<_>>(), changed))
+    };
+    match store.edit(now, &owner, ("the meters of", &limits[0].of), attempt).await {
+        Err(StoreError::Contended { .. }) => {
+            Ok(Err(Wait { until: now.plus(PAUSE), reason: "many calls begin at once".into(), told: false }))
         }
+        changed => changed,
     }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -6,22 +6,13 @@
 use crate::bus::Alarm;
 use crate::domain::ids::{AgentId, Owner};
 use crate::domain::timer::{Phase, Timer, TimerId};
-use crate::store::{Change, DocWrite, Expect, StoreError, Written, decode, keys, steps};
+use crate::store::{DocWrite, Edit, StoreError, Written, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::Listed;
-use bytes::Bytes;
-
-/// Tries of a change that others get in the way of.
-pub(crate) const TRIES: u32 = 16;
-
-/// Timers of one page.
-const PAGE: usize = 500;
 
 /// A timer, and the version of its document, which is there without a timer, too.
 pub async fn get(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(Option<Timer>, u64), StoreError> {
-    let key = keys::timer(id);
-    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    Ok((doc.value.map(|bytes| decode(&key, &bytes)).transpose()?, doc.version))
+    venue.store.versioned(owner, &keys::timer(id)).await
 }
 
 /// A page of the timers of an owner, or of one agent, by the time at which they fire next: of those
@@ -48,11 +39,13 @@ pub async fn list(
 
 /// Shows all timers that an owner keeps, one after the other.
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Timer) + Send)) -> Result<(), StoreError> {
-    steps::each(&*venue.store, owner, keys::TIMERS, look).await
-}
-
-pub(crate) fn contended(id: &TimerId) -> StoreError {
-    StoreError::Unavailable { store: "documents".into(), reason: format!("timer `{id}` is being changed by others") }
+    let mut timers = venue.store.docs(owner, keys::TIMERS);
+    while let Some(page) = timers.records().await? {
+        for (_, timer) in page {
+            look(timer);
+        }
+    }
+    Ok(())
 }
 
 /// Cancels a timer. One that fires no more stays as it is.
@@ -62,90 +55,87 @@ pub async fn cancel(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<Option
 
 /// Deletes a timer with everything that it says.
 pub async fn erase(venue: &Venue, owner: &Owner, id: &TimerId) -> Result<(), StoreError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let (known, version) = get(venue, owner, id).await?;
-        let Some(known) = known else { return Ok(()) };
-        if forget(venue, owner, &known, version).await? == Written::Done {
-            return Ok(());
-        }
-    }
-    Err(contended(id))
+        Ok(known.map_or(Edit::nothing(()), |known| Edit::write(gone(&known, version), ())))
+    };
+    venue.store.edit(venue.now(), owner, ("timer", id), attempt).await
 }
 
-/// Deletes the timer of this version with its places in the indexes.
-pub(crate) async fn forget(venue: &Venue, owner: &Owner, timer: &Timer, version: u64) -> Result<Written, StoreError> {
-    let delete = |key, expect| DocWrite { key, expect, change: Change::Delete };
-    let writes = [
-        delete(keys::timer(&timer.id), Expect::Version(version)),
-        delete(keys::timer_due(timer.due, &timer.id), Expect::Any),
-        delete(keys::agent_timer(&timer.agent, &timer.id), Expect::Any),
-    ];
-    venue.store.write(venue.now(), owner, &writes).await
+/// The writes that delete the timer of this version with its places in the indexes.
+pub(crate) fn gone(timer: &Timer, version: u64) -> [DocWrite; 3] {
+    [
+        DocWrite::delete(keys::timer(&timer.id)).at(version),
+        DocWrite::delete(keys::timer_due(timer.due, &timer.id)),
+        DocWrite::delete(keys::agent_timer(&timer.agent, &timer.id)),
+    ]
 }
 
 /// Ends all timers of an agent that is there no more.
 pub async fn fail_all(venue: &Venue, owner: &Owner, agent: &AgentId, error: &str) -> Result<(), StoreError> {
     let prefix = keys::agent_timers(agent);
     let failed = Phase::Failed { error: error.to_owned() };
-    let mut after: Option<String> = None;
-    loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(()) };
-        after = Some(last.clone());
-        for id in page.iter().filter_map(|(key, _)| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
+    let mut places = venue.store.entries(owner, &prefix);
+    while let Some(page) = places.keys().await? {
+        for id in page.iter().filter_map(|key| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
             end(venue, owner, &id, &failed).await?;
         }
     }
+    Ok(())
 }
 
 async fn end(venue: &Venue, owner: &Owner, id: &TimerId, phase: &Phase) -> Result<Option<Timer>, StoreError> {
-    for _ in 0..TRIES {
+    let attempt = || async {
         let (known, version) = get(venue, owner, id).await?;
-        let Some(known) = known else { return Ok(None) };
-        if !known.is_active() {
-            return Ok(Some(known));
-        }
+        let known = match known {
+            Some(known) if known.is_active() => known,
+            known => return Ok(Edit::nothing((known, false))),
+        };
         let timer = known.clone().ended(phase.clone(), venue.now());
-        if put(venue, owner, Some(&known), version, &timer).await? == Written::Done {
-            return Ok(Some(timer));
-        }
+        Ok(Edit::write(moved(Some(&known), version, &timer), (Some(timer), true)))
+    };
+    let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", id), attempt).await?;
+    if let Some(timer) = timer.as_ref().filter(|_| changed) {
+        arm(venue, owner, timer).await;
     }
-    Err(contended(id))
+    Ok(timer)
 }
 
-/// Writes a timer over `before`, with its places in the indexes.
+/// Puts a timer over `before`, unless that has another version by now. Whether it did.
 pub(crate) async fn put(
     venue: &Venue,
     owner: &Owner,
-    before: Option<&Timer>,
+    before: &Timer,
     version: u64,
     timer: &Timer,
-) -> Result<Written, StoreError> {
-    let bytes = Bytes::from(serde_json::to_vec(timer).expect("timers serialise"));
-    let any = |key, change| DocWrite { key, expect: Expect::Any, change };
-    let mut writes =
-        vec![DocWrite { key: keys::timer(&timer.id), expect: Expect::Version(version), change: Change::Put(bytes) }];
-    if let Some(before) = before {
-        if before.due != timer.due {
-            writes.push(any(keys::timer_due(before.due, &timer.id), Change::Delete));
-        }
-        if before.is_active() && !(timer.is_active() && timer.agent == before.agent) {
-            writes.push(any(keys::agent_timer(&before.agent, &timer.id), Change::Delete));
-        }
-    }
-    writes.push(any(keys::timer_due(timer.due, &timer.id), Change::Put(Bytes::new())));
-    if timer.is_active() && !before.is_some_and(|before| before.is_active() && before.agent == timer.agent) {
-        writes.push(any(keys::agent_timer(&timer.agent, &timer.id), Change::Put(Bytes::new())));
-    }
-    let written = venue.store.write(venue.now(), owner, &writes).await?;
-    if written == Written::Done {
+) -> Result<bool, StoreError> {
+    let done = venue.store.write(venue.now(), owner, &moved(Some(before), version, timer)).await? == Written::Done;
+    if done {
         arm(venue, owner, timer).await;
     }
-    Ok(written)
+    Ok(done)
+}
+
+/// The writes that put a timer over `before`, which has this version, with its places in the indexes.
+pub(crate) fn moved(before: Option<&Timer>, version: u64, timer: &Timer) -> Vec<DocWrite> {
+    let mut writes = vec![DocWrite::json(keys::timer(&timer.id), timer).at(version)];
+    if let Some(before) = before {
+        if before.due != timer.due {
+            writes.push(DocWrite::delete(keys::timer_due(before.due, &timer.id)));
+        }
+        if before.is_active() && !(timer.is_active() && timer.agent == before.agent) {
+            writes.push(DocWrite::delete(keys::agent_timer(&before.agent, &timer.id)));
+        }
+    }
+    writes.push(DocWrite::mark(keys::timer_due(timer.due, &timer.id)));
+    if timer.is_active() && !before.is_some_and(|before| before.is_active() && before.agent == timer.agent) {
+        writes.push(DocWrite::mark(keys::agent_timer(&timer.agent, &timer.id)));
+    }
+    writes
 }
 
 /// Has the queue ring when the timer is due. What goes wrong costs time only: a sweep finds it.
-async fn arm(venue: &Venue, owner: &Owner, timer: &Timer) {
+pub(crate) async fn arm(venue: &Venue, owner: &Owner, timer: &Timer) {
     let Some(alarms) = venue.bus.alarms() else { return };
     let armed = match timer.phase {
         Phase::Active => {

@@ -12,12 +12,12 @@ use crate::domain::lattice::layout::Scope;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Delivered, Kind, Overlap, Sent, Timer, TimerId};
 use crate::ingress::{self, SubmitError};
-use crate::store::{Refusal, StoreError, Written, keys};
+use crate::store::{Refusal, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::jobs;
 use crate::venue::policy;
-use crate::venue::timers::{forget, get, put};
+use crate::venue::timers::{get, gone, put};
 use std::time::Duration;
 
 /// Timers of one owner that are looked at in one step.
@@ -86,24 +86,22 @@ pub async fn ring(venue: &Venue, alarm: &Alarm) -> Result<Rung, StoreError> {
 pub async fn hurry(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Vec<TimerId>, StoreError> {
     let mut fired = Vec::new();
     let prefix = keys::agent_timers(agent);
-    let mut after: Option<String> = None;
-    loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, TIMERS).await?;
-        let Some((last, _)) = page.last() else { return Ok(fired) };
-        after = Some(last.clone());
-        for id in page.iter().filter_map(|(key, _)| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
+    let mut places = venue.store.entries(owner, &prefix);
+    while let Some(page) = places.keys().await? {
+        for id in page.iter().filter_map(|key| TimerId::new(key.strip_prefix(&prefix)?).ok()) {
             let now = venue.now();
             let (known, version) = get(venue, owner, &id).await?;
             let Some((known, hurried)) = known.and_then(|known| known.hurried(now).map(|new| (known, new))) else {
                 continue;
             };
             // On a conflict somebody has moved it, or it fires at this moment.
-            if put(venue, owner, Some(&known), version, &hurried).await? == Written::Done {
+            if put(venue, owner, &known, version, &hurried).await? {
                 one(venue, owner, now, &id, now).await?;
                 fired.push(id);
             }
         }
     }
+    Ok(fired)
 }
 
 /// Does what is due of one timer.
@@ -113,7 +111,7 @@ async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Milli
     let Some(timer) = known.filter(|timer| timer.due == due) else { return Ok(()) };
     if !timer.is_active() {
         // It was kept long enough. On a conflict it has been set anew.
-        forget(venue, owner, &timer, version).await?;
+        venue.store.write(now, owner, &gone(&timer, version)).await?;
         return Ok(());
     }
     advance(venue, owner, &timer, version, now).await
@@ -123,7 +121,7 @@ async fn one(venue: &Venue, owner: &Owner, due: Millis, id: &TimerId, now: Milli
 async fn advance(venue: &Venue, owner: &Owner, timer: &Timer, version: u64, now: Millis) -> Result<(), StoreError> {
     let moved = send(venue, owner, timer, now).await?;
     // On a conflict another process was faster, or it was cancelled: what is there now stands.
-    put(venue, owner, Some(timer), version, &moved).await?;
+    put(venue, owner, timer, version, &moved).await?;
     Ok(())
 }
 

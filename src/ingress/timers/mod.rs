@@ -12,17 +12,17 @@ use crate::domain::quota::Usage;
 use crate::domain::time::Millis;
 use crate::domain::timer::{Kind, Timer, Wanted};
 use crate::ingress::{self, Arrival};
-use crate::store::{Window, Written, keys};
+use crate::store::{Edit, Window, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::operation::OpError;
-use crate::venue::timers::{TRIES, contended, get, put};
+use crate::venue::timers::{arm, get, moved};
 
 /// Sets a timer. The same again changes nothing; something else under its id replaces it.
 pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer, OpError> {
     let agent = &wanted.agent;
     let missing = || OpError::NotFound(format!("no agent `{agent}`"));
-    for _ in 0..TRIES {
+    let attempt = || async {
         let now = venue.now();
         let (known, version) = get(venue, owner, &wanted.id).await?;
         if known.as_ref().is_some_and(|known| known.is_anothers(wanted)) {
@@ -31,7 +31,7 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer,
         let (record, _) = agents::get(venue, owner, agent).await?.ok_or_else(missing)?;
         let of_this_agent = |known: &&Timer| known.agent != *agent || known.agent_created == record.created;
         if let Some(known) = known.as_ref().filter(of_this_agent).filter(|known| known.is_as(wanted)) {
-            return Ok(known.clone());
+            return Ok(Edit::nothing((known.clone(), false)));
         }
         if record.status == AgentStatus::Terminated {
             return Err(OpError::Conflict(format!("agent `{agent}` is terminated, it takes no timers")));
@@ -43,11 +43,13 @@ pub async fn set(venue: &Venue, owner: &Owner, wanted: &Wanted) -> Result<Timer,
             check_number(venue, owner, agent).await?;
         }
         venue.room(owner, comes(known.as_ref(), &timer)).await?;
-        if put(venue, owner, known.as_ref(), version, &timer).await? == Written::Done {
-            return Ok(timer);
-        }
+        Ok(Edit::write(moved(known.as_ref(), version, &timer), (timer, true)))
+    };
+    let (timer, changed) = venue.store.edit(venue.now(), owner, ("timer", &wanted.id), attempt).await?;
+    if changed {
+        arm(venue, owner, &timer).await;
     }
-    Err(contended(&wanted.id).into())
+    Ok(timer)
 }
 
 /// What a timer adds in the place of the one `before`.

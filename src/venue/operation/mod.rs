@@ -142,9 +142,7 @@ impl From<SecretError> for OpError {
         match error {
             SecretError::Store(error) => Self::Store(error),
             SecretError::Missing(_) => Self::NotFound(error.to_string()),
-            SecretError::NoKey | SecretError::Exists(_) | SecretError::TooMany | SecretError::Contended(_) => {
-                Self::Conflict(error.to_string())
-            }
+            SecretError::NoKey | SecretError::Exists(_) | SecretError::TooMany => Self::Conflict(error.to_string()),
             SecretError::Sealed { .. } | SecretError::Random(_) => Self::Failed(error.to_string()),
         }
     }

@@ -7,16 +7,12 @@ pub use files::{KEY_VARIABLE, KeyFileError, fresh, keygen, load, load_or_make};
 pub use rotate::{Rotated, rotate};
 
 use crate::domain::ids::Owner;
-use crate::domain::limits::{LIST_BYTES, SECRETS};
+use crate::domain::limits::SECRETS;
 use crate::domain::quota::Quota;
 use crate::domain::secret::keys::NONCE_BYTES;
 use crate::domain::secret::{Binding, KeyId, KeyRing, OpenError, Plain, SecretName, SecretRecord, Stamp};
 use crate::domain::time::Millis;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Window, Written, decode, keys, steps};
-use bytes::Bytes;
-
-/// Tries of a write that others get in the way of.
-const TRIES: u32 = 32;
+use crate::store::{DocWrite, Edit, Store, StoreError, Window, decode, keys};
 
 /// Why a secret can't be had, set or deleted. No variant shows a value.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +31,6 @@ pub enum SecretError {
     /// Too many.
     #[error("expected at most {SECRETS} secrets of one owner; delete some")]
     TooMany,
-    /// Written by others at the same time, again and again.
-    #[error("secret `{0}` is being written by too many at once; try again")]
-    Contended(SecretName),
     /// It can't be opened.
     #[error("secret `{name}` can't be opened: {reason}")]
     Sealed {
@@ -117,9 +110,8 @@ impl Vault {
             return Err(SecretError::NoKey);
         }
         let key = keys::secret(&asked.name);
-        for _ in 0..TRIES {
-            let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-            let before: Option<SecretRecord> = doc.value.map(|bytes| decode(&key, &bytes)).transpose()?;
+        let attempt = || async {
+            let (before, version) = store.versioned::<SecretRecord>(owner, &key).await?;
             if before.is_some() && !asked.overwrite {
                 return Err(SecretError::Exists(asked.name.clone()));
             }
@@ -129,20 +121,16 @@ impl Vault {
             let existed = before.is_some();
             let stamp = stamp(before.map(|record| record.stamp), asked.hosts.clone(), now);
             let record = self.seal(owner, &asked.name, &asked.value, stamp.clone())?;
-            let write = document(key.clone(), doc.version, &record);
-            if store.write_within(now, owner, &[write], &asked.within).await? == Written::Done {
-                return Ok((stamp, existed));
-            }
-        }
-        Err(SecretError::Contended(asked.name.clone()))
+            let write = DocWrite::json(key.as_str(), &record).at(version);
+            Ok(Edit::write([write], (stamp, existed)).within(asked.within))
+        };
+        store.edit(now, owner, ("secret", &asked.name), attempt).await
     }
 
     /// The value of a secret, for one call.
     pub async fn open(&self, store: &dyn Store, owner: &Owner, name: &SecretName) -> Result<Secret, SecretError> {
-        let key = keys::secret(name);
-        let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-        let record = doc.value.ok_or_else(|| SecretError::Missing(name.clone()))?;
-        self.unseal(owner, name, &decode(&key, &record)?)
+        let record = store.get(owner, &keys::secret(name)).await?;
+        self.unseal(owner, name, &record.ok_or_else(|| SecretError::Missing(name.clone()))?)
     }
 
     /// The value of a record that was read at this owner's name.
@@ -171,23 +159,6 @@ fn stamp(before: Option<Stamp>, hosts: Option<Binding>, now: Millis) -> Stamp {
     }
 }
 
-/// Writes a record over the version that was read; false when another was faster.
-async fn put(
-    store: &dyn Store,
-    now: Millis,
-    owner: &Owner,
-    key: String,
-    version: u64,
-    record: &SecretRecord,
-) -> Result<bool, StoreError> {
-    Ok(store.write(now, owner, &[document(key, version, record)]).await? == Written::Done)
-}
-
-fn document(key: String, version: u64, record: &SecretRecord) -> DocWrite {
-    let bytes = Bytes::from(serde_json::to_vec(record).expect("records serialise"));
-    DocWrite { key, expect: Expect::Version(version), change: Change::Put(bytes) }
-}
-
 /// Names of an owner's secrets.
 pub async fn names(store: &dyn Store, owner: &Owner) -> Result<Vec<SecretName>, StoreError> {
     let window = Window { reverse: false, skip: 0, limit: SECRETS, values: false };
@@ -198,17 +169,12 @@ pub async fn names(store: &dyn Store, owner: &Owner) -> Result<Vec<SecretName>, 
 /// What is said of an owner's secrets, by name: no value is kept longer than it takes to read its record.
 pub async fn stamps(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, Stamp, KeyId)>, StoreError> {
     let mut all = Vec::new();
-    let mut after: Option<String> = None;
-    while all.len() < SECRETS {
-        let left = SECRETS - all.len();
-        let found = steps::scan(store, owner, keys::SECRETS, after.as_deref(), false, left, LIST_BYTES).await?;
-        after = found.docs.last().map(|(key, _)| key.clone());
-        for (key, doc) in found.docs {
-            let (Some(name), Some(bytes)) = (keys::secret_name(&key), doc.value) else { continue };
-            let SecretRecord { stamp, key, .. } = decode(&key, &bytes)?;
-            all.push((name, stamp, key));
-        }
-        if found.ended {
+    let mut secrets = store.docs(owner, keys::SECRETS);
+    while let Some(page) = secrets.records::<SecretRecord>().await? {
+        let page = page.into_iter().filter_map(|(key, record)| Some((keys::secret_name(&key)?, record)));
+        all.extend(page.map(|(name, SecretRecord { stamp, key, .. })| (name, stamp, key)));
+        if all.len() >= SECRETS {
+            all.truncate(SECRETS);
             break;
         }
     }
@@ -228,15 +194,12 @@ pub async fn list(store: &dyn Store, owner: &Owner) -> Result<Vec<(SecretName, S
 /// Deletes a secret; false when there was none.
 pub async fn delete(store: &dyn Store, now: Millis, owner: &Owner, name: &SecretName) -> Result<bool, SecretError> {
     let key = keys::secret(name);
-    for _ in 0..TRIES {
-        let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
+    let attempt = || async {
+        let doc = store.doc(owner, &key).await?;
         if doc.value.is_none() {
-            return Ok(false);
+            return Ok(Edit::nothing(false));
         }
-        let write = DocWrite { key: key.clone(), expect: Expect::Version(doc.version), change: Change::Delete };
-        if store.write(now, owner, &[write]).await? == Written::Done {
-            return Ok(true);
-        }
-    }
-    Err(SecretError::Contended(name.clone()))
+        Ok(Edit::write([DocWrite::delete(key.as_str()).at(doc.version)], true))
+    };
+    store.edit(now, owner, ("secret", name), attempt).await
 }

@@ -1,14 +1,11 @@
 //! Seals every secret again with the first key; can be interrupted and begun anew at any time.
 
-use super::{SecretError, TRIES, Vault, list, put};
+use super::{SecretError, Vault, list};
 use crate::domain::ids::Owner;
 use crate::domain::secret::{SecretName, SecretRecord};
 use crate::domain::time::Millis;
-use crate::store::{Store, decode, keys};
+use crate::store::{DocWrite, Edit, Store, keys};
 use serde::Serialize;
-
-/// Owners per look.
-const OWNERS: usize = 100;
 
 /// What a rotation came to.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
@@ -27,10 +24,9 @@ pub struct Rotated {
 /// under the old key, which must stay configured until a later run has got to its end.
 pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rotated, SecretError> {
     let mut done = Rotated::default();
-    let mut after: Option<Owner> = None;
-    loop {
-        let owners = store.owners(after.as_ref(), OWNERS).await?;
-        for owner in &owners {
+    let mut owners = store.all_owners();
+    while let Some(page) = owners.next().await? {
+        for owner in &page {
             let secrets = list(store, owner).await?;
             done.owners += usize::from(!secrets.is_empty());
             for (name, _) in secrets {
@@ -43,11 +39,8 @@ pub async fn rotate(vault: &Vault, store: &dyn Store, now: Millis) -> Result<Rot
                 }
             }
         }
-        match owners.into_iter().next_back() {
-            Some(last) => after = Some(last),
-            None => return Ok(done),
-        }
     }
+    Ok(done)
 }
 
 /// Seals one again; false when there was no need.
@@ -60,19 +53,16 @@ async fn again(
 ) -> Result<bool, SecretError> {
     let first = vault.keys().first().ok_or(SecretError::NoKey)?;
     let key = keys::secret(name);
-    for _ in 0..TRIES {
-        let doc = store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-        let bytes = doc.value.ok_or_else(|| SecretError::Missing(name.clone()))?;
-        let record: SecretRecord = decode(&key, &bytes)?;
+    let attempt = || async {
+        let (record, version) = store.versioned::<SecretRecord>(owner, &key).await?;
+        let record = record.ok_or_else(|| SecretError::Missing(name.clone()))?;
         // Also one under the first key is opened: a rotation says that all can be.
         let value = vault.unseal(owner, name, &record)?.value;
         if record.key == *first {
-            return Ok(false);
+            return Ok(Edit::nothing(false));
         }
         let sealed = vault.seal(owner, name, &value, record.stamp)?;
-        if put(store, now, owner, key.clone(), doc.version, &sealed).await? {
-            return Ok(true);
-        }
-    }
-    Err(SecretError::Contended(name.clone()))
+        Ok(Edit::write([DocWrite::json(key.as_str(), &sealed).at(version)], true))
+    };
+    store.edit(now, owner, ("secret", name), attempt).await
 }

@@ -12,15 +12,9 @@ use crate::domain::cap::{self, Book, Cap, Capped, Of};
 use crate::domain::chat::{ModelSettings, Usage};
 use crate::domain::ids::Owner;
 use crate::domain::turn::Setting;
-use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Written, decode, keys};
+use crate::store::{DocKey, DocWrite, Edit, StoreError, keys};
 use crate::venue::{Venue, venue_owner};
 use crate::worker::Worker;
-use bytes::Bytes;
-use serde::Serialize;
-use std::time::Duration;
-
-/// Tries of a change that others get in the way of.
-const TRIES: u32 = 64;
 
 /// What one call is paid from.
 pub(crate) struct Wallet<'w> {
@@ -86,13 +80,13 @@ impl<'w> Wallet<'w> {
         let reply = own.map_or(call.reply, |own| Some(tokens(own.reply)));
         let held = self.shared.change(self.venue, |tray| self.shared.hold(tray, Call { reply, ..call })).await;
         match held {
-            Ok(Some(Ok(granted))) => {
+            Ok(Ok(granted)) => {
                 let cut_by = granted.cut_by.or(own.and_then(|own| own.cut_by));
                 Ok(Ok(Some(Granted { cut_by, ..granted })))
             }
             refused => {
                 self.settle_on(&self.own, None).await;
-                Ok(Err(refused?.and_then(Result::err).unwrap_or(Short::Held)))
+                Ok(refused?.map(Some))
             }
         }
     }
@@ -118,10 +112,7 @@ impl<'w> Wallet<'w> {
             let capped = self.own.hold(tray, Call { reply: Some(tokens(granted.reply)), ..call })?;
             Ok(Granted { reply: capped.reply, cut_by: capped.cut_by.or(granted.cut_by) })
         });
-        Ok(match held.await? {
-            Some(held) => held.map(Some),
-            None => Err(Short::Held),
-        })
+        Ok(held.await?.map(Some))
     }
 
     /// The call has used so much; `None`: it was not made.
@@ -138,8 +129,8 @@ impl<'w> Wallet<'w> {
             Ok(())
         });
         let why = match settled.await {
-            Ok(Some(_)) => return,
-            Ok(None) => "others were always faster".to_owned(),
+            Ok(Ok(())) => return,
+            Ok(Err(_)) => "others were always faster".to_owned(),
             Err(error) => error.to_string(),
         };
         tracing::warn!(owner = %place.owner, session = self.session, why, "a model call is not settled; it counts as it was held");
@@ -174,63 +165,51 @@ impl Shelf {
         cap::hold(&mut tray.capped, Call { session: &self.holder, ..call })
     }
 
-    /// Changes everything on it, or nothing. `None`: others were always faster.
+    /// Changes everything on it, or nothing. Where others are always faster, what there is counts as held by them.
     async fn change<T>(
         &self,
         venue: &Venue,
-        edit: impl Fn(&mut Tray) -> Result<T, Short>,
-    ) -> Result<Option<Result<T, Short>>, StoreError> {
+        change: impl Fn(&mut Tray) -> Result<T, Short>,
+    ) -> Result<Result<T, Short>, StoreError> {
         let (accounts, caps) = (self.accounts.iter().map(|(key, _)| key), self.caps.iter().map(|(key, _)| key));
         let names: Vec<DocKey> = accounts.chain(caps).cloned().collect();
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                // Others are at it: not all of them again at the same moment.
-                tokio::time::sleep(Duration::from_millis(u64::from(attempt % 7))).await;
-            }
+        let attempt = || async {
             let docs = venue.store.read(&self.owner, &names).await?;
             let (accounts, books) = docs.split_at(self.accounts.len());
             let (mut places, mut tray) = (Vec::new(), Tray { accounts: Vec::new(), capped: Vec::new() });
             for ((key, fresh), doc) in self.accounts.iter().zip(accounts) {
-                let known = doc.value.as_ref().map(|bytes| decode::<Account>(key, bytes)).transpose()?;
                 // One that is gone belonged to a job that was forgotten: there is nothing to settle.
-                if let Some(account) = known.or_else(|| fresh.clone()) {
+                if let Some(account) = doc.decode(key)?.or_else(|| fresh.clone()) {
                     places.push((key, doc.version));
                     tray.accounts.push(account);
                 }
             }
             for ((key, cap), doc) in self.caps.iter().zip(books) {
-                let book = doc.value.as_ref().map(|bytes| decode::<Book>(key, bytes)).transpose()?.unwrap_or_default();
+                let book: Book = doc.decode(key)?.unwrap_or_default();
                 let book = if cap.of == Of::Session { book.begun(self.since) } else { book };
                 places.push((key, doc.version));
                 tray.capped.push(Capped { cap: cap.clone(), book });
             }
             let before = tray.clone();
-            let edited = match edit(&mut tray) {
-                Ok(edited) => edited,
-                Err(short) => return Ok(Some(Err(short))),
-            };
-            if tray == before
-                || venue.store.write(venue.now(), &self.owner, &writes(&places, &tray)).await? == Written::Done
-            {
-                return Ok(Some(Ok(edited)));
-            }
+            let changed = change(&mut tray);
+            let as_before = changed.is_err() || tray == before;
+            Ok(if as_before { Edit::nothing(changed) } else { Edit::write(writes(&places, &tray), changed) })
+        };
+        match venue.store.edit(venue.now(), &self.owner, ("the accounts of", &self.holder), attempt).await {
+            Err(StoreError::Contended { .. }) => Ok(Err(Short::Held)),
+            changed => changed,
         }
-        Ok(None)
     }
 }
 
 /// The whole tray, as long as it is as it was read.
 fn writes(places: &[(&DocKey, u64)], tray: &Tray) -> Vec<DocWrite> {
-    let accounts = tray.accounts.iter().map(bytes);
-    let books = tray.capped.iter().map(|capped| bytes(&capped.book));
-    let write = |((key, version), value): (&(&DocKey, u64), Bytes)| DocWrite {
-        key: (*key).clone(),
-        expect: Expect::Version(*version),
-        change: Change::Put(value),
-    };
-    places.iter().zip(accounts.chain(books)).map(write).collect()
-}
-
-fn bytes<T: Serialize>(value: &T) -> Bytes {
-    Bytes::from(serde_json::to_vec(value).expect("accounts and books serialise"))
+    let (accounts, books) = places.split_at(tray.accounts.len());
+    let accounts = accounts.iter().zip(&tray.accounts).map(|((key, version), account)| {
+        DocWrite::json(key.as_str(), account).at(*version)
+    });
+    let books = books.iter().zip(&tray.capped).map(|((key, version), capped)| {
+        DocWrite::json(key.as_str(), &capped.book).at(*version)
+    });
+    accounts.chain(books).collect()
 }
