@@ -27,9 +27,6 @@ const WINDOW: (u64, u64) = (4, 5);
 const GROWTH: usize = 1_000;
 /// Longest turn.
 const PATIENCE: Duration = Duration::from_mins(1);
-/// Documents that one read takes.
-const PAGE: usize = 1_000;
-
 /// Durable bytes around one turn: keys and values of turn record, timeline, manifest and parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Growth {
@@ -134,13 +131,10 @@ async fn durable(venue: &Venue, owner: &Owner, session: &SessionKey) -> Result<(
 }
 
 async fn bytes(venue: &Venue, owner: &Owner, prefix: &str) -> Result<u64, BenchError> {
-    let (mut sum, mut after) = (0, None);
-    loop {
-        let page = venue.store.scan(owner, prefix, after.as_deref(), false, PAGE).await?;
+    let mut sum = 0;
+    let mut documents = venue.store.docs(owner, prefix);
+    while let Some(page) = documents.next().await? {
         sum += page.iter().map(|(key, doc)| key.len() + doc.value.as_ref().map_or(0, bytes::Bytes::len)).sum::<usize>();
-        match page.into_iter().last() {
-            Some((key, _)) => after = Some(key),
-            None => return Ok(sum as u64),
-        }
     }
+    Ok(sum as u64)
 }

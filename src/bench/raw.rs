@@ -6,7 +6,7 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use crate::domain::priority::{Priority, order};
 use crate::store::{
-    Admit, After, Change, Commit, Committed, DocWrite, EventKind, Expect, Lease, LeaseOutcome, LeaseRequest, NewEvent,
+    Admit, After, Commit, Committed, DocWrite, EventKind, Lease, LeaseOutcome, LeaseRequest, NewEvent,
     Store, keys,
 };
 use crate::venue::Venue;
@@ -83,13 +83,12 @@ async fn commits(store: &dyn Store, venue: &Venue, lease: &Lease, end: Instant) 
     let mut turn = 0;
     while Instant::now() < end {
         turn += 1;
-        let put = |key, bytes| DocWrite { key, expect: Expect::Any, change: Change::Put(bytes) };
         let commit = Commit {
             turn,
             consume: Vec::new(),
             writes: vec![
-                put(keys::turn(&lease.session, turn), Bytes::from(vec![b'x'; RECORD])),
-                put(keys::timeline_entry(&lease.session, venue.now(), turn), Bytes::new()),
+                DocWrite::put(keys::turn(&lease.session, turn), vec![b'x'; RECORD]),
+                DocWrite::mark(keys::timeline_entry(&lease.session, venue.now(), turn)),
             ],
             status: None,
             finish: Vec::new(),

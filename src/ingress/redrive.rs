@@ -7,7 +7,7 @@ use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::principal::Principal;
 use crate::ingress::{self, Arrival, SubmitError};
-use crate::store::{DocWrite, Expect, StoreError};
+use crate::store::StoreError;
 use crate::venue::Venue;
 use crate::venue::dead::{get, id_of, kept};
 use crate::venue::jobs;
@@ -73,8 +73,7 @@ pub async fn redrive(venue: &Venue, owner: &Owner, id: &JobId) -> Result<(JobId,
     if letter.redriven.is_none() {
         let noted = DeadLetter { redriven: Some(job.clone()), ..letter };
         // Lost when somebody drives it at the same time: as the same job.
-        let write = DocWrite { expect: Expect::Version(version), ..kept(&noted) };
-        venue.store.write(venue.now(), owner, &[write]).await?;
+        venue.store.write(venue.now(), owner, &[kept(&noted).at(version)]).await?;
     }
     Ok((job, submitted.duplicate))
 }

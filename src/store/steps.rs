@@ -14,8 +14,6 @@ const STEP_BYTES: usize = 1 << 20;
 const FIRST: usize = 8;
 /// Documents, or groups of them, of one step at most: behind a hundred small ones may be as many large ones.
 const MOST: usize = 32;
-/// Documents of one look of [`each`].
-const PAGE: usize = 500;
 
 /// How far a read may go.
 pub struct Steps {
@@ -100,28 +98,6 @@ pub async fn read<const N: usize>(
 
 fn weight(doc: &Doc) -> usize {
     doc.value.as_ref().map_or(0, bytes::Bytes::len)
-}
-
-/// Shows every record under a prefix, one after the other.
-pub async fn each<T: DeserializeOwned>(
-    store: &dyn Store,
-    owner: &Owner,
-    prefix: &str,
-    look: &mut (dyn FnMut(T) + Send),
-) -> Result<(), StoreError> {
-    let mut after: Option<DocKey> = None;
-    loop {
-        let found = scan(store, owner, prefix, after.as_deref(), false, PAGE, LIST_BYTES).await?;
-        after = found.docs.last().map(|(key, _)| key.clone());
-        for (key, doc) in found.docs {
-            if let Some(bytes) = doc.value {
-                look(decode(&key, &bytes)?);
-            }
-        }
-        if found.ended {
-            return Ok(());
-        }
-    }
 }
 
 /// The records at these places: at most `limit` after the first `offset`, and the offset of the next page.

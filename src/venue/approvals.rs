@@ -64,7 +64,11 @@ pub async fn list(
 
 /// Shows all approvals that an owner keeps, one after the other.
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
-    steps::each(&*venue.store, owner, keys::APPROVALS, look).await
+    let mut approvals = venue.store.docs(owner, keys::APPROVALS);
+    while let Some(page) = approvals.records().await? {
+        page.into_iter().for_each(|(_, approval)| look(approval));
+    }
+    Ok(())
 }
 
 /// An approval as a caller may see it: what is asked by a turn that may do more than the caller only who

@@ -4,10 +4,9 @@ use crate::domain::asset::{Asset, AssetRecord, Draft};
 use crate::domain::ids::{AssetId, Owner};
 use crate::domain::limits::LIST_BYTES;
 use crate::domain::quota::Usage;
-use crate::store::{Change, DocWrite, Expect, StoreError, Window, Written, decode, keys, steps};
+use crate::store::{DocWrite, StoreError, Window, Written, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::Listed;
-use bytes::Bytes;
 
 /// Bytes of content per document: a store writes one in milliseconds, and others get between.
 const CHUNK: usize = 256 * 1024;
@@ -24,12 +23,10 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
     let (chunks, bytes) = (draft.bytes.len().div_ceil(CHUNK), draft.bytes.len());
     venue.room(owner, Usage { documents: chunks as u64 + 1, bytes: bytes as u64, ..Usage::default() }).await?;
     for (number, chunk) in draft.bytes.chunks(CHUNK).enumerate() {
-        let change = Change::Put(Bytes::copy_from_slice(chunk));
-        let write = DocWrite { key: keys::asset_chunk(&id, number), expect: Expect::Any, change };
+        let write = DocWrite::put(keys::asset_chunk(&id, number), chunk.to_vec());
         venue.store.write(venue.now(), owner, &[write]).await?;
     }
-    let record = serde_json::to_vec(&draft.record).expect("records serialise");
-    let write = DocWrite { key: keys::asset(&id), expect: Expect::Version(0), change: Change::Put(record.into()) };
+    let write = DocWrite::json(keys::asset(&id), &draft.record).at(0);
     if venue.store.write(venue.now(), owner, &[write]).await? == Written::Done {
         return Ok((id, draft.record.clone(), false));
     }
@@ -40,9 +37,7 @@ pub async fn put(venue: &Venue, owner: &Owner, draft: &Draft) -> Result<(AssetId
 
 /// What is said about an asset.
 pub async fn get(venue: &Venue, owner: &Owner, id: &AssetId) -> Result<Option<AssetRecord>, StoreError> {
-    let key = keys::asset(id);
-    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    doc.value.map(|bytes| decode(&key, &bytes)).transpose()
+    venue.store.get(owner, &keys::asset(id)).await
 }
 
 /// An asset with its content, which is checked against its name.

@@ -4,15 +4,13 @@ use crate::domain::dead::DeadLetter;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner};
 use crate::domain::job::{ErrorCode, Job};
 use crate::domain::limits::LIST_BYTES;
-use crate::store::{Change, DocKey, DocWrite, Expect, StoreError, Window, decode, keys, steps};
+use crate::store::{DocKey, DocWrite, StoreError, Window, decode, keys, steps};
 use crate::venue::Venue;
 use crate::venue::jobs::{self, Listed};
-use bytes::Bytes;
 
 /// The write by which the commit that takes a dead task out of its mailbox keeps it.
 pub fn kept(letter: &DeadLetter) -> DocWrite {
-    let change = Change::Put(Bytes::from(serde_json::to_vec(letter).expect("dead letters serialise")));
-    DocWrite { key: keys::dead_letter(letter.died, &letter.job), expect: Expect::Any, change }
+    DocWrite::json(keys::dead_letter(letter.died, &letter.job), letter)
 }
 
 /// A page of them, the last to die first: no more than weigh [`LIST_BYTES`] together.
@@ -36,9 +34,8 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(Dea
     if result.error_code != Some(ErrorCode::Dead) {
         return Ok(None);
     }
-    let key: DocKey = keys::dead_letter(updated, id);
-    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    doc.value.map(|bytes| Ok((decode(&key, &bytes)?, doc.version))).transpose()
+    let (letter, version) = venue.store.versioned(owner, &keys::dead_letter(updated, id)).await?;
+    Ok(letter.map(|letter| (letter, version)))
 }
 
 /// The id under which a job is driven again, however often.

@@ -42,11 +42,10 @@ use crate::domain::quota::{Quota, QuotaSettings, Usage};
 use crate::domain::time::Millis;
 use crate::process::clock::Clock;
 use crate::process::telemetry::Metrics;
-use crate::store::{Change, DocWrite, Expect, Fill, OutboxEntry, Standing, Store, StoreError, Written};
+use crate::store::{DocWrite, Fill, OutboxEntry, Standing, Store, StoreError, Written};
 use crate::venue::operation::Catalog;
 use crate::venue::secrets::Vault;
 use crate::venue::workspace::Workspace;
-use bytes::Bytes;
 use context::PromptCache;
 use std::sync::Arc;
 
@@ -172,10 +171,9 @@ pub fn is_reserved(owner: &Owner) -> bool {
 pub async fn load_or_make_key(store: &dyn Store, now: Millis) -> Result<Vec<u8>, StoreError> {
     let owner = venue_owner();
     let fresh = format!("{}{}", uuid::Uuid::now_v7().simple(), uuid::Uuid::new_v4().simple());
-    let write = DocWrite { key: KEY_DOC.into(), expect: Expect::Version(0), change: Change::Put(Bytes::from(fresh)) };
     // A conflict means that it is there already.
-    store.write(now, &owner, &[write]).await?;
-    let key = store.read(&owner, &[KEY_DOC.into()]).await?.pop().and_then(|doc| doc.value);
+    store.write(now, &owner, &[DocWrite::put(KEY_DOC, fresh).at(0)]).await?;
+    let key = store.doc(&owner, KEY_DOC).await?.value;
     key.map(|bytes| bytes.to_vec()).ok_or_else(|| StoreError::Corrupt {
         store: "documents".into(),
         reason: "the venue key is missing after it was written".into(),

@@ -91,9 +91,7 @@ async fn one(
     cap: &Cap,
     whole: bool,
 ) -> Result<Value, StoreError> {
-    let doc = venue.store.read(owner, &[key.to_owned()]).await?.pop().and_then(|doc| doc.value);
-    let book: Book = doc.map(|bytes| decode(key, &bytes)).transpose()?.unwrap_or_default();
-    let book = book.begun(since);
+    let book = venue.store.get::<Book>(owner, key).await?.unwrap_or_default().begun(since);
     let (spent, taken) = (book.spent, book.taken());
     let mut shown = match &cap.of {
         Of::Session => json!({"of": "session"}),

@@ -3,9 +3,8 @@
 use crate::domain::dead::Stray;
 use crate::domain::ids::Owner;
 use crate::domain::limits::STRAYS_KEPT;
-use crate::store::{Change, DocWrite, Expect, StoreError, Window, decode, keys};
+use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
-use bytes::Bytes;
 
 /// Keeps one, and the newest of those before it. They are the venue's own: whoever publishes under the
 /// name of an owner that isn't there makes none.
@@ -13,15 +12,12 @@ use bytes::Bytes;
 /// After it: it is counted, once, however often it is delivered.
 pub async fn keep(venue: &Venue, stray: &Stray, sequence: u64) -> Result<(), StoreError> {
     let owner = venue_owner();
-    let value = Bytes::from(serde_json::to_vec(stray).expect("strays serialise"));
-    let key = keys::stray(stray.received, sequence);
-    let mut writes = vec![DocWrite { key, expect: Expect::Any, change: Change::Put(value) }];
+    let mut writes = vec![DocWrite::json(keys::stray(stray.received, sequence), stray)];
     let window = Window { reverse: false, skip: 0, limit: 0, values: false };
     let kept = venue.store.page(&owner, keys::STRAYS, window).await?.total;
     if kept >= STRAYS_KEPT {
         let old = venue.store.scan(&owner, keys::STRAYS, None, false, kept + 1 - STRAYS_KEPT).await?;
-        let delete = |key| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-        writes.extend(old.into_iter().map(|(key, _)| delete(key)));
+        writes.extend(old.into_iter().map(|(key, _)| DocWrite::delete(key)));
     }
     venue.store.write(venue.now(), &owner, &writes).await?;
     Ok(())
@@ -33,7 +29,7 @@ pub async fn list(venue: &Venue, of: Option<&Owner>, limit: usize) -> Result<(Ve
     let page = venue.store.page(&venue_owner(), keys::STRAYS, window).await?;
     let mut strays = Vec::with_capacity(page.docs.len());
     for (key, doc) in &page.docs {
-        strays.extend(doc.value.as_ref().map(|bytes| decode::<Stray>(key, bytes)).transpose()?);
+        strays.extend(doc.decode::<Stray>(key)?);
     }
     strays.retain(|stray| of.is_none() || stray.owner.as_ref() == of);
     let total = strays.len();

@@ -3,9 +3,8 @@
 use super::AuditError;
 pub use crate::domain::epoch::SetBack;
 use crate::domain::epoch::{Mark, compare, next};
-use crate::store::{Change, DocWrite, Expect, StoreError, Window, decode, keys};
+use crate::store::{DocWrite, StoreError, Window, keys};
 use crate::venue::{Venue, venue_owner};
-use bytes::Bytes;
 
 /// Records that are shown.
 const SHOWN: usize = 20;
@@ -19,8 +18,8 @@ pub async fn beat(venue: &Venue) -> Result<Option<SetBack>, AuditError> {
     let now = venue.now();
     let found = compare(store, queue, now);
     let mark = next(store, queue, now);
-    let mut writes = vec![put(keys::EPOCH.into(), Expect::Version(version), &mark)];
-    writes.extend(found.map(|found| put(keys::set_back(now), Expect::Any, &found)));
+    let mut writes = vec![DocWrite::json(keys::EPOCH, &mark).at(version)];
+    writes.extend(found.map(|found| DocWrite::json(keys::set_back(now), &found)));
     venue.store.write(now, &venue_owner(), &writes).await?;
     witness.leave(&mark).await?;
     Ok(found)
@@ -36,17 +35,12 @@ pub async fn set_backs(venue: &Venue) -> Result<Vec<SetBack>, AuditError> {
         all.extend(compare(known(venue).await?.0, queue, venue.now()));
     }
     for (key, doc) in &page.docs {
-        all.extend(doc.value.as_ref().map(|bytes| decode::<SetBack>(key, bytes)).transpose()?);
+        all.extend(doc.decode::<SetBack>(key)?);
     }
     Ok(all)
 }
 
 async fn known(venue: &Venue) -> Result<(Mark, u64), StoreError> {
-    let doc = venue.store.read(&venue_owner(), &[keys::EPOCH.into()]).await?.pop().unwrap_or_default();
-    let mark = doc.value.map(|bytes| decode::<Mark>(keys::EPOCH, &bytes)).transpose()?;
-    Ok((mark.unwrap_or_default(), doc.version))
-}
-
-fn put<T: serde::Serialize>(key: String, expect: Expect, value: &T) -> DocWrite {
-    DocWrite { key, expect, change: Change::Put(Bytes::from(serde_json::to_vec(value).expect("marks serialise"))) }
+    let (mark, version) = venue.store.versioned::<Mark>(&venue_owner(), keys::EPOCH).await?;
+    Ok((mark.unwrap_or_default(), version))
 }

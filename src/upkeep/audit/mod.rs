@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Documents, sessions and owners fetched at a time.
+/// Documents fetched at a time.
 const PAGE: usize = 500;
 
 /// Messages for nobody that are named.
@@ -60,16 +60,11 @@ pub async fn report(venue: &Venue, repair: bool) -> Result<Value, AuditError> {
 /// The books of every owner, added up.
 pub async fn all(venue: &Venue) -> Result<Books, AuditError> {
     let mut books = Books::default();
-    let mut after: Option<Owner> = None;
-    loop {
-        let page = venue.store.owners(after.as_ref(), PAGE).await?;
+    let mut owners = venue.store.all_owners();
+    while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             books.add(owner_books(venue, owner).await?);
             books.drift.extend(counts::drift(venue, owner, false).await?.map(|drift| format!("{owner}: {drift}")));
-        }
-        match page.into_iter().next_back() {
-            Some(last) => after = Some(last),
-            None => break,
         }
     }
     for (line, owner) in unknown::jobs(venue).await? {
@@ -137,25 +132,21 @@ async fn watched(venue: &Venue, owner: &Owner) -> Result<BTreeSet<JobId>, StoreE
 
 async fn due(venue: &Venue, owner: &Owner, prefix: &str) -> Result<BTreeSet<JobId>, StoreError> {
     let mut due = BTreeSet::new();
-    let mut after: Option<String> = None;
-    loop {
-        let page = venue.store.scan(owner, prefix, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(due) };
-        after = Some(last.clone());
-        due.extend(page.iter().filter_map(|(key, _)| Some(keys::job_of_due(prefix, key)?.1)));
+    let mut places = venue.store.entries(owner, prefix);
+    while let Some(page) = places.keys().await? {
+        due.extend(page.iter().filter_map(|key| Some(keys::job_of_due(prefix, key)?.1)));
     }
+    Ok(due)
 }
 
 async fn jobs(venue: &Venue, owner: &Owner) -> Result<Vec<JobFacts>, AuditError> {
     let mut jobs = Vec::new();
-    let mut after: Option<String> = None;
-    loop {
-        let page = venue.store.scan(owner, keys::JOB_LIST, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(jobs) };
-        after = Some(last.clone());
-        let ids: Vec<_> = page.iter().filter_map(|(key, _)| keys::listed_job(key)).collect();
+    let mut entries = venue.store.entries(owner, keys::JOB_LIST);
+    while let Some(page) = entries.keys().await? {
+        let ids: Vec<_> = page.iter().filter_map(|key| keys::listed_job(key)).collect();
         jobs.extend(read_jobs(venue, owner, &ids).await?);
     }
+    Ok(jobs)
 }
 
 /// What the books need of jobs; those that are gone are passed over.
@@ -185,11 +176,8 @@ fn job_facts(pair: &[Doc]) -> Option<JobFacts> {
 
 async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, AuditError> {
     let mut mailboxes = Vec::new();
-    let mut after: Option<SessionKey> = None;
-    loop {
-        let page = venue.store.sessions(owner, None, after.as_ref(), PAGE).await?;
-        let Some(last) = page.last() else { return Ok(mailboxes) };
-        after = Some(last.key.clone());
+    let mut sessions = venue.store.all_sessions(owner, None);
+    while let Some(page) = sessions.next().await? {
         for session in page {
             let tasks = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Task);
             let results = session.mailbox.iter().filter(|entry| entry.kind == EventKind::Result);
@@ -208,4 +196,5 @@ async fn mailboxes(venue: &Venue, owner: &Owner) -> Result<Vec<MailboxFacts>, Au
             });
         }
     }
+    Ok(mailboxes)
 }

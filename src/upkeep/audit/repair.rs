@@ -1,6 +1,6 @@
 //! `trellis audit --repair`: what is missing for good gets an end; what merely moves is left alone.
 
-use super::{AuditError, LOOK_PAUSE, LOOKS, PAGE, counts, facts};
+use super::{AuditError, LOOK_PAUSE, LOOKS, counts, facts};
 use crate::domain::audit::{Finding, find};
 use crate::domain::event::ResultBody;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
@@ -34,19 +34,15 @@ pub struct Repair {
 /// Repairs what can be repaired safely, of every owner. Doing it again repairs what was left by a crash.
 pub async fn repair(venue: &Venue) -> Result<Vec<Repair>, AuditError> {
     let mut repaired = Vec::new();
-    let mut after: Option<Owner> = None;
-    loop {
-        let page = venue.store.owners(after.as_ref(), PAGE).await?;
+    let mut owners = venue.store.all_owners();
+    while let Some(page) = owners.next().await? {
         for owner in page.iter().filter(|owner| !is_reserved(owner)) {
             for (found, did) in of_owner(venue, owner).await? {
                 repaired.push(Repair { owner: owner.to_string(), found, did });
             }
         }
-        match page.into_iter().next_back() {
-            Some(last) => after = Some(last),
-            None => return Ok(repaired),
-        }
     }
+    Ok(repaired)
 }
 
 type Done = (String, String);
@@ -208,12 +204,9 @@ async fn orphans(
     stands_for: impl Fn(&str) -> Option<DocKey>,
 ) -> Result<Vec<Done>, StoreError> {
     let mut done = Vec::new();
-    let mut after: Option<DocKey> = None;
-    loop {
-        let page = venue.store.scan(owner, prefix, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(done) };
-        after = Some(last.clone());
-        let places: Vec<_> = page.into_iter().filter_map(|(key, _)| Some((stands_for(&key)?, key))).collect();
+    let mut entries = venue.store.entries(owner, prefix);
+    while let Some(page) = entries.keys().await? {
+        let places: Vec<_> = page.into_iter().filter_map(|key| Some((stands_for(&key)?, key))).collect();
         let wanted: Vec<_> = places.iter().map(|(document, _)| document.clone()).collect();
         let docs = venue.store.read(owner, &wanted).await?;
         let orphans = places.into_iter().zip(docs).filter(|(_, doc)| doc.value.is_none());
@@ -229,4 +222,5 @@ async fn orphans(
             }
         }
     }
+    Ok(done)
 }

@@ -10,7 +10,7 @@ use crate::domain::audit::JobFacts;
 use crate::domain::ids::{JobId, Owner, SessionKey};
 use crate::domain::job::JobStatus;
 use crate::domain::time::Millis;
-use crate::store::{DocKey, EventKind, keys};
+use crate::store::{EventKind, keys};
 use crate::venue::agents::sessions;
 use crate::venue::{Venue, is_reserved};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -63,9 +63,8 @@ impl Watch {
     /// Looks at every owner, and puts back what is lost.
     pub async fn look(&mut self, venue: &Venue) -> Result<Looked, AuditError> {
         let mut looked = Looked::default();
-        let mut after: Option<Owner> = None;
-        loop {
-            let page = venue.store.owners(after.as_ref(), PAGE).await?;
+        let mut owners = venue.store.all_owners();
+        while let Some(page) = owners.next().await? {
             for owner in page.iter().filter(|owner| !is_reserved(owner)) {
                 let lost = self.lost(venue, owner).await?;
                 if lost == 0 {
@@ -75,11 +74,8 @@ impl Watch {
                 looked.unaccounted += repaired.len() as u64;
                 looked.repaired.extend(repaired);
             }
-            match page.into_iter().next_back() {
-                Some(last) => after = Some(last),
-                None => return Ok(looked),
-            }
         }
+        Ok(looked)
     }
 
     /// Tasks of an owner that seem to be lost.
@@ -109,13 +105,11 @@ impl Seen {
     async fn refresh(&mut self, venue: &Venue, owner: &Owner, now: Millis) -> Result<(), AuditError> {
         let whole = self.whole.is_none_or(|at| at.plus(WHOLE) <= now);
         let slack = u64::try_from(SLACK.as_millis()).unwrap_or(u64::MAX);
-        let mut after: Option<DocKey> = (!whole).then(|| keys::job_list_until(Millis(now.0.saturating_sub(slack))));
+        let after = (!whole).then(|| keys::job_list_until(Millis(now.0.saturating_sub(slack))));
         let mut jobs: BTreeSet<JobId> = self.open.keys().cloned().collect();
-        loop {
-            let page = venue.store.scan(owner, keys::JOB_LIST, after.as_deref(), false, PAGE).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.clone());
-            jobs.extend(page.iter().filter_map(|(key, _)| keys::listed_job(key)));
+        let mut entries = venue.store.entries(owner, keys::JOB_LIST).after(after);
+        while let Some(page) = entries.keys().await? {
+            jobs.extend(page.iter().filter_map(|key| keys::listed_job(key)));
         }
         if whole {
             self.whole = Some(now);

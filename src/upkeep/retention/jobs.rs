@@ -1,6 +1,6 @@
 //! Everything about one job, for the janitor and for callers who delete it.
 
-use super::{PAGE, readable};
+use super::readable;
 use crate::bus::Completed;
 use crate::domain::ids::{EventId, IdOf, JobId, Owner, SessionKey};
 use crate::domain::job::{ErrorCode, Job, JobHead, JobResult, JobStatus};
@@ -125,20 +125,18 @@ async fn remains(
 async fn children(venue: &Venue, owner: &Owner, job: &JobId) -> Result<(Vec<DocKey>, bool), StoreError> {
     let prefix = keys::job_children(job);
     let mut found = Vec::new();
-    let mut after: Option<DocKey> = None;
-    loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok((found, false)) };
-        after = Some(last.clone());
-        let ids: Vec<_> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+    let mut entries = venue.store.entries(owner, &prefix);
+    while let Some(page) = entries.keys().await? {
+        let ids: Vec<_> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
         let statuses: Vec<_> = ids.iter().map(keys::job_status).collect();
         let statuses = venue.store.read(owner, &statuses).await?;
         let mut statuses = statuses.iter().filter_map(|doc| keys::decode_status(doc.value.as_ref()?));
         if statuses.any(|(status, _)| !status.is_terminal()) {
             return Ok((found, true));
         }
-        found.extend(page.into_iter().map(|(key, _)| key));
+        found.extend(page);
     }
+    Ok((found, false))
 }
 
 /// Whether a timer that still fires spends from the accounts of a job.

@@ -32,8 +32,6 @@ const PAGE: usize = 200;
 const READS: usize = 20;
 /// Documents that are forgotten in one call.
 const DOCUMENTS: usize = 500;
-/// Owners that are read at a time.
-const OWNERS: usize = 100;
 /// Steps for one owner, as long as each finds something, before the next owner has its turn: some
 /// thousand jobs.
 const STEPS: u32 = 50;
@@ -105,10 +103,9 @@ impl Janitor {
     pub async fn look(&self, venue: &Venue) -> Result<Tidied, StoreError> {
         let counts = days(venue, &venue_owner(), &[keys::MODEL_BOOKS]).await?;
         let mut tidied = Tidied { counts, ..Tidied::default() };
-        let mut after: Option<Owner> = None;
-        loop {
-            let owners = venue.store.owners(after.as_ref(), OWNERS).await?;
-            for owner in owners.iter().filter(|owner| !is_reserved(owner)) {
+        let mut owners = venue.store.all_owners();
+        while let Some(page) = owners.next().await? {
+            for owner in page.iter().filter(|owner| !is_reserved(owner)) {
                 for _ in 0..STEPS {
                     match self.step(venue, owner).await {
                         Ok(step) if !step.is_nothing() => tidied += step,
@@ -121,11 +118,8 @@ impl Janitor {
                     }
                 }
             }
-            match owners.into_iter().next_back() {
-                Some(last) => after = Some(last),
-                None => return Ok(tidied),
-            }
         }
+        Ok(tidied)
     }
 
     /// Looks at one page of each kind.
@@ -199,10 +193,9 @@ impl Janitor {
         if self.rules.turns.is_none() {
             return Ok((None, 0));
         }
-        let page = venue.store.scan(owner, keys::READS, after.as_deref(), false, READS).await?;
-        let next = page.last().filter(|_| page.len() == READS).map(|(key, _)| key.clone());
+        let mut pages = venue.store.docs(owner, keys::READS).after(after).of(READS);
         let mut batch = Batch::new(venue, owner);
-        for (key, doc) in page {
+        for (key, doc) in pages.next().await?.unwrap_or_default() {
             let Some(kept) = readable::<Vec<Reached>>(&key, &doc) else { continue };
             if kept.iter().filter_map(|reached| reached.removed).all(|at| turn_goes(self.rules, venue.now(), at)) {
                 batch.documents.push(key);
@@ -210,7 +203,7 @@ impl Janitor {
         }
         let gone = batch.documents.len() as u64;
         batch.flush().await?;
-        Ok((next, gone))
+        Ok((pages.place(), gone))
     }
 
     async fn approvals(
@@ -222,11 +215,10 @@ impl Janitor {
         if self.rules.jobs.is_none() {
             return Ok((None, 0));
         }
-        let page = venue.store.scan(owner, keys::APPROVALS, after.as_deref(), false, PAGE).await?;
-        let next = page.last().filter(|_| page.len() == PAGE).map(|(key, _)| key.clone());
+        let mut pages = venue.store.docs(owner, keys::APPROVALS).after(after).of(PAGE);
         let mut batch = Batch::new(venue, owner);
         let mut gone = 0;
-        for (key, doc) in page {
+        for (key, doc) in pages.next().await?.unwrap_or_default() {
             let Some(approval) = readable::<Approval>(&key, &doc) else { continue };
             if !approval_goes(self.rules, venue.now(), &approval, Asking::Nobody) {
                 continue;
@@ -239,7 +231,7 @@ impl Janitor {
             }
         }
         batch.flush().await?;
-        Ok((next, gone))
+        Ok((pages.place(), gone))
     }
 }
 
@@ -284,7 +276,7 @@ fn readable<T: serde::de::DeserializeOwned>(key: &str, doc: &Doc) -> Option<T> {
 
 async fn asking(venue: &Venue, owner: &Owner, approval: &Approval) -> Result<Asking, StoreError> {
     if let Some(job) = &approval.job {
-        let head = venue.store.read(owner, &[keys::job_head(job)]).await?.pop().unwrap_or_default();
+        let head = venue.store.doc(owner, &keys::job_head(job)).await?;
         return Ok(if head.value.is_some() { Asking::Kept } else { Asking::Gone });
     }
     let facts = agents::sessions::find(venue, owner, &approval.session).await?;

@@ -36,8 +36,9 @@ pub(super) async fn page(
     if rules.turns.is_none() {
         return Ok(done);
     }
-    let found = venue.store.sessions(owner, None, after.as_ref(), SESSIONS).await?;
-    done.next = found.last().filter(|_| found.len() == SESSIONS).map(|last| last.key.clone());
+    let mut sessions = venue.store.all_sessions(owner, None).after(after).of(SESSIONS);
+    let found = sessions.next().await?.unwrap_or_default();
+    done.next = sessions.place();
     for facts in found {
         let Some(view) = view(&facts) else { continue };
         match session_fate(rules, venue.now(), &view) {

@@ -9,12 +9,11 @@ use crate::domain::goal::Live;
 use crate::domain::ids::{Owner, SessionKey};
 use crate::domain::lattice::Namespace;
 use crate::domain::lattice::layout::{self, Scope};
-use crate::domain::limits::{LIST_BYTES, SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
+use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::timer::TimerId;
 use crate::store::{
-    Amend, Amended, Amendment, Change, DocKey, DocWrite, Expect, MailboxEntry, SessionFacts, StoreError, decode, keys,
-    steps,
+    Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys,
 };
 use crate::venue::Venue;
 use crate::venue::jobs;
@@ -86,19 +85,13 @@ pub async fn compact(
 /// What of the conversation no summary stands for.
 async fn live(venue: &Venue, owner: &Owner, key: &SessionKey, above: u64) -> Result<Live, StoreError> {
     let mut live = Live::default();
-    let mut after = keys::turn(key, above);
-    loop {
-        let page =
-            steps::scan(&*venue.store, owner, &keys::turns(key), Some(&after), false, COUNTED, LIST_BYTES).await?.docs;
-        for (place, doc) in &page {
-            let record: TurnRecord = decode(place, doc.value.as_deref().unwrap_or_default())?;
-            if record.frame == 0 {
-                live.count(&record);
-            }
+    let mut turns = venue.store.docs(owner, keys::turns(key)).after(Some(keys::turn(key, above)));
+    while let Some(page) = turns.records::<TurnRecord>().await? {
+        for (_, record) in page.iter().filter(|(_, record)| record.frame == 0) {
+            live.count(record);
         }
-        let Some((last, _)) = page.last() else { return Ok(live) };
-        after.clone_from(last);
     }
+    Ok(live)
 }
 
 /// A session as it is between two turns, with what it remembers.
@@ -149,7 +142,7 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
             jobs::cancel(venue, owner, job, Some(&reason)).await?;
         }
         let then = Amendment::Gone { arrivals: seen.arrivals };
-        let writes = documents(venue, owner, key).await?.into_iter().map(gone).collect();
+        let writes = documents(venue, owner, key).await?.into_iter().map(DocWrite::delete).collect();
         let amend = Amend { version: seen.version, was: seen.state, then, writes };
         match venue.store.amend(venue.now(), owner, key, &amend).await? {
             Amended::Done => break,
@@ -160,10 +153,6 @@ pub async fn delete(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<bo
     Ok(true)
 }
 
-fn gone(key: DocKey) -> DocWrite {
-    DocWrite { key, expect: Expect::Any, change: Change::Delete }
-}
-
 /// Everything that a session leaves in the tree of documents. Of more than one write deletes, the oldest
 /// turns go first, on their own.
 async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec<DocKey>, StoreError> {
@@ -171,36 +160,21 @@ async fn documents(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Vec
     let scope = Scope { session: Some(key.clone()), job: None };
     let base = layout::base(Namespace::Session, &scope).unwrap_or_default();
     for prefix in [format!("{base}/"), format!("{base}.e/")] {
-        found.extend(all_under(venue, owner, &prefix).await?);
+        let mut under = venue.store.docs(owner, prefix);
+        while let Some(page) = under.keys().await? {
+            found.extend(page);
+        }
     }
-    let mut after: Option<DocKey> = None;
-    loop {
-        let page = steps::scan(&*venue.store, owner, &keys::turns(key), after.as_deref(), false, COUNTED, LIST_BYTES)
-            .await?
-            .docs;
-        let Some((last, _)) = page.last() else { return Ok(found) };
-        after = Some(last.clone());
+    let mut turns = venue.store.docs(owner, keys::turns(key)).of(COUNTED);
+    while let Some(page) = turns.next().await? {
         for (place, doc) in &page {
             let record: Option<TurnRecord> = doc.value.as_ref().and_then(|bytes| decode::stored(bytes).ok());
             found.extend(ledger::documents_of_turn(key, place, record.as_ref()));
         }
         if found.len() > SESSION_ERASED {
-            let some: Vec<_> = found.drain(..).map(gone).collect();
+            let some: Vec<_> = found.drain(..).map(DocWrite::delete).collect();
             venue.store.write(venue.now(), owner, &some).await?;
         }
     }
-}
-
-async fn all_under(venue: &Venue, owner: &Owner, prefix: &str) -> Result<Vec<DocKey>, StoreError> {
-    let mut keys: Vec<DocKey> = Vec::new();
-    loop {
-        let page =
-            steps::scan(&*venue.store, owner, prefix, keys.last().map(String::as_str), false, COUNTED, LIST_BYTES)
-                .await?
-                .docs;
-        if page.is_empty() {
-            return Ok(keys);
-        }
-        keys.extend(page.into_iter().map(|(key, _)| key));
-    }
+    Ok(found)
 }

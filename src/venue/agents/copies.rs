@@ -4,22 +4,18 @@
 use super::lifecycle::LifeError;
 use super::sessions::find;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::domain::limits::{COPY_CLAIM, LIST_BYTES};
+use crate::domain::limits::{COPY_CLAIM};
 use crate::domain::quota::Usage;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::store::{
-    Amend, Amended, Amendment, Change, Doc, DocKey, DocWrite, Expect, Seat, Seated, SessionFacts, StoreError, Written,
-    decode as document, keys, steps,
-};
+    Amend, Amended, Amendment, Doc, DocKey, DocWrite, Seat, Seated, SessionFacts, StoreError, Written,
+    decode as document, keys, };
 use crate::venue::Venue;
 use bytes::Bytes;
 
 /// Turns that one step of a copy moves.
 const COPIED: usize = 100;
-
-/// Sessions that one step looks at.
-const LOOKED_AT: usize = 200;
 
 /// Documents that one step of taking back deletes.
 const TAKEN_BACK: usize = 500;
@@ -56,21 +52,19 @@ impl<'a> Claim<'a> {
     }
 
     async fn take(venue: &'a Venue, owner: &'a Owner, key: DocKey) -> Result<Option<Self>, StoreError> {
-        let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-        let since = doc.value.map(|bytes| document::<Millis>(&key, &bytes)).transpose()?;
+        let (since, version) = venue.store.versioned::<Millis>(owner, &key).await?;
         // Who has died while copying doesn't keep the name.
         if since.is_some_and(|since| venue.now() < since.plus(COPY_CLAIM)) {
             return Ok(None);
         }
-        let mut claim = Self { venue, owner, key, version: doc.version, made: Vec::new() };
+        let mut claim = Self { venue, owner, key, version, made: Vec::new() };
         Ok(claim.write(Vec::new()).await?.then_some(claim))
     }
 
     /// Writes documents and renews the claim with them; false: nothing, it is another's, or one of them is.
     async fn write(&mut self, mut writes: Vec<DocWrite>) -> Result<bool, StoreError> {
         let now = self.venue.now();
-        let renewed = Change::Put(serde_json::to_vec(&now).expect("times serialise").into());
-        writes.push(DocWrite { key: self.key.clone(), expect: Expect::Version(self.version), change: renewed });
+        writes.push(DocWrite::json(self.key.as_str(), &now).at(self.version));
         let done = self.venue.store.write(now, self.owner, &writes).await? == Written::Done;
         self.version += u64::from(done);
         Ok(done)
@@ -87,12 +81,9 @@ impl<'a> Claim<'a> {
         venue.room(owner, Usage { documents: 2 * at, bytes: state.len() as u64, sessions: 1, jobs: 0 }).await?;
         self.made.push(Made { session: to.clone(), seat: None, documents: Vec::new() });
         let prefix = keys::turns(&from.key);
-        let mut after: Option<DocKey> = None;
-        loop {
-            let page = steps::scan(&*venue.store, owner, &prefix, after.as_deref(), false, COPIED, LIST_BYTES).await?;
-            let Some((last, _)) = page.docs.last() else { break };
-            after = Some(last.clone());
-            if !self.turns(page.docs, at, to).await? {
+        let mut turns = venue.store.docs(owner, prefix).of(COPIED);
+        while let Some(page) = turns.next().await? {
+            if !self.turns(page, at, to).await? {
                 break;
             }
         }
@@ -128,12 +119,8 @@ impl<'a> Claim<'a> {
             return Err(LifeError::Taken(to.clone()));
         }
         let versions: Vec<u64> = before.into_iter().map(|doc| doc.version).collect();
-        let put = |((key, bytes), version): ((DocKey, Bytes), &u64)| DocWrite {
-            key,
-            expect: Expect::Version(*version),
-            change: Change::Put(bytes),
-        };
-        let writes = puts.into_iter().zip(&versions).map(put).collect();
+        let puts = puts.into_iter().zip(&versions);
+        let writes = puts.map(|((key, bytes), version)| DocWrite::put(key, bytes).at(*version)).collect();
         // Before it is written: what a lost answer leaves is taken back, too.
         let written = places.into_iter().zip(versions).map(|(key, version)| (key, version + 1));
         if let Some(made) = self.made.last_mut() {
@@ -144,16 +131,15 @@ impl<'a> Claim<'a> {
 
     /// Every session of an agent, as one of another agent that has none.
     pub(super) async fn copy_all(&mut self, from: &AgentId, to: &AgentId) -> Result<(), LifeError> {
-        let mut after: Option<SessionKey> = None;
-        loop {
-            let page = self.venue.store.sessions(self.owner, Some(from), after.as_ref(), LOOKED_AT).await?;
-            let Some(last) = page.last() else { return Ok(()) };
-            after = Some(last.key.clone());
+        let venue = self.venue;
+        let mut sessions = venue.store.all_sessions(self.owner, Some(from));
+        while let Some(page) = sessions.next().await? {
             for facts in page.iter().filter(|facts| facts.version > 0) {
                 let to = SessionKey { agent: to.clone(), session: facts.key.session.clone() };
                 self.copy(facts, facts.version, &to).await?;
             }
         }
+        Ok(())
     }
 
     /// Gives the name free; what was copied for nothing is taken back.
@@ -163,8 +149,7 @@ impl<'a> Claim<'a> {
                 self.take_back(made).await?;
             }
         }
-        let (expect, change) = (Expect::Version(self.version), Change::Delete);
-        let free = DocWrite { key: self.key.clone(), expect, change };
+        let free = DocWrite::delete(self.key.as_str()).at(self.version);
         // Nobody else's: it lapsed, and is another's by now.
         self.venue.store.write(self.venue.now(), self.owner, &[free]).await?;
         done
@@ -181,7 +166,7 @@ impl<'a> Claim<'a> {
             }
         }
         for some in made.documents.chunks(TAKEN_BACK) {
-            let mut left: Vec<DocWrite> = some.iter().map(|(key, version)| gone(key, *version)).collect();
+            let mut left: Vec<DocWrite> = some.iter().map(|(key, version)| DocWrite::delete(key.as_str()).at(*version)).collect();
             while !left.is_empty() {
                 match self.venue.store.write(self.venue.now(), self.owner, &left).await? {
                     Written::Done => break,
@@ -193,8 +178,4 @@ impl<'a> Claim<'a> {
         }
         Ok(())
     }
-}
-
-fn gone(key: &str, version: u64) -> DocWrite {
-    DocWrite { key: key.to_owned(), expect: Expect::Version(version), change: Change::Delete }
 }

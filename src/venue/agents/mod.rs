@@ -269,16 +269,15 @@ pub async fn doing(
 
 /// Has workers look at every session of an agent in which something waits; how many.
 pub async fn wake(venue: &Venue, owner: &Owner, id: &AgentId) -> Result<usize, StoreError> {
-    let (mut woken, mut after) = (0, None);
-    loop {
-        let page = venue.store.sessions(owner, Some(id), after.as_ref(), SESSIONS).await?;
-        let Some(last) = page.last() else { return Ok(woken) };
-        after = Some(last.key.clone());
+    let mut woken = 0;
+    let mut sessions = venue.store.all_sessions(owner, Some(id));
+    while let Some(page) = sessions.next().await? {
         for session in page.iter().filter(|session| !session.mailbox.is_empty()) {
             venue.wake(owner, &session.key).await;
             woken += 1;
         }
     }
+    Ok(woken)
 }
 
 /// `SLEEPING`, `RUNNING`, `SUSPENDED` or `TERMINATED`.

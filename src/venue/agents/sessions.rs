@@ -26,19 +26,15 @@ pub async fn list(
 ) -> Result<(Vec<Value>, Option<SessionId>), StoreError> {
     let (agent, ttl) = agent;
     let after = after.map(|session| SessionKey { agent: agent.clone(), session: session.clone() });
-    let (mut after, mut found) = (after, Vec::new());
+    let mut found = Vec::new();
+    // Their states may be large: few are held at a time.
+    let mut sessions = venue.store.all_sessions(owner, Some(agent)).after(after).of(FOUND);
     while found.len() < limit {
-        // Their states may be large: few are held at a time.
-        let step = FOUND.min(limit - found.len());
-        let page = venue.store.sessions(owner, Some(agent), after.as_ref(), step).await?;
+        sessions = sessions.of(FOUND.min(limit - found.len()));
+        let Some(page) = sessions.next().await? else { break };
         found.extend(page.iter().map(|session| shown(session, ttl, venue.now())));
-        let full = page.len() == step;
-        after = page.into_iter().next_back().map(|last| last.key);
-        if !full {
-            return Ok((found, None));
-        }
     }
-    Ok((found, after.map(|last| last.session)))
+    Ok((found, sessions.place().map(|last| last.session)))
 }
 
 /// What a session remembers; of a damaged one nothing.
@@ -87,18 +83,14 @@ pub async fn over(venue: &Venue, owner: &Owner, key: &SessionKey, ttl: Option<&T
 
 /// One session; `None` when nothing was ever sent to it.
 pub async fn find(venue: &Venue, owner: &Owner, key: &SessionKey) -> Result<Option<SessionFacts>, StoreError> {
-    let mut after = before(key);
-    loop {
-        let page = venue.store.sessions(owner, Some(&key.agent), after.as_ref(), FOUND).await?;
-        let Some(last) = page.last().map(|last| last.key.clone()) else { return Ok(None) };
-        if let Some(found) = page.into_iter().find(|facts| facts.key == *key) {
-            return Ok(Some(found));
+    let mut sessions = venue.store.all_sessions(owner, Some(&key.agent)).after(before(key)).of(FOUND);
+    while let Some(page) = sessions.next().await? {
+        let behind = page.into_iter().find(|facts| facts.key.token() >= key.token());
+        if behind.is_some() {
+            return Ok(behind.filter(|facts| facts.key == *key));
         }
-        if last.token() > key.token() {
-            return Ok(None);
-        }
-        after = Some(last);
     }
+    Ok(None)
 }
 
 /// A place in the order of sessions that is before this one, and mostly just before it.

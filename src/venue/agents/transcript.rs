@@ -12,9 +12,6 @@ use crate::store::{StoreError, decode, keys, steps};
 use crate::venue::Venue;
 use serde_json::{Value, json};
 
-/// Sessions that one step looks at.
-const LOOKED_AT: usize = 200;
-
 /// How much of a conversation is wanted.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
@@ -31,13 +28,11 @@ pub struct Wanted<'a> {
 /// The session of an agent in which something happened last.
 pub async fn newest(venue: &Venue, owner: &Owner, agent: &AgentId) -> Result<Option<SessionId>, StoreError> {
     let mut newest = None;
-    let mut after = None;
-    loop {
-        let page = venue.store.sessions(owner, Some(agent), after.as_ref(), LOOKED_AT).await?;
-        let Some(last) = page.last() else { return Ok(newest.map(|(_, session)| session)) };
-        after = Some(last.key.clone());
+    let mut sessions = venue.store.all_sessions(owner, Some(agent));
+    while let Some(page) = sessions.next().await? {
         newest = page.into_iter().map(|facts| (facts.touched, facts.key.session)).chain(newest).max();
     }
+    Ok(newest.map(|(_, session)| session))
 }
 
 /// A session's conversation as `reader` may see it: `messages`, oldest first, and whether there is more.

@@ -16,9 +16,6 @@ use serde::de::DeserializeOwned;
 const TRANSCRIPT: usize = 500;
 /// Place of what no call of a reply has done.
 const NO_CALL: u32 = u32::MAX;
-/// Documents that one step reads.
-const PAGE: usize = 100;
-
 /// What a commit left for the next turn; before the first, nothing.
 pub(crate) fn state(bytes: Option<&Bytes>) -> Result<SessionState, StoreError> {
     bytes.map_or_else(|| Ok(SessionState::default()), |bytes| stored("state", bytes))
@@ -79,11 +76,10 @@ pub(crate) async fn clear(workspace: &Workspace, store: &dyn Store) -> Result<()
 /// Names of what lies in a session's `c/`.
 async fn names(store: &dyn Store, owner: &Owner, scope: &Scope) -> Result<Vec<String>, StoreError> {
     let Some(base) = layout::base(Namespace::Session, scope) else { return Ok(Vec::new()) };
-    let (prefix, mut names, mut after) = (format!("{base}/"), Vec::new(), None::<String>);
-    loop {
-        let page = store.scan(owner, &prefix, after.as_deref(), false, PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(names) };
-        after = Some(last.clone());
-        names.extend(page.iter().filter_map(|(key, _)| decode_token(&key[prefix.len()..])));
+    let (prefix, mut names) = (format!("{base}/"), Vec::new());
+    let mut documents = store.docs(owner, prefix.as_str());
+    while let Some(page) = documents.keys().await? {
+        names.extend(page.iter().filter_map(|key| decode_token(&key[prefix.len()..])));
     }
+    Ok(names)
 }

@@ -28,9 +28,6 @@ const POLL: (Duration, Duration) = (Duration::from_millis(10), Duration::from_mi
 /// Milliseconds that the clocks of a queue and a venue may be apart.
 const CLOCKS_APART: u64 = 60_000;
 
-/// Places of the job list that are looked at in one step.
-const LIST_PAGE: usize = 1_000;
-
 /// One job.
 pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>, StoreError> {
     Ok(get_many(venue, owner, std::slice::from_ref(id)).await?.pop())
@@ -38,9 +35,7 @@ pub async fn get(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Job>
 
 /// What one job is, without how it stands.
 pub async fn head(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<JobHead>, StoreError> {
-    let key = keys::job_head(id);
-    let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-    doc.value.map(|bytes| decode(&key, &bytes)).transpose()
+    venue.store.get(owner, &keys::job_head(id)).await
 }
 
 /// One job as people look at it: with why it waits when its agent is suspended, and with what the jobs
@@ -55,16 +50,15 @@ pub async fn shown(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<Jo
 /// the queue has long after it was created.
 pub async fn list_entry(venue: &Venue, owner: &Owner, head: &JobHead) -> Result<Option<DocKey>, StoreError> {
     let earliest = Millis(head.created.0.saturating_sub(CLOCKS_APART));
-    let mut after = keys::job_list_entry(earliest, &head.id);
-    loop {
-        let page = venue.store.scan(owner, keys::JOB_LIST, Some(&after), false, LIST_PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(None) };
-        after.clone_from(last);
-        let suffix = format!("-{}", head.id);
-        if let Some((key, _)) = page.into_iter().find(|(key, _)| key.ends_with(&suffix)) {
-            return Ok(Some(key));
+    let (after, suffix) = (keys::job_list_entry(earliest, &head.id), format!("-{}", head.id));
+    let mut entries = venue.store.entries(owner, keys::JOB_LIST).after(Some(after));
+    while let Some(page) = entries.keys().await? {
+        let found = page.into_iter().find(|key| key.ends_with(&suffix));
+        if found.is_some() {
+            return Ok(found);
         }
     }
+    Ok(None)
 }
 
 /// Whether a job that a turn serves was ended by another: cancelled, or completed or failed for it.
@@ -107,9 +101,9 @@ fn assembled(id: &JobId, docs: &[Doc], extent: Extent) -> Result<Option<Job>, St
         .unwrap_or((JobStatus::Pending, head.created));
     let result =
         result.value.as_ref().map(|bytes| extract(&keys::job_result(id), bytes, large("output"))).transpose()?;
-    let waiting = waiting.value.as_ref().map(|bytes| decode(&keys::job_wait(id), bytes)).transpose()?;
-    let outbound = outbound.value.as_ref().map(|bytes| decode(&keys::outbound(id), bytes)).transpose()?;
-    let tally = tally.value.as_ref().map(|bytes| decode(&keys::job_spend(id), bytes)).transpose()?;
+    let waiting = waiting.decode(&keys::job_wait(id))?;
+    let outbound = outbound.decode(&keys::outbound(id))?;
+    let tally = tally.decode(&keys::job_spend(id))?;
     Ok(Some(Job { head, status, updated, result, waiting, outbound, tally, tree: None }))
 }
 
@@ -230,8 +224,8 @@ pub async fn statuses(venue: &Venue, owner: &Owner, ids: &[JobId]) -> Result<Vec
 /// Status of a job and since when, without reading what it was asked and what it said. `None`: no such job, or one that
 /// nobody has taken yet.
 pub async fn state(venue: &Venue, owner: &Owner, id: &JobId) -> Result<Option<(JobStatus, Millis)>, StoreError> {
-    let docs = venue.store.read(owner, &[keys::job_status(id)]).await?;
-    Ok(docs.into_iter().next().and_then(|doc| keys::decode_status(&doc.value?)))
+    let line = venue.store.doc(owner, &keys::job_status(id)).await?.value;
+    Ok(line.and_then(|line| keys::decode_status(&line)))
 }
 
 /// Waits until a job has ended; after `timeout` the job as it is then. `None`: no such job.
@@ -281,13 +275,10 @@ pub async fn cancel_children(
 ) -> Result<Vec<OutboxEntry>, StoreError> {
     let why = ended_by(id, ended);
     let prefix = keys::job_children(id);
-    let mut after: Option<DocKey> = None;
     let mut messages = Vec::new();
-    loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, LIST_PAGE).await?;
-        let Some((last, _)) = page.last() else { return Ok(messages) };
-        after = Some(last.clone());
-        let ids: Vec<JobId> = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
+    let mut entries = venue.store.entries(owner, &prefix);
+    while let Some(page) = entries.keys().await? {
+        let ids: Vec<JobId> = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok()).collect();
         let mut rest = ids.as_slice();
         while !rest.is_empty() {
             let (found, _) = listed(venue, owner, rest, LIST_BYTES, &Filter::default()).await?;
@@ -296,6 +287,7 @@ pub async fn cancel_children(
             messages.extend(open.map(|job| outbox::cancel(&venue.key, owner, &job.head, &why)));
         }
     }
+    Ok(messages)
 }
 
 /// Ends an open job from outside its turns: whoever waits is told, its session looks, and `more` goes out

@@ -4,7 +4,7 @@ use crate::domain::ids::{JobId, Owner};
 use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::TREE_JOBS;
 use crate::domain::spend::{Spent, Tally, Tree};
-use crate::store::{DocKey, StoreError, decode, keys};
+use crate::store::{StoreError, keys};
 use crate::venue::Venue;
 use std::collections::VecDeque;
 
@@ -41,13 +41,10 @@ async fn below(
     let mut parents = VecDeque::from([root.clone()]);
     while let Some(parent) = parents.pop_front() {
         let prefix = keys::job_children(&parent);
-        let mut after: Option<DocKey> = None;
-        loop {
-            // One more than may be looked at tells that there are more.
-            let page = venue.store.scan(owner, &prefix, after.as_deref(), false, PAGE.min(*left + 1)).await?;
-            let Some((last, _)) = page.last() else { break };
-            after = Some(last.clone());
-            let ids = page.iter().filter_map(|(key, _)| JobId::new(key.strip_prefix(&prefix)?).ok());
+        // One more than may be looked at tells that there are more.
+        let mut entries = venue.store.entries(owner, &prefix).of(PAGE.min(*left + 1));
+        while let Some(page) = entries.keys().await? {
+            let ids = page.iter().filter_map(|key| JobId::new(key.strip_prefix(&prefix)?).ok());
             let ids: Vec<JobId> = ids.take(*left).collect();
             tree.partial |= ids.len() < page.len();
             *left -= ids.len();
@@ -78,7 +75,7 @@ async fn read(
     for (id, docs) in ids.into_iter().zip(docs.chunks(2)) {
         let [status, tally] = docs else { continue };
         let Some((status, _)) = status.value.as_ref().and_then(|bytes| keys::decode_status(bytes)) else { continue };
-        let tally = tally.value.as_ref().map(|bytes| decode(&keys::job_spend(&id), bytes)).transpose()?;
+        let tally = tally.decode(&keys::job_spend(&id))?;
         found.push((id, status, tally));
     }
     Ok(found)

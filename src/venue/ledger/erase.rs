@@ -13,12 +13,11 @@ use crate::domain::ids::{AgentId, JobId, Owner};
 use crate::domain::resource::Ability;
 use crate::domain::session::TurnRecord;
 use crate::domain::timer::Timer;
-use crate::store::{Change, DocKey, DocWrite, Expect, Store, StoreError, decode, keys};
+use crate::store::{DocWrite, Store, StoreError, keys};
 use crate::venue::Venue;
 use crate::venue::agents;
 use crate::venue::approvals;
 use crate::venue::timers;
-use bytes::Bytes;
 use serde_json::Value;
 use std::collections::{BTreeSet, HashSet};
 
@@ -94,25 +93,19 @@ async fn dead_letters(
     erasure: Erasure<'_>,
     jobs: &mut usize,
 ) -> Result<usize, StoreError> {
-    let (mut count, mut after) = (0, None::<DocKey>);
-    loop {
-        let page = venue.store.scan(owner, keys::DEAD_LETTERS, after.as_deref(), false, RECORDS).await?;
-        for (key, doc) in &page {
-            let Some(bytes) = &doc.value else { continue };
-            let letter: DeadLetter = decode(key, bytes)?;
+    let mut count = 0;
+    let mut letters = venue.store.docs(owner, keys::DEAD_LETTERS);
+    while let Some(page) = letters.records::<DeadLetter>().await? {
+        for (key, letter) in page {
             if !erasure.concerns(&letter.event.envelope.bound) {
                 continue;
             }
             *jobs += usize::from(job(venue, owner, &letter.job).await?);
-            let delete = DocWrite { key: key.clone(), expect: Expect::Any, change: Change::Delete };
-            write(venue, owner, vec![delete]).await?;
+            write(venue, owner, vec![DocWrite::delete(key)]).await?;
             count += 1;
         }
-        match page.last() {
-            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
-            Some(_) | None => return Ok(count),
-        }
     }
+    Ok(count)
 }
 
 async fn timers(venue: &Venue, owner: &Owner, erasure: Erasure<'_>) -> Result<usize, StoreError> {
@@ -140,31 +133,20 @@ struct Found {
 async fn concerned(venue: &Venue, owner: &Owner, agent: &AgentId, erasure: Erasure<'_>) -> Result<Found, StoreError> {
     let mut found = Found::default();
     let prefix = keys::agent_turns(agent);
-    let mut after: Option<DocKey> = None;
-    loop {
-        let page = venue.store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
-        for (key, doc) in &page {
-            let Some(bytes) = &doc.value else { continue };
-            let record: TurnRecord = decode(key, bytes)?;
+    let mut turns = venue.store.docs(owner, prefix.as_str());
+    while let Some(page) = turns.records::<TurnRecord>().await? {
+        for (key, record) in page {
             if !erasure.concerns(&record.authority) {
                 continue;
             }
             found.places.insert(key[prefix.len()..].to_owned());
             found.jobs.extend(record.job.iter().chain(record.ended.iter().map(|(job, _)| job)).cloned());
             if !record.erased {
-                found.records.push(put(key.clone(), &record.erase()));
+                found.records.push(DocWrite::json(key, &record.erase()));
             }
         }
-        match page.last() {
-            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
-            Some(_) | None => return Ok(found),
-        }
     }
-}
-
-fn put<T: serde::Serialize>(key: DocKey, value: &T) -> DocWrite {
-    let bytes = Bytes::from(serde_json::to_vec(value).expect("records serialise"));
-    DocWrite { key, expect: Expect::Any, change: Change::Put(bytes) }
+    Ok(found)
 }
 
 async fn write(venue: &Venue, owner: &Owner, writes: Vec<DocWrite>) -> Result<(), StoreError> {
@@ -185,10 +167,9 @@ async fn prompts(
     let store: &dyn Store = &*venue.store;
     let is_source = |source: &str| source.strip_prefix("r/").is_some_and(|namespace| erasure.is_of(namespace));
     let prefix = keys::agent_ledgers(agent);
-    let mut after: Option<DocKey> = None;
     let mut last: Option<(String, Base)> = None;
-    loop {
-        let page = store.scan(owner, &prefix, after.as_deref(), false, RECORDS).await?;
+    let mut manifests = store.docs(owner, prefix.as_str());
+    while let Some(page) = manifests.next().await? {
         for (key, doc) in &page {
             let place = &key[prefix.len()..];
             let Some((session, turn)) = place.split_once('/') else { continue };
@@ -202,11 +183,8 @@ async fn prompts(
             }
             last = Some((session.to_owned(), base));
         }
-        match page.last() {
-            Some((key, _)) if page.len() == RECORDS => after = Some(key.clone()),
-            Some(_) | None => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 async fn strip(
@@ -223,11 +201,9 @@ async fn strip(
     let mut parts = Parts::new();
     fetch(&*venue.store, owner, lists.iter().cloned(), &mut parts).await?;
     gone.extend(Manifest::listed(&parts, lists));
-    let delete = |name| DocWrite { key: keys::part(name), expect: Expect::Any, change: Change::Delete };
-    let mut writes: Vec<_> = gone.iter().map(delete).collect();
-    let left = Bytes::from(without(stored, lines));
+    let mut writes: Vec<_> = gone.iter().map(|name| DocWrite::delete(keys::part(name))).collect();
     // Last: by its lines the parts are found again.
-    writes.push(DocWrite { key: key.to_owned(), expect: Expect::Any, change: Change::Put(left) });
+    writes.push(DocWrite::put(key, without(stored, lines)));
     write(venue, owner, writes).await
 }
 
@@ -237,7 +213,7 @@ async fn erase_asked(venue: &Venue, owner: &Owner, jobs: &BTreeSet<JobId>) -> Re
     let mut deletes = Vec::new();
     let mut look = |asked: Approval| {
         if asked.answer.is_some() && asked.job.as_ref().is_some_and(|job| jobs.contains(job)) {
-            deletes.push(DocWrite { key: keys::approval(&asked.id), expect: Expect::Any, change: Change::Delete });
+            deletes.push(DocWrite::delete(keys::approval(&asked.id)));
         }
     };
     approvals::each(venue, owner, &mut look).await?;
@@ -259,12 +235,10 @@ async fn job(venue: &Venue, owner: &Owner, job: &JobId) -> Result<bool, StoreErr
     let places = [(keys::job_head(job), "input"), (keys::job_result(job), "output"), (keys::job_result(job), "error")];
     let mut changed = false;
     for (key, field) in places {
-        let doc = venue.store.read(owner, std::slice::from_ref(&key)).await?.pop().unwrap_or_default();
-        let Some(bytes) = doc.value else { continue };
-        let mut value: Value = decode(&key, &bytes)?;
+        let Some(mut value) = venue.store.get::<Value>(owner, &key).await? else { continue };
         let Some(place) = value.get_mut(field).filter(|place| !place.is_null() && *place != ERASED) else { continue };
         *place = ERASED.into();
-        write(venue, owner, vec![put(key, &value)]).await?;
+        write(venue, owner, vec![DocWrite::json(key, &value)]).await?;
         changed = true;
     }
     Ok(changed)

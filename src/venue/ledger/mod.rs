@@ -98,9 +98,7 @@ pub async fn load(
     session: &SessionKey,
     turn: u64,
 ) -> Result<Option<PastTurn>, StoreError> {
-    let key = keys::turn(session, turn);
-    let record = store.read(owner, std::slice::from_ref(&key)).await?.pop().and_then(|doc| doc.value);
-    let record = record.map(|bytes| decode(&key, &bytes)).transpose()?;
+    let record = store.get(owner, &keys::turn(session, turn)).await?;
     let base = walk(store, owner, session, stretch(turn), turn, |_| ()).await?;
     let seen = match base.filter(|base| base.turn == turn) {
         Some(base) => Some(restore(store, owner, session, &base).await?),
@@ -160,9 +158,6 @@ async fn fetch(
     Ok(())
 }
 
-/// Manifests that one read takes.
-const MANIFESTS_PER_READ: usize = 200;
-
 /// Reads all records of an agent, by session, oldest first.
 pub async fn walk_agent(
     store: &dyn Store,
@@ -171,10 +166,9 @@ pub async fn walk_agent(
     mut each: impl FnMut(&SessionKey, &Base),
 ) -> Result<(), StoreError> {
     let prefix = keys::agent_ledgers(agent);
-    let mut after: Option<String> = None;
     let mut at: Option<(SessionKey, Option<Base>)> = None;
-    loop {
-        let page = store.scan(owner, &prefix, after.as_deref(), false, MANIFESTS_PER_READ).await?;
+    let mut manifests = store.docs(owner, prefix);
+    while let Some(page) = manifests.next().await? {
         for (key, doc) in &page {
             let Some((token, turn)) = keys::ledger_turn(agent, key) else { continue };
             let Some(id) = decode_token(token).and_then(|id| SessionId::new(id).ok()) else { continue };
@@ -189,11 +183,8 @@ pub async fn walk_agent(
                 *last = Some(base);
             }
         }
-        match page.last() {
-            Some((key, _)) if page.len() == MANIFESTS_PER_READ => after = Some(key.clone()),
-            Some(_) | None => return Ok(()),
-        }
     }
+    Ok(())
 }
 
 /// Turn records of an agent, newest first, each with its session: of one session, or of all.

@@ -7,15 +7,11 @@ use crate::domain::chat::{Arguments, ChatMessage};
 use crate::domain::context::ledger::{Row, Status};
 use crate::domain::context::origin::{Seen, overlap};
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::domain::limits::LIST_BYTES;
 use crate::domain::session::{CallRecord, TurnRecord};
 use crate::domain::time::Millis;
-use crate::store::{Store, StoreError, decode, keys, steps};
+use crate::store::{Store, StoreError, keys};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-
-/// Turn records that one read takes.
-const RECORDS: usize = 200;
 
 /// One way in which bytes of a path reached a model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,20 +151,11 @@ async fn results(
     session: &SessionKey,
     found: &mut Vec<Reached>,
 ) -> Result<(), StoreError> {
-    let prefix = keys::turns(session);
-    let mut after: Option<String> = None;
-    loop {
-        let page = steps::scan(store, owner, &prefix, after.as_deref(), false, RECORDS, LIST_BYTES).await?;
-        for (key, doc) in &page.docs {
-            let Some(bytes) = &doc.value else { continue };
-            let record: TurnRecord = decode(key, bytes)?;
-            found.extend(called(session, &record));
-        }
-        match page.docs.last() {
-            Some((key, _)) if !page.ended => after = Some(key.clone()),
-            Some(_) | None => return Ok(()),
-        }
+    let mut turns = store.docs(owner, keys::turns(session));
+    while let Some(page) = turns.records::<TurnRecord>().await? {
+        found.extend(page.iter().flat_map(|(_, record)| called(session, record)));
     }
+    Ok(())
 }
 
 fn called(session: &SessionKey, record: &TurnRecord) -> Vec<Reached> {
@@ -231,19 +218,12 @@ async fn kept(
     wanted: impl Fn(&Reached) -> bool,
 ) -> Result<Vec<Reached>, StoreError> {
     let prefix = agent.map_or_else(|| keys::READS.to_owned(), keys::reads_of);
-    let (mut found, mut after) = (Vec::new(), None::<String>);
-    loop {
-        let page = steps::scan(store, owner, &prefix, after.as_deref(), false, RECORDS, LIST_BYTES).await?;
-        for (key, doc) in &page.docs {
-            let Some(bytes) = &doc.value else { continue };
-            let kept: Vec<Reached> = decode(key, bytes)?;
-            found.extend(kept.into_iter().filter(&wanted));
-        }
-        match page.docs.last() {
-            Some((key, _)) if !page.ended => after = Some(key.clone()),
-            Some(_) | None => return Ok(found),
-        }
+    let mut found = Vec::new();
+    let mut pages = store.docs(owner, prefix);
+    while let Some(page) = pages.records::<Vec<Reached>>().await? {
+        found.extend(page.into_iter().flat_map(|(_, kept)| kept).filter(&wanted));
     }
+    Ok(found)
 }
 
 #[cfg(test)]

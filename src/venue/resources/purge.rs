@@ -7,13 +7,10 @@ use crate::domain::ids::{Owner, decode_token};
 use crate::domain::resource::documents;
 use crate::domain::resource::files::{self, KIND as FILES};
 use crate::domain::resource::scratchpad::KIND as SCRATCHPAD;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, Window, Written};
+use crate::store::{DocWrite, Store, StoreError, Window};
 use crate::venue::Venue;
 use crate::venue::operation::OpError;
 use std::collections::BTreeMap;
-
-/// Documents that one write deletes.
-const BATCH: usize = 500;
 
 /// What a purge deleted.
 #[derive(Debug, Default)]
@@ -53,23 +50,14 @@ pub async fn purge(venue: &Venue, owner: &Owner, namespace: &str, recursive: boo
 }
 
 async fn delete(venue: &Venue, owner: &Owner, area: &Area) -> Result<usize, StoreError> {
-    let store: &dyn Store = &*venue.store;
     let mut count = 0;
-    loop {
-        let found = store.scan(owner, &area.prefix, None, false, BATCH).await?;
-        let full = found.len() == BATCH;
-        if found.is_empty() {
-            return Ok(count);
-        }
-        let delete = |key: String| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-        let writes: Vec<_> = found.into_iter().map(|(key, _)| delete(key)).collect();
-        if store.write(venue.now(), owner, &writes).await? == Written::Done && area.counts {
-            count += writes.len();
-        }
-        if !full {
-            return Ok(count);
-        }
+    let mut documents = venue.store.docs(owner, area.prefix.as_str());
+    while let Some(page) = documents.keys().await? {
+        let writes: Vec<_> = page.into_iter().map(DocWrite::delete).collect();
+        venue.store.write(venue.now(), owner, &writes).await?;
+        count += if area.counts { writes.len() } else { 0 };
     }
+    Ok(count)
 }
 
 /// Keys that one read of a listing takes.

@@ -20,7 +20,7 @@ use crate::domain::turn::decide::Decision;
 use crate::domain::turn::run::{Next, Pending};
 use crate::domain::turn::{Setting, Turn};
 use crate::outbox;
-use crate::store::{After, Change, Commit, Committed, DocWrite, Expect, JobFinish, Next as Kept, OutboxEntry, keys};
+use crate::store::{After, Commit, Committed, DocWrite, JobFinish, Next as Kept, OutboxEntry, keys};
 use crate::venue::agents;
 use crate::venue::context::clear;
 use crate::venue::dead;
@@ -178,15 +178,15 @@ async fn build(
     let session = &leased.lease.session;
     let record = &decision.record;
     let mut writes = ground.workspace.writes().await;
-    writes.push(put(keys::turn(session, record.turn), bytes(record)));
-    writes.push(put(keys::timeline_entry(session, record.start, record.turn), Bytes::new()));
+    writes.push(DocWrite::json(keys::turn(session, record.turn), record));
+    writes.push(DocWrite::mark(keys::timeline_entry(session, record.start, record.turn)));
     if let Some(amended) = &decision.amended {
-        writes.push(put(keys::turn(session, amended.turn), bytes(amended)));
+        writes.push(DocWrite::json(keys::turn(session, amended.turn), amended));
     }
-    let day = |today: &Today| put(keys::session_day(&today.date, session, today.since), bytes(&today.models));
+    let day = |today: &Today| DocWrite::json(keys::session_day(&today.date, session, today.since), &today.models);
     writes.extend(decision.today.as_ref().map(day));
-    writes.extend(decision.tally.as_ref().map(|(job, tally)| put(keys::job_spend(job), bytes(tally))));
-    writes.extend(decision.asked.iter().map(|approval| put(keys::approval(&approval.id), bytes(approval))));
+    writes.extend(decision.tally.as_ref().map(|(job, tally)| DocWrite::json(keys::job_spend(job), tally)));
+    writes.extend(decision.asked.iter().map(|approval| DocWrite::json(keys::approval(&approval.id), approval)));
     writes.extend(agents::change(&worker.venue, &leased.lease.owner, &session.agent, &decision.agent).await?);
     if let Some(ledger) = &decision.ledger {
         writes.extend(books::writes(session, record.turn, ledger));
@@ -226,10 +226,6 @@ async fn build(
         then,
     };
     Ok((commit, outbox))
-}
-
-fn put(key: String, value: Bytes) -> DocWrite {
-    DocWrite { key, expect: Expect::Any, change: Change::Put(value) }
 }
 
 /// What the end of the served task sends; everything about it stands in its event.

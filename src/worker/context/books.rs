@@ -8,9 +8,8 @@ use crate::domain::context::record::{LedgerWrite, Scribe, pack_system, pack_tool
 use crate::domain::ids::{AgentId, Owner, SessionKey};
 use crate::domain::time::Millis;
 use crate::domain::tools::ToolTable;
-use crate::store::{Change, DocWrite, Expect, Store, StoreError, keys};
+use crate::store::{DocWrite, Store, StoreError, keys};
 use crate::worker::Worker;
-use bytes::Bytes;
 use parking_lot::Mutex;
 use quick_cache::sync::Cache;
 use std::collections::HashSet;
@@ -136,13 +135,9 @@ pub(crate) async fn base(
 
 /// The documents of a record.
 pub(crate) fn writes(session: &SessionKey, turn: u64, write: &LedgerWrite) -> impl Iterator<Item = DocWrite> {
-    let put = |key: String, text: &str| DocWrite {
-        key,
-        expect: Expect::Any,
-        change: Change::Put(Bytes::copy_from_slice(text.as_bytes())),
-    };
-    let manifest = put(keys::ledger(session, turn), &write.manifest);
-    write.parts.iter().map(move |(name, content)| put(keys::part(name), content)).chain([manifest])
+    let manifest = DocWrite::put(keys::ledger(session, turn), write.manifest.clone());
+    let parts = write.parts.iter().map(|(name, content)| DocWrite::put(keys::part(name), content.clone()));
+    parts.chain([manifest])
 }
 
 #[cfg(test)]

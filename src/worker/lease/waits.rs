@@ -6,7 +6,7 @@ use crate::domain::decode;
 use crate::domain::job::Waiting;
 use crate::domain::time::Millis;
 use crate::process::retry::Policy;
-use crate::store::{After, Change, Checkpoint, DocWrite, Expect, Held, keys};
+use crate::store::{After, Checkpoint, DocWrite, Held, keys};
 use crate::venue::agents;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -80,9 +80,7 @@ pub(crate) async fn until(
     let (venue, now) = (&worker.venue, worker.venue.now());
     if let Some(job) = leased.run.plan().job() {
         let note = Waiting { reason: reason.to_owned(), until: Some(until) };
-        let note = Change::Put(Bytes::from(serde_json::to_vec(&note).expect("notes serialise")));
-        let write = DocWrite { key: keys::job_wait(job), expect: Expect::Any, change: note };
-        venue.store.write(now, &leased.lease.owner, &[write]).await?;
+        venue.store.write(now, &leased.lease.owner, &[DocWrite::json(keys::job_wait(job), &note)]).await?;
     }
     let then = After::Release { arrivals: u64::MAX, due: Some(until), backoff: firm };
     leased.release(worker, now, then).await?;

@@ -1,10 +1,9 @@
 //! One worker of the fleet looks for what is lost, and puts it back.
 
-use crate::store::{Change, DocWrite, Expect, StoreError, Written, keys};
+use crate::store::{DocWrite, StoreError, Written, keys};
 use crate::upkeep::audit::{self, AuditError, Watch};
 use crate::venue::venue_owner;
 use crate::worker::Worker;
-use bytes::Bytes;
 use std::sync::Arc;
 
 /// Looks, as often as the options say, until the process ends.
@@ -46,7 +45,7 @@ async fn look(worker: &Worker, watch: &mut Watch) -> Result<(), AuditError> {
 async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
     let (venue, owner) = (&worker.venue, venue_owner());
     let now = venue.now();
-    let doc = venue.store.read(&owner, &[keys::AUDITOR.into()]).await?.pop().unwrap_or_default();
+    let doc = venue.store.doc(&owner, keys::AUDITOR).await?;
     let text = doc.value.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
     let held = text.and_then(|text| text.split_once(' '));
     let name = worker.options.name.as_str();
@@ -55,7 +54,5 @@ async fn is_on(worker: &Worker) -> Result<bool, StoreError> {
         return Ok(false);
     }
     let line = format!("{} {name}", now.plus(worker.options.audit * 2));
-    let change = Change::Put(Bytes::from(line));
-    let write = DocWrite { key: keys::AUDITOR.into(), expect: Expect::Version(doc.version), change };
-    Ok(venue.store.write(now, &owner, &[write]).await? == Written::Done)
+    Ok(venue.store.write(now, &owner, &[DocWrite::put(keys::AUDITOR, line).at(doc.version)]).await? == Written::Done)
 }

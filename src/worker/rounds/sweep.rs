@@ -4,7 +4,7 @@ use crate::domain::ids::Owner;
 use crate::domain::message::Message;
 use crate::domain::time::Millis;
 use crate::ingress::timers;
-use crate::store::{Change, DocWrite, Expect, StoreError, keys};
+use crate::store::{DocWrite, StoreError, keys};
 use crate::venue::agents::ending;
 use crate::venue::external;
 use crate::venue::venue_owner;
@@ -72,12 +72,12 @@ async fn rest(worker: &Worker, mut soon: Soon) {
 async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
     let mut more = false;
     let mut soon = Soon::new();
-    let mut after: Option<Owner> = None;
     let (own, mut others) = (venue_owner(), 0_usize);
-    loop {
-        let owners = worker.venue.store.owners(after.as_ref(), PAGE).await?;
-        others += owners.iter().filter(|owner| **owner != own).count();
-        for owner in &owners {
+    let mut owners = worker.venue.store.all_owners().of(PAGE);
+    while let Some(page) = owners.next().await? {
+        others += page.iter().filter(|owner| **owner != own).count();
+        for owner in &page {
+            worker.venue.metrics.sweeps.inc();
             match sweep_owner(worker, owner).await {
                 Ok((left, next)) => {
                     more |= left;
@@ -89,13 +89,9 @@ async fn tick(worker: &Arc<Worker>) -> Result<(bool, Soon), StoreError> {
                 Err(error) => tracing::warn!(%owner, %error, "owner not swept; it comes again"),
             }
         }
-        worker.venue.metrics.sweeps.inc();
-        let Some(last) = owners.into_iter().next_back() else {
-            worker.seats.share_among(others > 1);
-            return Ok((more, soon));
-        };
-        after = Some(last);
     }
+    worker.seats.share_among(others > 1);
+    Ok((more, soon))
 }
 
 /// Returns whether there is more, and when the owner's next timer is due.
@@ -124,10 +120,9 @@ async fn free_garbage(worker: &Worker, owner: &Owner) -> Result<(), StoreError> 
     let prefix = &mark[keys::GARBAGE.len()..];
     let found = store.scan(owner, prefix, None, false, GARBAGE).await?;
     let last = found.len() < GARBAGE;
-    let delete = |key| DocWrite { key, expect: Expect::Any, change: Change::Delete };
-    let mut writes: Vec<_> = found.into_iter().map(|(key, _)| delete(key)).collect();
+    let mut writes: Vec<_> = found.into_iter().map(|(key, _)| DocWrite::delete(key)).collect();
     if last {
-        writes.push(delete(mark));
+        writes.push(DocWrite::delete(mark));
     }
     store.write(worker.venue.now(), owner, &writes).await?;
     Ok(())
