@@ -213,29 +213,37 @@ pub enum Short {
     },
 }
 
+/// What somebody who died left held is spent: the call may have been made.
+pub(super) fn reclaim(held: &mut BTreeMap<String, Hold>, spent: &mut Used, session: &str, now: Millis) {
+    held.retain(|holder, hold| {
+        let left = holder == session || now >= hold.until;
+        if left {
+            spent.add(hold.used);
+        }
+        !left
+    });
+}
+
+/// What is spent and held.
+pub(super) fn taken(held: &BTreeMap<String, Hold>, spent: Used) -> Used {
+    held.values().fold(spent, |mut sum, held| {
+        sum.add(held.used);
+        sum
+    })
+}
+
 impl Account {
     /// A new one.
     pub fn new(origin: Origin, limits: Budget) -> Self {
         Self { origin, limits, spent: Used::default(), held: BTreeMap::new() }
     }
 
-    /// What a worker that died left held is spent: its call may have been made.
     fn reclaim(&mut self, session: &str, now: Millis) {
-        let Self { held, spent, .. } = self;
-        held.retain(|holder, hold| {
-            let left = holder == session || now >= hold.until;
-            if left {
-                spent.add(hold.used);
-            }
-            !left
-        });
+        reclaim(&mut self.held, &mut self.spent, session, now);
     }
 
     fn taken(&self) -> Used {
-        self.held.values().fold(self.spent, |mut sum, held| {
-            sum.add(held.used);
-            sum
-        })
+        taken(&self.held, self.spent)
     }
 
     /// Tokens that the reply of a call may have.

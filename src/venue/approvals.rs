@@ -66,7 +66,9 @@ pub async fn list(
 pub async fn each(venue: &Venue, owner: &Owner, look: &mut (dyn FnMut(Approval) + Send)) -> Result<(), StoreError> {
     let mut approvals = venue.store.docs(owner, keys::APPROVALS);
     while let Some(page) = approvals.records().await? {
-        page.into_iter().for_each(|(_, approval)| look(approval));
+        for (_, approval) in page {
+            look(approval);
+        }
     }
     Ok(())
 }

@@ -199,8 +199,10 @@ pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> R
                 let mut writes = moved(&invoked, version, &taken);
                 writes.push(line(job, JobStatus::Started, now).at(status_version));
                 let right = right(taken);
-                let held = Held { version: version + 1, status_version: status_version + 1, ..right };
-                Edit::write(writes, Some(held))
+                Edit::write(
+                    writes,
+                    Some(Held { version: version + 1, status_version: status_version + 1, ..right }),
+                )
             }
         })
     };

@@ -13,7 +13,7 @@ mod settings;
 pub use day::{Day, Zone};
 pub use settings::{Ceiling, Reached, SpendSettings, prices};
 
-use super::budget::{Budget, Call, Granted, Hold, Origin, REPLY_LEAST, REPLY_MOST, Short, Used, room};
+use super::budget::{Budget, Call, Granted, Hold, Origin, REPLY_LEAST, REPLY_MOST, Short, Used, reclaim, room, taken};
 use super::limits::BUDGET_HOLD;
 use super::time::Millis;
 use serde::{Deserialize, Serialize};
@@ -94,16 +94,8 @@ impl Cap {
 }
 
 impl Book {
-    /// What somebody who died left held is spent: the call may have been made.
     fn reclaim(&mut self, session: &str, now: Millis) {
-        let Self { held, spent, .. } = self;
-        held.retain(|holder, hold| {
-            let left = holder == session || now >= hold.until;
-            if left {
-                spent.add(hold.used);
-            }
-            !left
-        });
+        reclaim(&mut self.held, &mut self.spent, session, now);
     }
 
     /// The book of a session that begins after its turn `since`: an expired session is new, and so is what it may
@@ -115,10 +107,7 @@ impl Book {
 
     /// What is spent and held.
     pub fn taken(&self) -> Used {
-        self.held.values().fold(self.spent, |mut sum, held| {
-            sum.add(held.used);
-            sum
-        })
+        taken(&self.held, self.spent)
     }
 }
 

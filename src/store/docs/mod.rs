@@ -92,10 +92,10 @@ impl<T> Edit<T> {
         Self { writes: writes.into(), within: None, answer }
     }
 
-    /// The same as [`Store::write_within`] does it.
+    /// The same as [`Store::write_within`] does it, where there is a quota.
     #[must_use]
-    pub fn within(self, quota: Quota) -> Self {
-        Self { within: Some(quota), ..self }
+    pub fn within(self, quota: impl Into<Option<Quota>>) -> Self {
+        Self { within: quota.into(), ..self }
     }
 }
 

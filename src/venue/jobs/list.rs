@@ -104,18 +104,18 @@ pub async fn find(
     limit: usize,
 ) -> Result<Found, StoreError> {
     let mut found = Found::default();
-    let mut place = match (after, filter.until) {
+    let place = match (after, filter.until) {
         (Some(cursor), _) => Some(format!("{}{}", keys::JOB_LIST, cursor.0)),
         (None, Some(until)) => Some(format!("{}{:016}", keys::JOB_LIST, until.0.saturating_add(1))),
         (None, None) => None,
     };
+    let mut entries = venue.store.entries(owner, keys::JOB_LIST).reverse().after(place);
     let (mut left, mut bytes) = (LIST_LOOKS, LIST_LOOK_BYTES);
     while left > 0 {
-        let step = STEP.min(left);
-        left -= step;
-        let page = venue.store.scan(owner, keys::JOB_LIST, place.as_deref(), true, step).await?;
-        let full = page.len() == step;
-        let places: Vec<&str> = page.iter().filter_map(|(key, _)| key.strip_prefix(keys::JOB_LIST)).collect();
+        entries = entries.of(STEP.min(left));
+        let Some(page) = entries.keys().await? else { break };
+        left -= page.len();
+        let places: Vec<&str> = page.iter().filter_map(|key| key.strip_prefix(keys::JOB_LIST)).collect();
         let new_enough: Vec<&str> = places
             .iter()
             .copied()
@@ -143,13 +143,12 @@ pub async fn find(
                 return Ok(found);
             }
         }
-        if !full || new_enough.len() < places.len() {
+        if new_enough.len() < places.len() {
             look_around(venue, owner, &mut found.jobs).await?;
             return Ok(found);
         }
-        place = page.last().map(|(key, _)| key.clone());
     }
-    found.next = place.and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
+    found.next = entries.place().and_then(|key| Cursor::parse(key.strip_prefix(keys::JOB_LIST)?));
     look_around(venue, owner, &mut found.jobs).await?;
     Ok(found)
 }

@@ -18,7 +18,7 @@ use crate::domain::lattice::value::ChangeError;
 use crate::domain::lattice::{Path, PathError};
 use crate::domain::quota::Quota;
 use crate::domain::resource::Use;
-use crate::store::{DocWrite, Standing, Store, StoreError, Written, decode};
+use crate::store::{DocWrite, Standing, Store, StoreError, Edit, decode};
 use overlay::Overlay;
 use serde_json::Value;
 use std::sync::Arc;
@@ -27,9 +27,6 @@ use tokio::sync::Mutex;
 pub use docs::{DocChange, Docs};
 pub use page::{Listing, page};
 pub use write::WriteOp;
-
-/// Tries of a write outside a turn before it gives up on a contended document.
-const IMMEDIATE_TRIES: u32 = 64;
 
 /// From this place on writes are the turn's own: what was accepted ends, whatever its owner's quota.
 pub const OWN: u32 = u32::MAX - 1;
@@ -62,12 +59,6 @@ pub enum WorkspaceError {
         expected: u64,
         /// As it is.
         actual: u64,
-    },
-    /// Others write the same document faster.
-    #[error("`{path}` is being written by too many at once; try again")]
-    Contended {
-        /// The path.
-        path: String,
     },
     /// Against a rule of what is kept there.
     #[error("{0}")]
@@ -154,23 +145,12 @@ impl Workspace {
 
     /// Does `op` at once, for callers outside a turn.
     pub async fn apply_now(&self, now: crate::domain::time::Millis, op: &WriteOp) -> Result<Value, WorkspaceError> {
-        for _ in 0..IMMEDIATE_TRIES {
+        let attempt = || async {
             let mut overlay = Overlay::default();
             let result = self.perform(&mut overlay, op).await?;
-            let writes = overlay.into_writes();
-            if writes.is_empty() {
-                return Ok(result);
-            }
-            let written = match &self.quota {
-                Some(quota) => self.store.write_within(now, &self.owner, &writes, quota).await?,
-                None => self.store.write(now, &self.owner, &writes).await?,
-            };
-            match written {
-                Written::Done => return Ok(result),
-                Written::Conflict(_) => {}
-            }
-        }
-        Err(WorkspaceError::Contended { path: op.target().to_string() })
+            Ok(Edit::write(overlay.into_writes(), result).within(self.quota))
+        };
+        self.store.edit(now, &self.owner, ("the value", op.target()), attempt).await
     }
 
     /// The document writes of this turn so far.

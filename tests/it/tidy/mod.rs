@@ -2,6 +2,7 @@
 
 mod arrows;
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use trellis::domain::context::foreign::Foreign;
@@ -300,6 +301,45 @@ fn what_comes_from_outside_is_read_in_one_way() {
             }
         }
     }
+    report(&violations);
+}
+
+/// What reads a page of the store behind a place, and what a write of documents has answered.
+const BY_HAND: [&str; 5] = ["store.scan(", "store.sessions(", "store.owners(", "store.page(", "Written::"];
+
+/// Who does so in a loop of his own, and why neither `Pages` nor `edit` does it for him.
+const LOOPS: [(&str, &str); 5] = [
+    ("src/venue/agents/mod.rs", "jumps from record to record over what each agent keeps"),
+    ("src/venue/agents/ending.rs", "the first sessions again, until workers have let go of all"),
+    ("src/venue/agents/copies.rs", "leaves out what somebody has written over, and doesn't read it"),
+    ("src/venue/resources/purge.rs", "reads the keys of documents, and not their bytes"),
+    ("src/upkeep/retention/sessions.rs", "the first turns again: those that were read are gone"),
+];
+
+#[test]
+fn nobody_but_the_store_writes_a_loop_around_a_versioned_write_or_a_cursor() {
+    let (mut violations, mut needed) = (Vec::new(), BTreeSet::new());
+    for source in sources().iter().filter(|source| !source.path.starts_with("src/store/")) {
+        // Loops around the line, by how far they are indented.
+        let mut loops: Vec<usize> = Vec::new();
+        for (number, line) in source.code().filter(|(_, line)| !line.trim().is_empty()) {
+            let indent = line.len() - line.trim_start().len();
+            if line.trim_start().starts_with('}') {
+                loops.retain(|around| *around < indent);
+            }
+            if let Some(call) = BY_HAND.iter().find(|call| !loops.is_empty() && line.contains(**call)) {
+                match LOOPS.iter().find(|(home, _why)| *home == source.path) {
+                    Some((home, _)) => drop(needed.insert(*home)),
+                    None => violations.push(source.at(number, format!("`{call}` in a loop, expected `edit` or `Pages`"))),
+                }
+            }
+            if ["loop {", "for ", "while "].iter().any(|word| line.trim_start().starts_with(word)) {
+                loops.push(indent);
+            }
+        }
+    }
+    let gone = LOOPS.iter().filter(|(home, _)| !needed.contains(home));
+    violations.extend(gone.map(|(home, _)| format!("{home}: needs no exception any more")));
     report(&violations);
 }
 
