@@ -2,9 +2,8 @@
 
 use super::client::Client;
 use super::exit::{Exit, Failure};
-use super::filter::Filter;
+use super::filter::JobFilter;
 use super::output::{Out, note, remark};
-use crate::domain::ids::{AgentId, SessionId};
 use clap::Args;
 use serde_json::{Value, json};
 use std::io::{BufRead, IsTerminal, Write};
@@ -14,14 +13,8 @@ const OPERATION: &str = "v/ops/job/bulk";
 /// Which jobs, where no id is named.
 #[derive(Debug, Args)]
 pub struct Many {
-    /// Served by this agent
-    #[arg(long, value_name = "AGENT")]
-    agent: Option<AgentId>,
-    /// In this session
-    #[arg(long, value_name = "SESSION")]
-    session: Option<SessionId>,
     #[command(flatten)]
-    filter: Filter,
+    filter: JobFilter,
     /// Don't ask whether it is meant
     #[arg(long)]
     yes: bool,
@@ -30,7 +23,7 @@ pub struct Many {
 impl Many {
     /// No job is chosen by it.
     pub fn is_empty(&self) -> bool {
-        self.agent.is_none() && self.session.is_none() && self.filter.is_empty()
+        self.filter.is_empty()
     }
 
     /// Exactly one of a job and a filter is wanted.
@@ -51,14 +44,6 @@ impl Many {
     ) -> Result<Exit, Failure> {
         let mut asked = self.filter.arguments();
         asked["action"] = action.into();
-        for (key, named) in [
-            ("agent", self.agent.as_ref().map(ToString::to_string)),
-            ("session", self.session.as_ref().map(ToString::to_string)),
-        ] {
-            if let Some(named) = named {
-                asked[key] = named.into();
-            }
-        }
         if let (Some(asked), Value::Object(more)) = (asked.as_object_mut(), more) {
             asked.extend(more);
         }

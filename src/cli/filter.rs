@@ -1,5 +1,6 @@
 //! Options of lists: by state, time and text.
 
+use crate::domain::ids::{AgentId, SessionId};
 use crate::domain::job::{ErrorCode, JobStatus};
 use crate::domain::time::Millis;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -29,13 +30,8 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Nothing is named.
-    pub(super) fn is_empty(&self) -> bool {
-        self.query().is_empty()
-    }
-
     /// As the arguments of an operation.
-    pub(super) fn arguments(&self) -> serde_json::Value {
+    fn arguments(&self) -> serde_json::Value {
         let states: Vec<_> = self.state.iter().map(|status| status.as_str()).collect();
         let mut said = serde_json::json!({
             "status": states, "code": self.code, "since": self.since, "until": self.until, "q": self.text,
@@ -59,6 +55,45 @@ impl Filter {
             ("cursor", self.cursor.clone()),
         ];
         named.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
+}
+
+/// Which jobs are wanted.
+#[derive(Debug, clap::Args)]
+pub struct JobFilter {
+    /// Served by this agent
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<AgentId>,
+    /// In this session
+    #[arg(long, value_name = "SESSION")]
+    session: Option<SessionId>,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+impl JobFilter {
+    /// Nothing is named.
+    pub(super) fn is_empty(&self) -> bool {
+        self.query().is_empty()
+    }
+
+    /// As the arguments of an operation.
+    pub(super) fn arguments(&self) -> serde_json::Value {
+        let mut said = self.filter.arguments();
+        for (name, value) in self.place() {
+            said[name] = value.into();
+        }
+        said
+    }
+
+    /// As the query of the API.
+    pub(super) fn query(&self) -> Vec<(&'static str, String)> {
+        self.filter.query().into_iter().chain(self.place()).collect()
+    }
+
+    fn place(&self) -> impl Iterator<Item = (&'static str, String)> {
+        let agent = self.agent.as_ref().map(|agent| ("agent", agent.to_string()));
+        agent.into_iter().chain(self.session.as_ref().map(|session| ("session", session.to_string())))
     }
 }
 

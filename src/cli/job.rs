@@ -3,10 +3,10 @@
 use super::bulk::Many;
 use super::client::{Client, Server};
 use super::exit::{Exit, Failure};
-use super::filter::{Filter, more};
+use super::filter::{JobFilter, more};
 use super::output::{Out, field, plain};
 use super::{Context, input, spend, wait, watch};
-use crate::domain::ids::{AgentId, EventId, JobId, SessionId};
+use crate::domain::ids::{EventId, JobId};
 use crate::domain::time::Millis;
 use crate::ingress;
 use clap::Subcommand;
@@ -36,15 +36,9 @@ pub enum Job {
     /// those of a job with all jobs under it.
     #[command(after_help = "Example:\n  trellis job list --state failed --agent helper --since 2h --output ndjson")]
     List {
-        /// Served by this agent
-        #[arg(long, value_name = "AGENT")]
-        agent: Option<AgentId>,
-        /// In this session
-        #[arg(long, value_name = "SESSION")]
-        session: Option<SessionId>,
         /// Which ones
         #[command(flatten)]
-        filter: Filter,
+        filter: JobFilter,
         /// Jobs to skip, of the whole list
         #[arg(long, value_name = "N", default_value_t = 0)]
         offset: usize,
@@ -141,11 +135,8 @@ impl Job {
         let out = context.out;
         let done = match self {
             Self::Get { id, server } => show(&Client::new(&server)?, out, &id).await,
-            Self::List { agent, session, filter, offset, limit, server } => {
-                let mut query = filter.query();
-                query.extend(agent.map(|agent| ("agent", agent.to_string())));
-                query.extend(session.map(|session| ("session", session.to_string())));
-                list(&Client::new(&server)?, out, query, offset, limit).await
+            Self::List { filter, offset, limit, server } => {
+                list(&Client::new(&server)?, out, filter.query(), offset, limit).await
             }
             Self::Wait { id, timeout, server } => {
                 let record = wait::until_ended(&Client::new(&server)?, &id, timeout).await;

@@ -3,18 +3,19 @@
 //! They are effects: written under ids that are a function of the turn, fenced by its lease, so that a
 //! turn that is run again starts nothing twice.
 
-use crate::domain::ids::{AgentId, EventId, IdOf, SessionKey};
-use crate::domain::job::Job;
+use crate::domain::ids::{AgentId, EventId, IdOf, JobId, SessionKey};
+use crate::domain::job::{Job, JobStatus};
 use crate::domain::limits::{RUN_CHILDREN, SESSION_CHILDREN};
 use crate::domain::lineage::Lineage;
 use crate::domain::message::Message;
 use crate::domain::quota::Usage;
+use crate::domain::scope::Scoped;
 use crate::outbox;
 use crate::store::{Checkpoint, Held, NewJob, keys};
 use crate::venue::Venue;
 use crate::venue::agents::sessions;
-use crate::venue::operation::{Invocation, OpError, TurnSite};
-use serde_json::Value;
+use crate::venue::operation::{Invocation, OpError, Output, TurnSite};
+use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Longest wait of one call.
@@ -30,6 +31,21 @@ pub(crate) fn call_id(venue: &Venue, site: &TurnSite<'_>) -> EventId {
     let TurnSite { lease, turn, call, instance, .. } = *site;
     let place = IdOf::Call { owner: &lease.owner, session: &lease.session, turn, call, instance };
     EventId::of_venue(&venue.key, place)
+}
+
+/// The result of a call whose child, which is `whose`, is still running.
+pub(crate) fn still_running(site: &TurnSite<'_>, mut whose: Value, job: JobId) -> Output {
+    whose["job"] = json!(job);
+    whose["status"] = JobStatus::Started.as_str().into();
+    Output { value: with_handed(whose, site), started: Some(job) }
+}
+
+/// An answer with what of its caller's context went with a call, and why what is missing didn't.
+pub(crate) fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
+    if !site.handed.is_empty() {
+        answer["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
+    }
+    answer
 }
 
 /// Whether the turn may cause something for an agent on this way; `None` = an agent without a name. Calls of the same

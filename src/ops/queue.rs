@@ -13,7 +13,6 @@ use crate::domain::limits::{
 use crate::domain::message::{Address, Message};
 use crate::domain::priority::Priority;
 use crate::domain::quota::Usage;
-use crate::domain::scope::Scoped;
 use crate::ingress;
 use crate::venue::external;
 use crate::venue::jobs;
@@ -71,7 +70,7 @@ impl Operation for Publish {
         let done = jobs::wait(call.venue, &call.caller.owner, &job, wait).await?;
         Ok(match done.filter(|job| job.status.is_terminal()) {
             Some(done) => answer(&queue, &done).into(),
-            None => still_running(site, &queue, job),
+            None => child::still_running(site, json!({"queue": queue}), job),
         })
     }
 }
@@ -93,14 +92,6 @@ fn answer(queue: &QueueName, job: &Job) -> Value {
         map.shift_remove("outbound");
     }
     value
-}
-
-fn still_running(site: &TurnSite<'_>, queue: &QueueName, job: JobId) -> Output {
-    let mut value = json!({"queue": queue, "job": job, "status": "STARTED"});
-    if !site.handed.is_empty() {
-        value["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
-    }
-    Output { value, started: Some(job) }
 }
 
 /// Opens the job and publishes its message. It is watched before it can be published.

@@ -6,6 +6,7 @@
 //! they have been seen to.
 
 use super::super::{BusError, Settle, Unreadable, subject};
+use super::line::Line;
 use super::receive::producer_id;
 use super::{ASIDE, NatsBus};
 use crate::domain::time::Millis;
@@ -90,7 +91,7 @@ impl NatsBus {
         if !last.cut_short && losses < last.losses + LOSSES {
             return false;
         }
-        match self.read_pending().await {
+        match self.read_pending(&line).await {
             Ok((found, cut_short)) => {
                 *self.broken.last.lock() = Look { losses, cut_short };
                 found
@@ -109,8 +110,7 @@ impl NatsBus {
 
     /// Reads what is not acknowledged, and ahead as long as broken ones come. Whether some were put aside, and whether
     /// there may be more.
-    async fn read_pending(&self) -> Result<(bool, bool), BusError> {
-        let line = self.line().await?;
+    async fn read_pending(&self, line: &Line) -> Result<(bool, bool), BusError> {
         let info = line.consumer.get_info().await.map_err(|error| self.unavailable(&error))?;
         let delivered = info.delivered.stream_sequence;
         let (mut next, mut ahead, mut found) = (info.ack_floor.stream_sequence + 1, AHEAD, false);

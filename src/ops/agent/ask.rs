@@ -23,7 +23,7 @@ use crate::domain::scope::{Delegate, Handed, Scoped};
 use crate::domain::seal;
 use crate::domain::session::TurnRecord;
 use crate::ingress::{self, Arrival, SubmitError};
-use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis};
+use crate::ops::child::{self, MAX_TIMEOUT, call_id, millis, still_running, with_handed};
 use crate::store::{NewJob, Refusal, StoreError, keys, steps};
 use crate::venue::agents;
 use crate::venue::jobs;
@@ -74,7 +74,7 @@ pub(super) async fn request(call: &Invocation<'_>, arguments: &Value) -> Result<
     }
     match (&call.site, ended) {
         (_, Some(done)) => Ok(answer(&agent, &done).into()),
-        (Site::Turn(site), None) => Ok(still_running(site, &agent, job)),
+        (Site::Turn(site), None) => Ok(still_running(site, json!({"agentId": agent}), job)),
         (Site::Api { .. }, None) => {
             let started = json!({"agentId": agent, "id": job, "job": job, "status": "STARTED"});
             Ok(with_ignored(started, &ignored).into())
@@ -111,7 +111,7 @@ pub(crate) async fn delegate(call: &Invocation<'_>, to: &Delegate, arguments: Va
         let nothing_went = site.handed.iter().all(|section| section.missing.is_some());
         return Ok(if nothing_went { with_handed(answer, site) } else { answer }.into());
     }
-    Ok(still_running(site, &agent, job))
+    Ok(still_running(site, json!({"agentId": agent}), job))
 }
 
 /// What of its turn's context a child of a call gets.
@@ -123,20 +123,6 @@ fn handed(site: &TurnSite<'_>) -> Handed {
 pub(crate) fn with_ignored(mut answer: Value, ignored: &[String]) -> Value {
     if !ignored.is_empty() {
         answer["ignored"] = json!({"sessionContext": ignored});
-    }
-    answer
-}
-
-/// The result of a call whose child is still running.
-fn still_running(site: &TurnSite<'_>, agent: &AgentId, job: JobId) -> Output {
-    let value = with_handed(json!({"agentId": agent, "job": job, "status": "STARTED"}), site);
-    Output { value, started: Some(job) }
-}
-
-/// An answer with what of its caller's context went with a call, and why what is missing didn't.
-fn with_handed(mut answer: Value, site: &TurnSite<'_>) -> Value {
-    if !site.handed.is_empty() {
-        answer["scoped"] = json!(site.handed.iter().map(Scoped::note).collect::<Vec<_>>());
     }
     answer
 }

@@ -172,10 +172,8 @@ impl Provider for Memory {
     }
 
     async fn context(&self, access: &Access<'_>) -> Result<Option<Content>, StoreError> {
-        // They were checked when the agent was applied.
-        let settings = Settings::parse(access.settings).unwrap_or_default();
         let entries = entries(access).await?;
-        let text = rules::context(&entries, &settings, &format!("{}read", access.prefix));
+        let text = rules::context(&entries, &settings(access), &format!("{}read", access.prefix));
         Ok(text.map(|text| Content::of(text.into(), INPUT_BYTES)))
     }
 
@@ -184,6 +182,11 @@ impl Provider for Memory {
         let below = recursive.then(|| below(KIND, namespace)).map(area);
         std::iter::once(area(within(KIND, namespace))).chain(below).collect()
     }
+}
+
+/// They were checked when the agent was applied.
+fn settings(access: &Access<'_>) -> Settings {
+    Settings::parse(access.settings).unwrap_or_default()
 }
 
 /// All entries of the visible scopes, those that hold no more included.
@@ -198,12 +201,12 @@ async fn entries(access: &Access<'_>) -> Result<Vec<Entry>, StoreError> {
 
 /// The scope that a write means.
 fn scope(call: &Call<'_>, arguments: &Value) -> Result<String, OpError> {
-    let policy = Settings::parse(call.access.settings).unwrap_or_default().write_policy;
+    let policy = settings(&call.access).write_policy;
     target(call.access.held, call.name, arguments["scope"].as_str(), policy).map_err(OpError::Denied)
 }
 
 async fn forget_scope(call: &Call<'_>, arguments: &Value) -> Result<Value, OpError> {
-    if !Settings::parse(call.access.settings).unwrap_or_default().forget_scope {
+    if !settings(&call.access).forget_scope {
         return Err(OpError::Denied(
             "`scope`: this agent forgets single entries, by their `id`; `forgetScope` of its memory says otherwise"
                 .into(),
@@ -254,7 +257,6 @@ fn keyed_id(access: &Access<'_>, scope: &str, key: &str) -> String {
 
 fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, OpError> {
     let content = content(arguments["content"].as_str().unwrap_or_default()).map_err(OpError::Invalid)?;
-    let settings = Settings::parse(call.access.settings).unwrap_or_default();
     Ok(Entry {
         id: id(&call.access, scope, &content),
         scope: scope.to_owned(),
@@ -267,7 +269,7 @@ fn new_entry(call: &Call<'_>, arguments: &Value, scope: &str) -> Result<Entry, O
         superseded_by: None,
         created: call.access.now,
         updated: call.access.now,
-        tags: settings.tags,
+        tags: settings(&call.access).tags,
     })
 }
 
