@@ -6,8 +6,7 @@ use crate::domain::event::{Event, Payload};
 use crate::domain::ids::{EventId, Owner, SessionKey, sha256_hex};
 use crate::domain::priority::{Priority, order};
 use crate::store::{
-    Admit, After, Commit, Committed, DocWrite, EventKind, Lease, LeaseOutcome, LeaseRequest, NewEvent,
-    Store, keys,
+    Admit, After, Commit, Committed, DocWrite, EventKind, Lease, LeaseOutcome, LeaseRequest, NewEvent, Store, keys,
 };
 use crate::venue::Venue;
 use bytes::Bytes;

@@ -199,10 +199,7 @@ pub async fn take(venue: &Venue, owner: &Owner, job: &JobId, by: Terms<'_>) -> R
                 let mut writes = moved(&invoked, version, &taken);
                 writes.push(line(job, JobStatus::Started, now).at(status_version));
                 let right = right(taken);
-                Edit::write(
-                    writes,
-                    Some(Held { version: version + 1, status_version: status_version + 1, ..right }),
-                )
+                Edit::write(writes, Some(Held { version: version + 1, status_version: status_version + 1, ..right }))
             }
         })
     };

@@ -12,9 +12,7 @@ use crate::domain::lattice::layout::{self, Scope};
 use crate::domain::limits::{SESSION_ERASED, SESSION_TITLE_BYTES, SUMMARY_BYTES};
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::timer::TimerId;
-use crate::store::{
-    Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys,
-};
+use crate::store::{Amend, Amended, Amendment, DocKey, DocWrite, MailboxEntry, SessionFacts, StoreError, decode, keys};
 use crate::venue::Venue;
 use crate::venue::jobs;
 use crate::venue::ledger;

@@ -4,13 +4,14 @@
 use super::lifecycle::LifeError;
 use super::sessions::find;
 use crate::domain::ids::{AgentId, Owner, SessionKey};
-use crate::domain::limits::{COPY_CLAIM};
+use crate::domain::limits::COPY_CLAIM;
 use crate::domain::quota::Usage;
 use crate::domain::session::{SessionState, TurnRecord};
 use crate::domain::time::Millis;
 use crate::store::{
     Amend, Amended, Amendment, Doc, DocKey, DocWrite, Seat, Seated, SessionFacts, StoreError, Written,
-    decode as document, keys, };
+    decode as document, keys,
+};
 use crate::venue::Venue;
 use bytes::Bytes;
 
@@ -166,7 +167,8 @@ impl<'a> Claim<'a> {
             }
         }
         for some in made.documents.chunks(TAKEN_BACK) {
-            let mut left: Vec<DocWrite> = some.iter().map(|(key, version)| DocWrite::delete(key.as_str()).at(*version)).collect();
+            let mut left: Vec<DocWrite> =
+                some.iter().map(|(key, version)| DocWrite::delete(key.as_str()).at(*version)).collect();
             while !left.is_empty() {
                 match self.venue.store.write(self.venue.now(), self.owner, &left).await? {
                     Written::Done => break,

@@ -126,9 +126,7 @@ impl From<WorkspaceError> for OpError {
     fn from(error: WorkspaceError) -> Self {
         match error {
             WorkspaceError::Store(error) => Self::Store(error),
-            WorkspaceError::VersionConflict { .. } => {
-                Self::Conflict(error.to_string())
-            }
+            WorkspaceError::VersionConflict { .. } => Self::Conflict(error.to_string()),
             WorkspaceError::Path(_)
             | WorkspaceError::NotHere { .. }
             | WorkspaceError::Change(_)

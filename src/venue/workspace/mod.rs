@@ -18,7 +18,7 @@ use crate::domain::lattice::value::ChangeError;
 use crate::domain::lattice::{Path, PathError};
 use crate::domain::quota::Quota;
 use crate::domain::resource::Use;
-use crate::store::{DocWrite, Standing, Store, StoreError, Edit, decode};
+use crate::store::{DocWrite, Edit, Standing, Store, StoreError, decode};
 use overlay::Overlay;
 use serde_json::Value;
 use std::sync::Arc;

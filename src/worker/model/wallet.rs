@@ -205,11 +205,13 @@ impl Shelf {
 /// The whole tray, as long as it is as it was read.
 fn writes(places: &[(&DocKey, u64)], tray: &Tray) -> Vec<DocWrite> {
     let (accounts, books) = places.split_at(tray.accounts.len());
-    let accounts = accounts.iter().zip(&tray.accounts).map(|((key, version), account)| {
-        DocWrite::json(key.as_str(), account).at(*version)
-    });
-    let books = books.iter().zip(&tray.capped).map(|((key, version), capped)| {
-        DocWrite::json(key.as_str(), &capped.book).at(*version)
-    });
+    let accounts = accounts
+        .iter()
+        .zip(&tray.accounts)
+        .map(|((key, version), account)| DocWrite::json(key.as_str(), account).at(*version));
+    let books = books
+        .iter()
+        .zip(&tray.capped)
+        .map(|((key, version), capped)| DocWrite::json(key.as_str(), &capped.book).at(*version));
     accounts.chain(books).collect()
 }

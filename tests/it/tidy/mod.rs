@@ -333,7 +333,9 @@ fn nobody_but_the_store_writes_a_loop_around_a_versioned_write_or_a_cursor() {
             if let Some(call) = calls.filter(|_| !loops.is_empty() && !is_first) {
                 match LOOPS.iter().find(|(home, _why)| *home == source.path) {
                     Some((home, _)) => drop(needed.insert(*home)),
-                    None => violations.push(source.at(number, format!("`{call}` in a loop, expected `edit` or `Pages`"))),
+                    None => {
+                        violations.push(source.at(number, format!("`{call}` in a loop, expected `edit` or `Pages`")))
+                    }
                 }
             }
             if ["loop {", "for ", "while "].iter().any(|word| line.trim_start().starts_with(word)) {
