@@ -38,6 +38,28 @@ fn list<'de, V: Visitor<'de>>(items: Vec<Value>, visitor: V) -> Result<V::Value,
     }
 }
 
+/// `8.0` is the whole number 8, as JSON Schema has it.
+fn whole(value: Value) -> Value {
+    let number = value.as_f64().filter(|number| value.is_f64() && number.fract() == 0.0);
+    // What is larger has lost its last digits.
+    match number.filter(|number| number.abs() < MOST_EXACT) {
+        #[expect(clippy::cast_possible_truncation, reason = "it is whole and small enough")]
+        Some(number) => Value::from(number as i64),
+        None => value,
+    }
+}
+
+/// Largest whole number up to which a float holds each.
+const MOST_EXACT: f64 = 9_007_199_254_740_992.0;
+
+macro_rules! whole {
+    ($($name:ident)*) => {$(
+        fn $name<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Fault> {
+            Self(whole(self.0)).deserialize_any(visitor)
+        }
+    )*};
+}
+
 impl<'de> Deserializer<'de> for Strict {
     type Error = Fault;
 
@@ -105,8 +127,13 @@ impl<'de> Deserializer<'de> for Strict {
         visitor.visit_unit()
     }
 
+    whole! {
+        deserialize_i8 deserialize_i16 deserialize_i32 deserialize_i64
+        deserialize_u8 deserialize_u16 deserialize_u32 deserialize_u64
+    }
+
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
+        bool i128 u128 f32 f64 char str string bytes byte_buf unit unit_struct seq
         tuple tuple_struct map identifier
     }
 }

@@ -64,6 +64,15 @@ fn what_serde_takes_is_taken() {
 }
 
 #[test]
+fn a_whole_number_may_be_written_with_a_point() {
+    let pair = |number: f64| outer(json!({"pair": [number, "x"]})).map(|outer| outer.pair);
+    assert_eq!(pair(8.0), Ok(Some((8, "x".to_owned()))));
+    for wrong in [8.5, -1.0, 256.0, 1e300] {
+        assert!(pair(wrong).unwrap_err().starts_with("`pair[0]`: expected a whole number"), "{wrong}");
+    }
+}
+
+#[test]
 fn a_list_is_no_struct_and_an_error_names_its_place() {
     for (value, expected) in [
         (json!([]), "expected a map with `inner`, `list`, `named`, `pair`, `choice`, `tagged` and `any`, got a list"),

@@ -214,7 +214,8 @@ struct Ignored {
 #[derive(JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub(in crate::http) struct TimerSet {
-    timer: String,
+    /// Absent where nothing was set: what waits for a time is sent now.
+    timer: Option<String>,
     agent_id: String,
     /// RFC 3339.
     next: Option<String>,

@@ -14,6 +14,7 @@ use super::routes::{Access, Route, routes};
 use super::runs::Given;
 use crate::domain::agent::schema as agent;
 use crate::domain::event::NAME;
+use crate::domain::limits::SECRET_BYTES_LEAST;
 use crate::ops;
 use crate::venue::operation::Catalog;
 use schemars::generate::SchemaSettings;
@@ -177,7 +178,13 @@ impl Writer {
             operation["parameters"] = parameters.into();
         }
         if let Some((content, required)) = about.body {
-            operation["requestBody"] = json!({"required": required, "content": self.content(&[content])});
+            let mut said = self.content(&[content]);
+            if !required {
+                // Null is as none.
+                let schema = &mut said[content.0]["schema"];
+                *schema = json!({"anyOf": [schema.take(), {"type": "null"}]});
+            }
+            operation["requestBody"] = json!({"required": required, "content": said});
         }
         let mut responses = Map::new();
         for (status, text, content) in &about.answers {
@@ -297,6 +304,12 @@ fn named(properties: &mut Value) {
         let is_name = ["agentId", "sessionId", "agent", "session", "to"].contains(&key.as_str());
         if is_name && schema["type"] == "string" {
             schema["pattern"] = NAME.into();
+        }
+        if schema["writeOnly"] == true {
+            schema["minLength"] = SECRET_BYTES_LEAST.into();
+        }
+        if schema["type"] == "integer" && schema["maximum"].is_null() {
+            schema["maximum"] = MOST.into();
         }
     }
 }

@@ -32,7 +32,9 @@ fn parameter(before: &str, name: &str) -> (&'static str, Value) {
         ("jobs", _) => ("Job id: 32 hexadecimal digits, a leading `0x` is dropped.", text("^(0x)?[0-9a-fA-F]{32}$")),
         ("timers" | "approvals", _) => ("Its id, 32 hexadecimal digits.", text("^[0-9a-f]{32}$")),
         ("values", _) => ("What to do.", json!({"enum": VALUES})),
-        ("operations", _) => ("Catalog path; its slashes are not escaped.", json!({"type": "string", "minLength": 1})),
+        ("operations", _) => {
+            ("Catalog path; its slashes are not escaped.", text("^[A-Za-z0-9:_-]+(/[A-Za-z0-9:_-]+)*$"))
+        }
         ("adapters", _) => ("Group, e.g. `lattice`.", json!({"type": "string", "minLength": 1})),
         ("assets", _) => (
             "SHA-256 of an asset in hex, or `<sha-256>/content`; slashes are not escaped.",

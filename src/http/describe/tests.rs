@@ -20,7 +20,10 @@ fn offers(document: &Value, path: &str, method: &str) -> [BTreeSet<String>; 3] {
     let names = parameters.map(|one| meant(document, one)["name"].as_str().unwrap().to_owned()).collect();
     let statuses = operation["responses"].as_object().unwrap().keys().cloned().collect();
     let bodies = operation["requestBody"]["content"].as_object().into_iter().flatten();
-    let keys = bodies.filter_map(|(_, body)| meant(document, &body["schema"])["properties"].as_object());
+    let keys = bodies.filter_map(|(_, body)| {
+        let schema = body.pointer("/schema/anyOf/0").unwrap_or(&body["schema"]);
+        meant(document, schema)["properties"].as_object()
+    });
     [names, statuses, keys.flatten().map(|(key, _)| key.clone()).collect()]
 }
 

@@ -54,7 +54,7 @@ pub(super) fn routes() -> Vec<Route> {
             .fails(&[404, 409]),
         route("get", "/api/v1/jobs/{id}/sse", Access::Caller, sse::stream)
             .says("followJob", "Events: `job-update` with the record at each change of status, `token` with live text as `{\"text\": …}`; the stream ends with the job.")
-            .sends(200, "The stream.", vec![("text/event-stream", of::<String>())])
+            .sends(200, "The stream.", vec![("text/event-stream", Shape::Any)])
             .fails(&[404]),
     ]
 }

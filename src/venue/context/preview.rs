@@ -30,6 +30,7 @@ pub struct Preview {
     pub task: Option<Value>,
     /// Values of the task. Who sends it is said by the token: `user_id`, `user_name`, `user_email`, `user.name` and
     /// `user.email` are left out and named in `ignored`.
+    #[schemars(with = "Option<Values>")]
     pub session_context: Values,
     /// Shared buckets that the task names.
     pub context_ids: Vec<String>,
