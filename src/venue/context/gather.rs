@@ -7,7 +7,7 @@ use crate::domain::agent::{AgentRecord, ToolEntry};
 use crate::domain::context::budget::Budget;
 use crate::domain::context::inputs::{Frame, Inputs, Moment, Served};
 use crate::domain::context::{entry, fill};
-use crate::domain::goal::view;
+use crate::domain::goal::view::View;
 use crate::domain::resource::Held;
 use crate::domain::scope;
 use crate::domain::session::TurnRecord;
@@ -22,7 +22,7 @@ use crate::venue::workspace::Workspace;
 use std::sync::Arc;
 
 /// What a prompt is made for: a turn that runs, or the next one that somebody looks at.
-pub(crate) struct View<'a> {
+pub(crate) struct PromptView<'a> {
     pub(crate) venue: &'a Venue,
     pub(crate) setting: &'a Setting,
     /// As it is configured, with the operations that its pins name.
@@ -50,7 +50,7 @@ pub(crate) async fn begin(
     Ok((setting, workspace, pinned))
 }
 
-impl View<'_> {
+impl PromptView<'_> {
     /// The inputs of the prompt, after these turns of the session.
     pub(crate) async fn inputs(&self, transcript: Vec<TurnRecord>) -> Result<Inputs, StoreError> {
         let Self { venue, setting, agent, workspace } = *self;
@@ -83,7 +83,7 @@ impl View<'_> {
             bare,
         };
         let served = Served {
-            goals: view::View::of(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
+            goals: View::of(&setting.state.goals, &transcript, setting.plan.input(), frame.viewer()),
             last: setting.last.is_some(),
             ..setting.plan.served(&setting.state, &setting.mandate)
         };

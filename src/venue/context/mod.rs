@@ -10,5 +10,5 @@ mod rest;
 mod values;
 
 pub use cache::PromptCache;
-pub(crate) use gather::{View, begin, offered};
+pub(crate) use gather::{PromptView, begin, offered};
 pub(crate) use rest::{clear, inbox, state, stored, turns};

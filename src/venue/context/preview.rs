@@ -1,6 +1,6 @@
 //! What the next turn of a session would see, with nothing changed by looking.
 
-use super::{View, begin, inbox, state, turns};
+use super::{PromptView, begin, inbox, state, turns};
 use crate::domain::agent::AgentConfig;
 use crate::domain::authority::envelope::Envelope;
 use crate::domain::authority::grant::{self, GrantError};
@@ -98,7 +98,7 @@ async fn next(venue: &Venue, owner: &Owner, id: &AgentId, asked: Preview) -> Res
     let (setting, workspace, pinned) = begin(venue, &agent, setting, is_new).await?;
     let (turn, _) = Turn::begin(setting, venue.now());
     let agent = pinned.as_ref().unwrap_or(&agent);
-    let view = View { venue, setting: turn.setting(), agent, workspace: &workspace };
+    let view = PromptView { venue, setting: turn.setting(), agent, workspace: &workspace };
     Ok(view.inputs(transcript).await?)
 }
 

@@ -9,7 +9,7 @@ use super::lease::{Leased, Stop};
 use super::turn::Ground;
 use crate::domain::agent::AgentRecord;
 use crate::domain::turn::{Observed, Turn};
-use crate::venue::context::View;
+use crate::venue::context::PromptView;
 
 /// The inputs of the prompt, and the record that theirs is a change of, read at the same time.
 pub(super) async fn gather(
@@ -28,7 +28,7 @@ pub(super) async fn gather(
         }
     };
     let transcript = transcript::all(worker, leased).await?.clone();
-    let view = View { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
+    let view = PromptView { venue: &worker.venue, setting, agent, workspace: &ground.workspace };
     let (inputs, base) = futures::try_join!(view.inputs(transcript), base)?;
     leased.base = Some(base.clone());
     let scribe = books::scribe(worker, &setting.owner, agent, &inputs, base);
