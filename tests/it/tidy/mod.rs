@@ -1,6 +1,7 @@
 //! What the code may not contain: the rules that are stated as absences, each violation with its place.
 
 mod arrows;
+mod score;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;
